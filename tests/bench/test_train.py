@@ -9,9 +9,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
-from functools import partial
 
 import pytest
 import torch
@@ -22,34 +20,16 @@ from bench import networks, paired_steps, train
 from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
 from bench.launched import passes_of, why_misnamed
-from bench.models import Network
-from bench.networks import image_for, network_from, where_layers_run, workloads_of
-from bench.sequences import Mamba
+from bench.networks import network_from, where_layers_run
 from bench.step_profile import profiles, table
-from bench.step_rows import losses_of, summary, table_of
-from bench.volumes import X3D, MedNeXt
+from bench.step_rows import summary, table_of
 from dwconv.errors import InvalidWorkload, WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
 from tests.bench.gpu_runs import run_of
+from tests.bench.small_networks import TINY
 from tests.models import TinyNet
 from tests.planted_records import plant, workload_of
-
-TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
-VIDEO = Network(name="Video", make=partial(X3D, channels=(8, 16), blocks=(1, 2)), batch=2, sample=(3, 3, 12, 12))
-VOLUME = Network(name="Volume", make=partial(MedNeXt, channels=4, rows=((2, 1), (3, 1))), batch=2, sample=(1, 6, 6, 6))
-SEQUENCE = Network(name="Sequence", make=partial(Mamba, channels=8, blocks=2), batch=2, sample=(11, 8))
-
-
-class Tardy(TinyNet):
-    """Slow with contiguous images."""
-
-    def forward(self, x):
-        time.sleep(0.3 * x.is_contiguous())
-        return super().forward(x)
-
-
-TARDY = Network(name="Tardy", make=Tardy, batch=2, sample=(3, 12, 12))
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -77,32 +57,6 @@ def test_steps_that_other_work_disturbed_do_not_count_unless_most_are():
     assert most_disturbed["median_ms"]["plain"] == 4000.0 and most_disturbed["contention"] == 0.3
 
 
-def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp_path, capsys):
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "3", "--warmup", "2"]
-    assert paired_steps.main([*options, "--profile", "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
-    assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
-    assert figures["loss_difference"]["converted"] == 0.0  # nothing is tuned: both run the same ops
-    assert figures["steps"] == 3 and figures["misnamed"] == {}
-    assert figures["ratio"]["at_most"] == ratio_at_most(figures["profile_ms"]["plain"]) > 1
-    row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
-    assert table_of(row).startswith("TinyNet, memory kept: at most")
-    assert "3 wgrad pytorch" in losses_of([row, row])
-    assert figures["kept_bytes"]["plain"] == figures["kept_bytes"]["converted"] > 0
-
-
-def test_what_a_step_runs_is_looked_at_not_what_was_decided(logs, tmp_path, monkeypatch):
-    """Planted: every layer is said to run on dwconv; PyTorch's own convolution runs, eager and compiled."""
-    said = {"fprop dwconv": 2, "fprop silu dwconv": 1, "wgrad dwconv": 3, "dgrad pytorch": 3}
-    monkeypatch.setattr(paired_steps, "where_layers_run", lambda *of, **how: said)
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
-    assert paired_steps.main([*options, "--out", str(out)]) == 0
-    why = "dwconv's kernels ran fprop 0 of 3 times, wgrad 0 of 3 times"
-    assert json.loads(out.read_text())["misnamed"] == {"converted": why}
-
-
 def test_kernels_that_a_step_runs_are_seen_called_and_compiled(logs):
     x = torch.randn(2, 8, 9, 9)
     model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU(), nn.Conv2d(8, 8, 1))
@@ -128,32 +82,6 @@ def test_pytorchs_own_convolution_inside_an_op_of_dwconvs_is_no_kernel_of_ours(l
 
     step()
     assert passes_of(step, on_gpu=False) == Counter()
-
-
-@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
-def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
-    assert paired_steps.main([*options, "--device", "cpu", "--autocast", precision, "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
-    assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
-    assert figures["loss_difference"]["converted"] == 0.0 < figures["loss_difference"]["rounded"]
-    (first, *_) = workloads_of(TINY, autocast=precision)
-    assert (first.dtype, first.layout, first.batch) == (precision, "nhwc", TINY.batch)
-    assert workloads_of(TINY, contiguous=True)[0].dtype == "float32"
-
-
-def test_small_gradients_survive_float16():
-    """Where the loss is not scaled they are zero."""
-    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten(), nn.Linear(4 * 16, 2))
-    with torch.no_grad():
-        model[2].weight.mul_(1e-5)
-    step = paired_steps.step_of(model, autocast="float16")
-    seen = []
-    model[0].register_forward_hook(lambda layer, inputs, result: seen.append(result.dtype))
-    step(torch.randn(64, 3, 4, 4), torch.zeros(64, dtype=torch.long))
-    assert set(seen) == {torch.float16}
-    assert model[0].weight.grad.abs().max() > 0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -184,59 +112,6 @@ def test_a_race_is_started_as_the_command_was_and_bounded(monkeypatch, tmp_path)
     )
     assert options == ["--contiguous", "--compile", "--autocast", "bfloat16", "--device", "cuda"]
     assert train.allocators("cuda") == (train.GPU_ALLOCATOR,) and train._environment(train.GPU_ALLOCATOR, None)
-
-
-# -- volumes, sequences, torch.compile -------------------------------------------------------------------------------
-
-KERNELS = {
-    "VIDEO": ("float32 nhwc 5×1×1 none", "float32 nhwc 3×3×3 none"),
-    "VOLUME": ("float32 nhwc 3×3×3 none",),
-    "SEQUENCE": tuple(f"float32 nhwc 1×4 {epilogue}" for epilogue in ("none", "silu", "silu_gradient")),
-}
-"""What the layers of the small networks are."""
-DEPTHWISE = dwconv.nn.DepthwiseConv1d | dwconv.nn.DepthwiseConv3d
-LAYERS = {"VIDEO": 4, "VOLUME": 3, "SEQUENCE": 2}
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_volumes_and_sequences_are_trained_converted_and_plain(logs, tmp_path, name):
-    network = globals()[name]
-    found = workloads_of(network)
-    kinds = {f"{each.dtype} {each.layout} {'×'.join(map(str, each.kernel))} {each.epilogue}" for each in found}
-    assert kinds == set(KERNELS[name]) and {each.batch for each in found} == {2}
-    out = tmp_path / "figures.json"
-    options = ["--model", f"tests.bench.test_train:{name}", "--steps", "2", "--warmup", "2", "--out", str(out)]
-    assert paired_steps.main(options) == 0
-    figures = json.loads(out.read_text())
-    passes = Counter(dict.fromkeys(("fprop", "dgrad", "wgrad"), 0))
-    for ran, times in figures["layers"].items():
-        passes[ran.partition(" ")[0]] += times
-    assert passes == dict.fromkeys(passes, LAYERS[name])
-    assert figures["loss_difference"]["converted"] < 1e-5 and figures["loss_difference"]["rounded"] < 1e-5
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_networks_are_converted_and_nothing_is_raced(logs, name):
-    network = globals()[name]
-    model = network.make().train()
-    image = image_for(network, contiguous=False)
-    converted = paired_steps.converted_copy(model, image)
-    ours, theirs = ([layer for layer in each.modules() if isinstance(layer, DEPTHWISE)] for each in (converted, model))
-    assert len(ours) == LAYERS[name] and not theirs
-    (race,) = dwconv.summary(converted).races
-    assert not (race.won or race.lost or race.failed), "it was tuned before, or not at all"
-
-
-@pytest.mark.slow
-def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path):
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.bench.test_train:SEQUENCE", "--steps", "4", "--warmup", "2", "--compile"]
-    assert paired_steps.main([*options, "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
-    names = {"plain", "converted", "plain + inductor", "converted + inductor"}
-    assert figures["median_ms"].keys() == names and figures["steps"] == 4
-    assert figures["loss_difference"].keys() == (names - {"plain"}) | {"rounded"}
-    assert max(figures["loss_difference"].values()) < 1e-5
 
 
 def test_ratios_under_torch_compile_are_over_plain_and_over_inductor():
@@ -297,66 +172,6 @@ def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
         "blocks + inductor did not race: no compiler",
         "blocks over plain + inductor: 2.00 (2.00 to 2.00), faster",
     ]
-
-
-def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_first():
-    order = []
-    taken = {name: partial(lambda name: order.append(name) or Lap(seconds=len(order)), name) for name in "abcd"}
-    laps = paired_steps.take_turns(taken, count=8)
-    turns = ["".join(order[4 * turn : 4 * turn + 4]) for turn in range(8)]
-    assert turns == ["abcd", "dcba", "bcda", "adcb", "cdab", "badc", "dabc", "cbad"]
-    assert [lap.seconds for lap in laps["a"]] == [1, 8, 12, 13, 19, 22, 26, 31]
-
-
-def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkeypatch):
-    """Here no step may be timed; where a model has none, the run ends."""
-
-    def here(*of):
-        raise AssertionError("a step is timed in this process")
-
-    monkeypatch.setattr(paired_steps, "lap_of", here)
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.bench.test_train:TARDY", "--steps", "3", "--warmup", "1"]
-    assert paired_steps.main([*options, "--apart", "--both-layouts", "--control", "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
-    names = {"plain", "converted", "plain, other layout", "plain again"}
-    assert figures["median_ms"].keys() == names
-    tardy_ms = figures["median_ms"].pop("plain, other layout")
-    assert tardy_ms >= 300 and tardy_ms > max(figures["median_ms"].values())
-    assert figures["steps"] == 3 and figures["loss_difference"]["converted"] == 0.0
-    monkeypatch.setattr(paired_steps, "AGAIN", "nobody")
-    with pytest.raises(EOFError):
-        paired_steps.main([*options, "--apart", "--control", "--out", str(out)])
-
-
-def test_images_of_the_other_layout_are_laid_out_before_the_step():
-    given = argparse.Namespace(contiguous=False, device="cpu")
-    plain, other = (paired_steps._image_of(name, TINY, given) for name in ("plain", "plain, other layout"))
-    assert plain.is_contiguous(memory_format=torch.channels_last) and not plain.is_contiguous()
-    assert other.is_contiguous() and not other.is_contiguous(memory_format=torch.channels_last)
-    seen = []
-    paired_steps.lap_of(lambda images, labels: seen.append(images) or 0.0, other)()
-    assert seen[0].is_contiguous() and seen[0].shape == other.shape
-
-
-def test_what_cannot_be_compiled_does_not_race():
-    class Broken(nn.Module):
-        def forward(self, x):
-            raise RuntimeError("no C++\ncompiler")
-
-    sound = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
-    before = [each.clone() for each in sound.parameters()]
-    models = {"broken": Broken(), "sound": sound}
-    refused = paired_steps.not_trainable(models, torch.randn(2, 3, 2, 2), autocast=None)
-    assert refused == {"broken": "RuntimeError: no C++ compiler"}
-    assert all(torch.equal(*both) for both in zip(before, sound.parameters(), strict=True))
-    assert all(each.grad is None for each in sound.parameters())
-
-
-def test_models_that_drop_drop_the_same(logs):
-    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(12, 2))
-    steps = {name: paired_steps.step_of(copy.deepcopy(model)) for name in ("plain", "again")}
-    assert paired_steps.compare_losses(steps, torch.randn(64, 3, 2, 2), count=3) == {"again": 0.0}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is not None, reason="timm is installed")

@@ -1,0 +1,27 @@
+"""Small networks to train; workers load them by their names."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from bench.models import Network
+from bench.sequences import Mamba
+from bench.volumes import X3D, MedNeXt
+from tests.models import TinyNet
+
+TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
+VIDEO = Network(name="Video", make=partial(X3D, channels=(8, 16), blocks=(1, 2)), batch=2, sample=(3, 3, 12, 12))
+VOLUME = Network(name="Volume", make=partial(MedNeXt, channels=4, rows=((2, 1), (3, 1))), batch=2, sample=(1, 6, 6, 6))
+SEQUENCE = Network(name="Sequence", make=partial(Mamba, channels=8, blocks=2), batch=2, sample=(11, 8))
+
+
+class Tardy(TinyNet):
+    """Slow with contiguous images."""
+
+    def forward(self, x):
+        time.sleep(0.3 * x.is_contiguous())
+        return super().forward(x)
+
+
+TARDY = Network(name="Tardy", make=Tardy, batch=2, sample=(3, 12, 12))
