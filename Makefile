@@ -38,7 +38,7 @@ TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting te
 .venv-torch-%/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
 	sed -e 's/^torch==.*/torch==$*/' -e '/^nvidia-/d' -e '/^cuda-/d' constraints.txt > $(@D)/constraints.txt
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[test]'
+	$(@D)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[test]'
 	@touch $@
 
 test-versions: $(TORCH_VERSIONS:%=test-torch-%)  ## what touches PyTorch, with its oldest and newest version: TORCH_VERSIONS='2.11.0 2.15.0'
