@@ -27,12 +27,14 @@ WAITING_US = 200.0
 wait. ``python -m bench waiting`` measures it: 96 to 151 µs on two cores of an AMD EPYC (family 25 model 17). Where the
 interpreter is slower, it takes more. On a GPU it is hidden behind the work queued."""
 WAITING_IN_PYTHON_US = 590.0
-"""The same without a C++ compiler: an AMD EPYC (family 25 model 1) took 668 µs for such a step."""
+"""The same without a C++ compiler: an estimate, from one run before C++ followed blocks, in which a step of the
+smallest block took 668 µs as one, 12 of them in kernels, and 567 one by one, 502 of them in what is measured, on two
+cores of an AMD EPYC (family 25 model 1)."""
 WAITING_EVAL_US = 50.0
 """The same in evaluation, where nothing is recorded for a backward pass: 37 to 38 µs there."""
 WAITING_EVAL_IN_PYTHON_US = 130.0
-"""The same without a C++ compiler: there a block of 8×96×6×6 takes 131 to 140 µs as one, beside other
-work."""
+"""The same without a C++ compiler: an estimate, from what a block of 8×96×6×6 takes there as one, 131 to 140 µs beside
+other work, 7 of them in its kernel."""
 _BIAS = ", with a sweep for the bias"
 
 
