@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -104,20 +104,26 @@ def _warps_of_channel(workload: Workload) -> int:
 
 @lru_cache(maxsize=256)
 def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """The legal configuration of least estimated time, of those of a few shapes."""
+    """The legal configuration of least estimated time: of a few shapes, with few shares of the images; and then of all
+    shares with that shape."""
     rules = _rules(workload, target)
-    configs = [Config.of("", **values) for values in _starts(workload)]
-    legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
-    best = min(legal, key=lambda config: total_us(block_works(workload, config, target), target), default=None)
-    return dict(best.values) if best else {}
+
+    def fastest(choices: Iterable[dict[str, Any]]) -> dict[str, Value]:
+        configs = [Config.of("", **values) for values in choices]
+        legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
+        best = min(legal, key=lambda config: total_us(block_works(workload, config, target), target), default=None)
+        return dict(best.values) if best else {}
+
+    shape = fastest(_starts(workload))
+    return fastest(shape | {"split_n": count} for count in _knobs(workload)["split_n"]) if shape else {}
 
 
 def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
     """Rows of dy that cover a map with few others, few and many warps and shares."""
     knobs, rows = _knobs(workload), Axis.of_convolution(workload, HEIGHT)
-    every = dict.fromkeys(knobs, 1)
+    every = dict.fromkeys(knobs, 1) | {"split_n": 3}
     if workload.layout == "nchw":  # where channels come last, there are fewer warps to choose from
-        every |= {"warps_w": 3, "warps_kh": 3, "split_n": 2}
+        every |= {"warps_w": 3, "warps_kh": 3}
     for images in knobs["images"]:
         for tiles_w in (count for count in knobs["tiles_w"] if images * count <= ROWS):
 
