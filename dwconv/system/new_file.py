@@ -57,7 +57,9 @@ def new_file(
 
 
 def replace_file(path: Path, content: Iterable[bytes], *, durable: bool) -> None:
-    """Give ``path`` new content. A reader finds the old or the new, never half of it. Raises OSError."""
+    """Give ``path`` new content. A reader finds the old or the new, never half of it. Raises OSError, also for what is
+    there and is no file."""
+    _check_is_file(path)
     with new_file(path, content, durable=durable) as written:
         Path(written).replace(path)
     if durable:
@@ -65,14 +67,18 @@ def replace_file(path: Path, content: Iterable[bytes], *, durable: bool) -> None
 
 
 def check_replaceable(path: Path) -> None:
-    """For whoever works long before ``replace_file``: raises OSError where that would fail, or would replace what is no
-    file. Changes nothing."""
+    """For whoever works long before ``replace_file``: raises OSError where that would fail. Changes nothing."""
+    _check_is_file(path)
+    with new_file(path, [], durable=False):
+        pass
+
+
+def _check_is_file(path: Path) -> None:
+    """Raises OSError for what is there and is no file."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no file", str(path))  # a device, say
-    with new_file(path, [], durable=False):
-        pass
 
 
 def no_folder(path: Path) -> NotADirectoryError:

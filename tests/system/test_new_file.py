@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,13 +54,18 @@ def test_to_ask_whether_it_can_be_replaced_changes_nothing(tmp_path: Path, there
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"before"] * there
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("act", [check_replaceable, partial(replace_file, content=[b"new"], durable=False)])
+def test_what_is_no_file_is_not_replaced(tmp_path: Path, act: Callable[[Path], None]) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, why in ((tmp_path, "Is a directory"), (tmp_path / "pipe", "it is no file")):
+    for path, why in (
+        (tmp_path, "Is a directory"),
+        (Path(), "Is a directory"),
+        (Path("/"), "Is a directory"),
+        (tmp_path / "pipe", "it is no file"),
+        (tmp_path / "absent" / "it", "No such file"),
+    ):
         with pytest.raises(OSError, match=why):
-            check_replaceable(path)
-    with pytest.raises(FileNotFoundError):
-        check_replaceable(tmp_path / "absent" / "it")
+            act(path)
     assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
 
 
