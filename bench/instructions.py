@@ -7,7 +7,6 @@ for; the share of multiply-adds; registers, spills, threads and loads in flight 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import math
@@ -18,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.cases import same_padding
-from dwconv.commands.command_line import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0, run, writable_file
 from dwconv.errors import BuildError, InvalidChoice, NoTemplate, UnknownTarget
 from dwconv.problems.workload import DType, Layout, Pass, Workload
-from dwconv.system.new_file import check_replaceable, replace_file
+from dwconv.system.new_file import replace_file
 
 if TYPE_CHECKING:
     from dwconv.problems.target import CudaTarget
@@ -126,7 +125,7 @@ def _main(argv: list[str] | None) -> int:
         "--trials", type=int, default=0, metavar="N", help="also the best of N by an analytic search; default none"
     )
     parser.add_argument("--seconds", type=from_0, metavar="S", help="the most that a search may take")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON, too")
+    parser.add_argument("--out", type=writable_file, metavar="FILE", help="write the figures as JSON, too")
     arguments = parser.parse_args(argv)
 
     from dwconv.problems.target import CudaTarget, parse_target
@@ -134,9 +133,6 @@ def _main(argv: list[str] | None) -> int:
     target = parse_target(arguments.target)
     if not isinstance(target, CudaTarget):
         raise UnknownTarget(f"target={arguments.target} is no GPU; use cuda:sm_90")
-    if arguments.out:
-        with _told(arguments.out):
-            check_replaceable(arguments.out)
     words = arguments.only.split()
     found = [regime for regime in regimes() if all(word in regime.name.split() for word in words)]
     print(_HEADING)
@@ -145,16 +141,13 @@ def _main(argv: list[str] | None) -> int:
         for row in _rows(regime, target, arguments):
             rows.append(row)
             if arguments.out:
-                with _told(arguments.out):
-                    replace_file(arguments.out, [json.dumps(rows, indent=1).encode(), b"\n"], durable=False)
+                _write(arguments.out, rows)
     return 0
 
 
-@contextlib.contextmanager
-def _told(out: Path) -> Iterator[None]:
-    """An OSError within is one of ``--out``. Raises InvalidChoice."""
+def _write(out: Path, rows: list[dict[str, Any]]) -> None:
     try:
-        yield
+        replace_file(out, [json.dumps(rows, indent=1).encode(), b"\n"], durable=False)
     except OSError as error:
         raise InvalidChoice(f"out={out} cannot be written: {error.strerror}; name another file") from error
 

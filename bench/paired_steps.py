@@ -29,7 +29,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -51,7 +50,7 @@ from bench.networks import (
 from bench.step_profile import STEPS, Step, profiles
 from bench.step_rows import AGAIN, CONVERTED, OTHER_LAYOUT, PLAIN, WITH_BLOCKS, WITH_INDUCTOR, summary
 from dwconv import native
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, run, writable_file
 from dwconv.errors import one_line
 from dwconv.measure.clock.timing import CpuClock, Lap
 from dwconv.measure.step_share import FEW_STEPS, ratio_at_most
@@ -75,7 +74,7 @@ def _race(argv: Sequence[str] | None) -> int:
     parser.add_argument("--both-layouts", action="store_true", help="the plain model in the other layout as well")
     parser.add_argument("--control", action="store_true", help="the plain model once more, against itself")
     parser.add_argument("--apart", action="store_true", help="each model in a process of its own")
-    parser.add_argument("--out", type=Path, required=True, help="write the figures there, as JSON")
+    parser.add_argument("--out", type=writable_file, required=True, help="write the figures there, as JSON")
     arguments = parser.parse_args(argv)
 
     native.native()  # compiled here if need be, so that it does not come in the middle of what is timed

@@ -15,18 +15,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dwconv.commands.command_line import writable_folder
+from dwconv.errors import InvalidChoice
 from dwconv.measure.limits.limits import known_limits
 from dwconv.measure.stamp import now
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.record import CONTENDED
 from dwconv.system import versions
+from dwconv.system.new_file import replace_file
 
 FOLDER = Path("bench/results")
 
 
 def add_out_argument(parser: argparse.ArgumentParser) -> None:
     """Add ``--out``, the folder that ``write_results`` writes to."""
-    parser.add_argument("--out", type=Path, default=FOLDER, help=f"folder for the JSON, default {FOLDER}")
+    default = str(FOLDER)  # text, which argparse checks too
+    parser.add_argument("--out", type=writable_folder, default=default, help=f"folder for the JSON, default {FOLDER}")
 
 
 def add_log_argument(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +48,8 @@ def name_part(network: str) -> str:
 
 def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
     """Write ``rows`` and ``facts``; returns the file's path. Times in ``rows`` have their units in their names. Prints
-    a note if other work disturbed some rows, by their ``contention``: the share of the time that it took."""
+    a note if other work disturbed some rows, by their ``contention``: the share of the time that it took. Raises
+    InvalidChoice if it cannot be written; what was there stays."""
     limits = target.limits or (known_limits(target) if isinstance(target, CpuTarget) else None)
     results = {
         "benchmark": name,
@@ -57,9 +62,12 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
         **facts,
         "rows": rows,
     }
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{target.device}.json"
-    path.write_text(json.dumps(results, indent=1) + "\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(path, [json.dumps(results, indent=1).encode(), b"\n"], durable=False)
+    except OSError as error:
+        raise InvalidChoice(f"out={path} cannot be written: {error.strerror}; name another folder") from error
     print(f"\nwritten to {path}")
     if contended := sum(row.get("contention", 0.0) > CONTENDED for row in rows):
         print(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, run, writable_file
 from dwconv.errors import LogError
-from dwconv.system.new_file import new_file
+from dwconv.system.new_file import replace_file
 
 if TYPE_CHECKING:
     from dwconv.untuned.portfolio_file import Errors, Portfolio
@@ -32,7 +32,9 @@ def _portfolio(argv: list[str] | None) -> int:
         "logs", type=Path, nargs="*", metavar="LOG", help="a log, or a folder of logs; default those that ship"
     )
     parser.add_argument("--without", action="append", default=[], metavar="DEVICE", help="leave out a device's records")
-    parser.add_argument("--out", type=Path, default=PATH, metavar="FILE", help="default the file that dwconv reads")
+    parser.add_argument(
+        "--out", type=writable_file, default=str(PATH), metavar="FILE", help="default the file that dwconv reads"
+    )
     args = parser.parse_args(argv)
 
     from dwconv.problems.layer_files import shipped_networks
@@ -55,8 +57,7 @@ def _portfolio(argv: list[str] | None) -> int:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with new_file(path, [text.encode()], durable=False) as written:
-            Path(written).replace(path)
+        replace_file(path, [text.encode()], durable=False)
     except OSError as error:
         raise LogError(f"out={path} cannot be written: {error.strerror}; name another file") from error
 

@@ -12,14 +12,13 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.cases import CPU_LAYERS
 from bench.spaces.comparisons import SpaceComparisons
 from bench.spaces.journal import SpaceJournal
 from bench.spaces.measured_spaces import FOLDER, MeasuredPass, MeasuredSpaces, table_path, write_spaces
 from bench.spaces.starts import KnownStarts, known_starts
-from dwconv.commands.command_line import ArgumentParser, run, whole
+from dwconv.commands.command_line import ArgumentParser, run, whole, writable_folder
 from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.measure.stamp import now
@@ -50,9 +49,14 @@ def _spaces(argv: Sequence[str] | None) -> int:
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N passes")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no pass begins after, default: without end")
     parser.add_argument(
-        "--logs", type=Path, default=Path("bench/logs"), help="folder for what is known so far, default bench/logs"
+        "--logs",
+        type=writable_folder,
+        default="bench/logs",
+        help="folder for what is known so far, default bench/logs",
     )
-    parser.add_argument("--out", type=Path, default=FOLDER, help=f"folder for the table, default {FOLDER}")
+    parser.add_argument(
+        "--out", type=writable_folder, default=str(FOLDER), help=f"folder for the table, default {FOLDER}"
+    )
     arguments = parser.parse_args(argv)
     ends_s = time.monotonic() + 60 * arguments.minutes
     target = with_limits(cpu_target())

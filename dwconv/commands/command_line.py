@@ -36,7 +36,7 @@ from dwconv.problems.workload import (
     resolve_padding,
 )
 from dwconv.system import versions
-from dwconv.system.new_file import check_name
+from dwconv.system.new_file import check_folder, check_name, check_replaceable
 from dwconv.system.remote_files import is_url
 
 if TYPE_CHECKING:
@@ -330,6 +330,25 @@ def _path(text: str) -> Path:
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
     return Path(text)
+
+
+def writable_file(text: str) -> Path:
+    """The type of an option that names a file that is written, or replaced, after long work."""
+    return _writable(text, check_replaceable, kind="file")
+
+
+def writable_folder(text: str) -> Path:
+    """The type of an option that names a folder that files are written to, and that is made, after long work."""
+    return _writable(text, check_folder, kind="folder")
+
+
+def _writable(text: str, check: Callable[[Path], None], *, kind: str) -> Path:
+    path = _path(text)
+    try:
+        check(path)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: {error.strerror}; name another {kind}") from None
+    return path
 
 
 def path_or_url(text: str) -> Path | str:

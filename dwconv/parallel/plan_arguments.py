@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv.commands.command_line import ArgumentParser, above_0, from_0, integers, whole
+from dwconv.commands.command_line import ArgumentParser, above_0, from_0, integers, whole, writable_file
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.orders import SCHEDULES
 from dwconv.parallel.planning.partition import Cluster, Shape, check_shape
@@ -79,7 +79,7 @@ def parser_of_plan() -> ArgumentParser:
         "--seconds", type=above_0, default=DEFAULT_SECONDS, metavar="S", help=f"default {DEFAULT_SECONDS:g}"
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--json", type=Path, metavar="FILE", help="write the best plan that can be run")
+    output.add_argument("--json", type=writable_file, metavar="FILE", help="write the best plan that can be run")
     output.add_argument(
         "--timeline",
         type=Path,

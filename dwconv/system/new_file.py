@@ -81,6 +81,19 @@ def _check_is_file(path: Path) -> None:
         raise OSError(errno.EINVAL, "it is no file", str(path))  # a device, say
 
 
+def check_folder(path: Path) -> None:
+    """For whoever makes a folder of files after long work: raises OSError where there is none, nor can be one, or where
+    it takes no file. Changes nothing."""
+    for there in (path, *path.parents):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            there.lstat()
+            break
+    if not there.is_dir():
+        raise no_folder(there)
+    with new_file(there / "any", [], durable=False):
+        pass
+
+
 def no_folder(path: Path) -> NotADirectoryError:
     """The error where a folder should be made, and something else has its name."""
     what = "a link that leads nowhere" if path.is_symlink() else "no folder"

@@ -27,6 +27,12 @@ pytestmark = [
 ]
 
 
+def test_figures_that_cannot_be_written_are_told_before_the_race(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        paired_steps.main(["--model", "tests.models:TinyNet", "--out", str(tmp_path)])
+    assert f"--out: {tmp_path} cannot be written: Is a directory; name another file" in capsys.readouterr().err
+
+
 def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp_path, capsys):
     out = tmp_path / "figures.json"
     options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "3", "--warmup", "2"]

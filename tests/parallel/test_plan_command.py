@@ -125,7 +125,6 @@ def test_measured_for_real(capsys):
         ((*RANKS, "--input", "16,3,12"), "does not run on 2×3×12: RuntimeError: "),
         ((*RANKS, "--model", "tests.parallel.test_train:failing"), "could not be made: KeyError: 'no weights here'"),
         ((*RANKS, "--device", "cuda"), "device=cuda: PyTorch finds no GPU here"),
-        ((*RANKS, "--json", "no/folder/plan.json"), "plan=no/folder/plan.json cannot be written"),
     ],
 )
 def test_bad_input_is_one_line(timed, capsys, monkeypatch, options, message):
@@ -133,6 +132,20 @@ def test_bad_input_is_one_line(timed, capsys, monkeypatch, options, message):
     assert _run(*MODEL, *options) == 2
     err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: ")]
     assert len(err) == 1 and err[0].startswith("error: ") and message in err[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--json", "no/folder/plan.json"), "--json: no/folder/plan.json cannot be written: No such file or directory"),
+        (("--json", "."), "--json: . cannot be written: Is a directory; name another file"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_layers_are_timed(timed, capsys, options, message):
+    assert _run(*MODEL, *RANKS, *options) == 2
+    out, err = capsys.readouterr()
+    assert (out, timed, err.count("\n")) == ("", [], 1)
+    assert err.startswith("error: ") and message in err
 
 
 def test_commands_are_listed(capsys):

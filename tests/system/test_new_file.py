@@ -16,7 +16,7 @@ import dwconv
 from dwconv.errors import DwconvError, InvalidWorkload
 from dwconv.problems.layer_files import read_layers
 from dwconv.records.log import TuningLog
-from dwconv.system.new_file import UNFINISHED, check_replaceable, new_file, replace_file
+from dwconv.system.new_file import UNFINISHED, check_folder, check_replaceable, new_file, replace_file
 
 
 def test_new_content_takes_the_place_of_the_old_at_once(tmp_path: Path) -> None:
@@ -67,6 +67,32 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, act: Callable[[Path], N
         with pytest.raises(OSError, match=why):
             act(path)
     assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("name", [".", "folder", "absent", "folder/absent/absent"])
+def test_to_ask_whether_a_folder_takes_files_changes_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    check_folder(tmp_path / name)
+    assert [each.name for each in tmp_path.rglob("*")] == ["folder"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("file", "file is no folder"),
+        ("file/below", "file is no folder"),
+        ("file/below/it", "file is no folder"),
+        ("link/below", "link is a link that leads nowhere"),
+        ("x" * 300, "too long"),
+        ("/proc", "."),  # it takes no file, as a folder of somebody else
+    ],
+)
+def test_what_can_be_no_folder_is_told(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(OSError, match=why):
+        check_folder(tmp_path / name)
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "link"}
 
 
 @pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])

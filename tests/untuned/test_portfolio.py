@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from dwconv import portfolio
 from dwconv.errors import BrokenInstallation
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import all_templates
@@ -81,3 +82,9 @@ def test_a_damaged_file_is_a_broken_installation(text, tmp_path, monkeypatch):
     monkeypatch.setattr(portfolio_file, "PATH", damaged)
     with pytest.raises(BrokenInstallation, match=r"portfolio\.json cannot be read.*install dwconv again"):
         portfolio_file.shipped.__wrapped__()
+
+
+def test_what_cannot_be_written_is_told_before_it_is_made(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        portfolio.main(["no such log", "--out", "."])
+    assert "error: argument --out: . cannot be written: Is a directory; name another file" in capsys.readouterr().err
