@@ -20,7 +20,7 @@ from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import LayerCost
 from dwconv.parallel.planning.plan_files import write_plan
 from dwconv.parallel.planning.plan_text import print_proposal
-from dwconv.parallel.planning.timeline import draw_timeline, write_chrome_trace
+from dwconv.parallel.planning.timeline import draw_timeline, timeline_files, write_chrome_trace
 from dwconv.system.threads import on_threads
 
 _WIDTH = 120
@@ -34,14 +34,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def _plan(argv: list[str] | None) -> int:
     request = request_from(parser_of_plan().parse_args(argv))
+    timeline = timeline_files(request.timeline) if request.timeline else None
     with on_threads(request.threads or torch.get_num_threads()):
         proposal = _measured(request)
     width = None if sys.stdout.isatty() else _WIDTH
     print_proposal(proposal, Console(highlight=False, width=width))
     if request.json:
         _write(proposal, request, request.json)
-    if request.timeline:
-        _draw(_asked_for(proposal, request), request.timeline)
+    if timeline:
+        _draw(_asked_for(proposal, request), *timeline)
     return 0
 
 
@@ -103,8 +104,7 @@ def _asked_for(proposal: Proposal, request: PlanRequest) -> Candidate:
     return wanted[0] if wanted else proposal.best
 
 
-def _draw(candidate: Candidate, prefix: Path) -> None:
-    trace, picture = (prefix.with_name(prefix.name + suffix) for suffix in (".json", ".png"))
+def _draw(candidate: Candidate, trace: Path, picture: Path) -> None:
     write_chrome_trace(candidate.step.events, trace)
     print(f"timeline: {trace}")
     draw_timeline(candidate.step.events, picture, title=f"One step of {candidate.name}, simulated")

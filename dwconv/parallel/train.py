@@ -24,7 +24,7 @@ from dwconv.parallel.pipeline.ranks_plan import LINK, check_batch, plan_for_rank
 from dwconv.parallel.planning.events import Event
 from dwconv.parallel.planning.plan import Link, Plan
 from dwconv.parallel.planning.plan_files import read_plan
-from dwconv.parallel.planning.timeline import draw_timeline, write_chrome_trace
+from dwconv.parallel.planning.timeline import draw_timeline, timeline_files, write_chrome_trace
 from dwconv.parallel.train_arguments import parser_of_train
 
 _BATCHES = 4
@@ -42,6 +42,7 @@ def main(argv: Sequence[str]) -> int:
 def _train(argv: list[str] | None) -> int:
     arguments = parser_of_train().parse_args(argv)
     with ranks(timeout_s=arguments.timeout) as rank:
+        timeline = agreed(lambda: timeline_files(arguments.timeline)) if arguments.timeline else None
         pipeline, images = _prepared(arguments, rank)
         if rank.is_first:
             print(_told(pipeline.plan), flush=True)
@@ -50,10 +51,10 @@ def _train(argv: list[str] | None) -> int:
         times = _steps(pipeline, images, arguments, tells=rank.is_first)
         if rank.is_first and len(times) > 1:
             print(_summary(times[1:], images=images.shape[1]), flush=True)
-        if arguments.timeline:
+        if timeline:
             events = measured_events(pipeline)
             if rank.is_first:
-                _draw(events, arguments.timeline, plan=pipeline.plan)
+                _draw(events, *timeline, plan=pipeline.plan)
     return 0
 
 
@@ -170,8 +171,7 @@ def _summary(times: Sequence[StepTimes], *, images: int) -> str:
     )
 
 
-def _draw(events: Sequence[Event], prefix: Path, *, plan: Plan) -> None:
-    trace, picture = (prefix.with_name(prefix.name + suffix) for suffix in (".json", ".png"))
+def _draw(events: Sequence[Event], trace: Path, picture: Path, *, plan: Plan) -> None:
     write_chrome_trace(events, trace)
     print(f"timeline: {trace}")
     draw_timeline(

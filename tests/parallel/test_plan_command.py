@@ -139,6 +139,9 @@ def test_bad_input_is_one_line(timed, capsys, monkeypatch, options, message):
     [
         (("--json", "no/folder/plan.json"), "--json: no/folder/plan.json cannot be written: No such file or directory"),
         (("--json", "."), "--json: . cannot be written: Is a directory; name another file"),
+        (("--timeline", "no/folder/step"), "timeline=no/folder/step.json cannot be written: No such file or directory"),
+        (("--timeline", "."), "timeline=. is a folder; name a prefix in it, such as step"),
+        (("--timeline", "/"), "timeline=/ is a folder; name a prefix in it, such as /step"),
     ],
 )
 def test_what_cannot_be_written_is_told_before_layers_are_timed(timed, capsys, options, message):

@@ -111,6 +111,8 @@ def test_alone_it_trains_with_one_stage(capsys):
         ),
         (("--input", "8,4,8,8"), "SmallResNet, at conv1, does not run on 4×4×8×8: RuntimeError: "),
         (("--plan", "nosuch.json"), "plan=nosuch.json cannot be read"),
+        (("--timeline", "."), "timeline=. is a folder; name a prefix in it, such as step"),
+        (("--timeline", "no/folder/step"), "timeline=no/folder/step.json cannot be written"),
         (("--steps", 0), "0 is not a whole number of at least 1"),
         (("--batch-norm", "none"), "microbatch"),
         (("--timeout", "-1"), "-1 is not a number above 0"),

@@ -6,14 +6,15 @@ rank 0  ▐F0▌▐F1▌▐F2▌      ▐D0▐W0▌▐F3▌     each rank has a 
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BrokenInstallation, NoPlan
 from dwconv.parallel.planning.events import WHAT, Event, What
-from dwconv.system.new_file import replace_file
+from dwconv.system.new_file import check_replaceable, replace_file
 
 _LETTERS: dict[What, str] = {"forward": "F", "dgrad": "D", "wgrad": "W", "backward": "B", "communication": ""}
 # Okabe and Ito's colours, which people who see no red or green tell apart, on a paper of light grey.
@@ -34,10 +35,22 @@ _LETTER_SHARE = 0.0072
 """A label needs so much of the picture's width for each character."""
 
 
+def timeline_files(prefix: Path) -> tuple[Path, Path]:
+    """Where the trace and the picture of ``prefix`` go. Raises NoPlan where they cannot be written."""
+    if not prefix.name:
+        raise NoPlan(f"timeline={prefix} is a folder; name a prefix in it, such as {prefix / 'step'}")
+    trace, picture = (prefix.with_name(prefix.name + suffix) for suffix in (".json", ".png"))
+    for path in (trace, picture):
+        with _told(path):
+            check_replaceable(path)
+    return trace, picture
+
+
 def write_chrome_trace(events: Sequence[Event], path: Path) -> None:
     """Write the events for chrome://tracing or https://ui.perfetto.dev: a process for each rank, with a thread that
     computes and one that sends. Raises NoPlan if the file cannot be written."""
-    _write(path, json.dumps(chrome_trace(events)).encode())
+    with _told(path):
+        replace_file(path, [json.dumps(chrome_trace(events)).encode()], durable=False)
 
 
 def chrome_trace(events: Sequence[Event]) -> dict[str, Any]:
@@ -87,10 +100,8 @@ def draw_timeline(events: Sequence[Event], path: Path, *, title: str) -> None:
     _dress(axes, events, rows=rows, end_us=end_us)
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, color=_INK, fontweight="bold")
     _legend(figure, events)
-    try:
+    with _told(path):
         figure.savefig(path, format="png", facecolor="white")
-    except OSError as error:
-        raise NoPlan(f"timeline={path} cannot be written: {error.strerror}; name another file") from error
 
 
 def _draw_events(axes: Any, events: Sequence[Event], *, rows: dict[int, int], end_us: float) -> None:
@@ -178,8 +189,10 @@ def _metadata(kind: str, rank: int, *, tid: int = 0, **arguments: Any) -> dict[s
     return {"ph": "M", "name": kind, "pid": rank, "tid": tid, "args": arguments}
 
 
-def _write(path: Path, content: bytes) -> None:
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """An OSError within is one of a file of ``--timeline``. Raises NoPlan."""
     try:
-        replace_file(path, [content], durable=False)
+        yield
     except OSError as error:
         raise NoPlan(f"timeline={path} cannot be written: {error.strerror}; name another file") from error
