@@ -1,11 +1,13 @@
 """Integer arithmetic of machine code, for many threads at once.
 
 Addresses, guards and loop counters of a kernel follow from its thread and block numbers and its arguments. So they can
-be computed without a GPU. Floats and values loaded from memory are unknown, and so is everything computed from them.
+be computed without a GPU, also where registers of them were spilt to the stack. Floats and values loaded from other
+memory are unknown, and so is everything computed from them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -351,6 +353,38 @@ def _r2p(d: Decoded, r: Registers, active: Truth) -> None:
             r.set_truth(Operand("P", index), bit, active)
 
 
+# -- registers that were spilt ---------------------------------------------------------------------------------------
+
+_SLOT = re.compile(r"\[(R\d+)(?:\+(-?0x[0-9a-f]+))?\]")
+
+
+def _ldl(d: Decoded, r: Registers, active: Truth) -> None:
+    assert d.result is not None
+    for offset, slot in enumerate(_slots(d, r, d.texts[1])):
+        r.set_word(d.result, None if slot is None else r.word(slot), active, offset=offset)
+
+
+def _stl(d: Decoded, r: Registers, active: Truth) -> None:
+    source = operand(d.texts[1])
+    for offset, slot in enumerate(_slots(d, r, d.texts[0])):
+        index = source.index + offset if source.index >= 0 else -1
+        if slot is None:
+            r.forget_stack()  # it may be any of them
+        else:
+            r.set_word(slot, r.word(Operand(source.file, index)), active)
+
+
+def _slots(d: Decoded, r: Registers, address: str) -> list[Operand | None]:
+    """The words of the stack at an address; None where it is not the same in all threads."""
+    words = 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
+    match = _SLOT.fullmatch(address)
+    base = r.word(operand(match[1])) if match else None
+    if match is None or not isinstance(base, int):
+        return [None] * words
+    first = base + int(match[2] or "0", 0) & WORD
+    return [Operand("stack", first + 4 * word) for word in range(words)]
+
+
 _DOES: dict[str, Callable[[Decoded, Registers, Truth], None]] = {
     **dict.fromkeys(("MOV", "UMOV", "MOV32I", "S2R", "S2UR", "R2UR"), _mov),
     "CS2R": _cs2r,
@@ -369,4 +403,6 @@ _DOES: dict[str, Callable[[Decoded, Registers, Truth], None]] = {
     "IABS": _iabs,
     "P2R": _p2r,
     "R2P": _r2p,
+    "LDL": _ldl,
+    "STL": _stl,
 }

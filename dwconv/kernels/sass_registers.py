@@ -26,9 +26,10 @@ LONG = 0xFFFFFFFFFFFFFFFF
 @dataclass(frozen=True)
 class Operand:
     file: str
-    """``R``, ``UR``, ``P``, ``UP``; ``number``, ``constant`` (of the launch), ``special`` or ``other``."""
+    """``R``, ``UR``, ``P``, ``UP``; ``number``, ``constant`` (of the launch), ``stack``, ``special`` or ``other``."""
     index: int = -1
-    """Number of the register, −1 for RZ and PT; the value of a number; the offset of a constant."""
+    """Number of the register, −1 for RZ and PT; the value of a number; the offset of a constant; the address of a word
+    of the stack."""
     minus: bool = False
     inverted: bool = False
     name: str = ""
@@ -36,7 +37,7 @@ class Operand:
 
     @property
     def is_register(self) -> bool:
-        return self.file in ("R", "UR")
+        return self.file in ("R", "UR", "stack")
 
     @property
     def is_predicate(self) -> bool:
@@ -184,6 +185,12 @@ class Registers:
             )
         if np.any(unknown) and self._words.get(key, 0) is not None:
             self._unknown[key] = unknown
+
+    def forget_stack(self) -> None:
+        """All words of the stack become unknown."""
+        for key in [key for key in self._words if key[0] == "stack"]:
+            self._words[key] = None
+            self._unknown.pop(key, None)
 
     def set_long(self, each: Operand, value: Number, active: Truth) -> None:
         self.set_word(each, None if value is None else value & WORD, active)

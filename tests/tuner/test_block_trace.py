@@ -52,6 +52,33 @@ def test_strides_spread_over_lines(arch: str) -> None:
     assert found.sectors_over_ideal == (32 + 4) / (4 + 4)
 
 
+STACK = "int a[4]; a[n0] = threadIdx.x * 32; a[n1 + 1] = threadIdx.x;"
+"""Words of the stack, since the compiler does not know where they are."""
+
+
+@pytest.mark.parametrize("arch", every(2, ARCHES))
+def test_addresses_are_known_that_were_on_the_stack(arch: str) -> None:
+    found = trace(f"{STACK} {TO} = x[a[n0]]; y[1024 + a[n1 + 1]] = 0;", scalars=2, arch=arch)
+    assert found.global_lines == 32 + 1 + 1
+
+
+def test_a_thread_stores_to_its_own_stack() -> None:
+    registers = Registers(constants=lambda _: 0, special=lambda _: 0)
+    for name, word in (("R1", 0x100), ("R2", 5), ("R3", 6), ("R4", 7)):
+        registers.set_word(operand(name), word, True)
+    action(Instruction(0, "STL.64", ("[R1+0x8]", "R2")))(registers, True)
+    action(Instruction(0, "STL", ("[R1+0xc]", "R4")))(registers, np.array([True, False]))
+    action(Instruction(0, "LDL.64", ("R6", "[R1+0x8]")))(registers, True)
+    assert registers.word(operand("R6")) == 5
+    assert registers.word(operand("R7")).tolist() == [7, 6]
+
+
+@pytest.mark.parametrize("index", ["threadIdx.x & 3", "(int)x[0]"])
+def test_a_store_to_the_stack_may_be_to_any_word(index: str) -> None:
+    with pytest.raises(Untraceable, match="the address is not known"):
+        trace(f"{STACK} a[{index}] = 5; {TO} = x[a[n0]];", scalars=2)
+
+
 def test_vectors_of_sixteen_bytes() -> None:
     found = trace(f"{TO} = x[threadIdx.x];", types=("float4", "float4"))
     assert found.issued["global"] == 2
