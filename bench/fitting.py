@@ -1,7 +1,8 @@
 """The constants of the cost model, fitted to measured candidates.
 
-The error of a candidate is the logarithm of computed over measured time. Levenberg-Marquardt makes the errors small by
-the logarithms of the constants; candidates that are far off count less. What no candidate depends on stays.
+Candidates are measured with warm caches, and computed so here. The error of one is the logarithm of computed over
+measured time. Levenberg-Marquardt makes the errors small by the logarithms of the constants; candidates that are far
+off count less. What no candidate depends on stays.
 Those fitted to one half of the workloads must predict the other half better than the old ones, or the old ones stay.
 """
 
@@ -118,7 +119,7 @@ def _halves(measured: Sequence[MeasuredWork]) -> tuple[list[MeasuredWork], list[
 
 def _computed_us(measured: Sequence[MeasuredWork], constants: CostConstants, target: CudaTarget) -> list[float]:
     there = dataclasses.replace(target, fitted=constants)
-    return [total_us(each.works, there) for each in measured]
+    return [total_us(each.works, there, warm=True) for each in measured]
 
 
 def _errors(measured: Sequence[MeasuredWork], constants: CostConstants, target: CudaTarget) -> Vector:

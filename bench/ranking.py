@@ -8,6 +8,7 @@ from dwconv.errors import BuildError
 from dwconv.kernels.cache import build_cached
 from dwconv.problems.target import CudaTarget
 from dwconv.records.record import TuningRecord
+from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import Cost, computed_cost
 from dwconv.tuner.search import ranking
@@ -16,11 +17,11 @@ from dwconv.tuner.search import ranking
 def rank_correlation(
     records: Sequence[TuningRecord], target: CudaTarget, *, enough: Callable[[], bool] = lambda: False
 ) -> dict[str, float | int]:
-    """Spearman's ρ of computed cost and measured median: 1 is the same order, 0 no relation. Only candidates whose cost
-    was computed before ``enough`` count."""
+    """Spearman's ρ of computed cost, with warm caches, and measured median: 1 is the same order, 0 no relation. Only
+    candidates whose cost was computed before ``enough`` count."""
     computed, measured = [], []
     for cost, median_us in costs_of(records, target, enough=enough):
-        computed.append(float(cost.microseconds))
+        computed.append(total_us([kernel.work for kernel in cost.kernels], target, warm=True))
         measured.append(median_us)
     if len(measured) < 2:
         return {"candidates": len(measured), "spearman": 0.0}

@@ -37,10 +37,10 @@ def measured_with(truth: CostConstants, *, noise: float = 0.0, workloads: int = 
     draw, there = random.Random(0), dataclasses.replace(SM_90, fitted=truth)
     found = []
     for number in range(workloads):
-        elements = 10 ** draw.uniform(4, 7.5)
+        elements = 10 ** draw.uniform(5, 8.5)
         for _ in range(CANDIDATES):
             cut = works(draw, elements=elements)
-            us = total_us(cut, there) * math.exp(draw.gauss(0, noise))
+            us = total_us(cut, there, warm=True) * math.exp(draw.gauss(0, noise))
             found.append(MeasuredWork(workload=f"layer {number}", works=cut, median_us=us))
     return found
 

@@ -60,7 +60,7 @@ def test_what_no_candidate_depends_on_stays() -> None:
                 dram_bytes=size, cache_bytes=0, bytes_in_flight=128 * 64, waits=0,
             )  # fmt: skip
             there = dataclasses.replace(SM_90, fitted=truth(memory_gb_per_s=0.5))
-            us = total_us([work], there)
+            us = total_us([work], there, warm=True)
             measured.append(MeasuredWork(workload=str(number), works=(work,), median_us=us))
     found = fit(measured, SM_90)
     assert found.constants.memory_gb_per_s == pytest.approx(0.5 * SM_90.limits.memory_gb_per_s, rel=0.02)

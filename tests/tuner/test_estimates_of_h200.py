@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import pytest
 
 from bench.cases import Layer
+from bench.ranking import costs_of
 from dwconv.problems.target import parse_target
+from dwconv.records.log import TuningLog
+from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import all_templates
 from dwconv.tuner.search.ranking import rank_correlation
-from tests.pages import table_row
+from tests.pages import ROOT, table_row, text_of
 
 H200 = parse_target("cuda:sm_90")
 LAYERS = {  # by their row in docs/cuda.md
@@ -51,6 +55,21 @@ def test_estimates_put_candidates_in_the_order_that_was_measured():
     assert len(correlations) == 30 and sum(map(len, MEASURED.values())) == 453
     assert f"{median(correlations):.1f}" == "0.9"
     assert fastest_in_five == 30
+
+
+@pytest.mark.slow
+def test_computed_times_are_off_by_what_the_page_says():
+    measured = [
+        record for record in TuningLog(ROOT / "tuning_logs/nvidia-h200.jsonl").load().records if record.measured
+    ]
+    errors = {False: [], True: []}
+    for cost, median_us in costs_of(measured, H200):
+        for warm, of_all in errors.items():
+            us = total_us([kernel.work for kernel in cost.kernels], H200, warm=warm)
+            of_all.append(abs(math.log(us / median_us)))
+    assert f"of the {len(measured)} candidates whose records ship" in text_of("docs/cuda.md")
+    told = f"it is {mean(errors[False]):.0%} off with cold caches and {mean(errors[True]):.0%} with warm ones"
+    assert told.replace("%", " %") in text_of("docs/cuda.md")
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("384 × 14², k7, 64", "144 × 56², k3, 64")])

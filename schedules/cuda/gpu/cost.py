@@ -121,9 +121,9 @@ def constants_of(target: CudaTarget) -> CostConstants:
     )
 
 
-def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
-    """Microseconds of kernels that run one after the other."""
-    return sum(price(work, target).microseconds for work in works)
+def total_us(works: Iterable[BlockWork], target: CudaTarget, *, warm: bool = False) -> float:
+    """Microseconds of kernels that run one after the other. ``warm``: again and again on the same tensors."""
+    return sum(price(work, target, warm=warm).microseconds for work in works)
 
 
 def one_kernel_us(
@@ -133,8 +133,9 @@ def one_kernel_us(
     return lambda workload, config, target: total_us([work(workload, config, target)], target)
 
 
-def price(work: BlockWork, target: CudaTarget) -> Price:
-    """How long ``target`` takes for that grid."""
+def price(work: BlockWork, target: CudaTarget, *, warm: bool = False) -> Price:
+    """How long ``target`` takes for that grid. ``warm``: what fits into its second-level cache is there, as it is when
+    a kernel is timed, but not in a training step, where other layers ran before."""
     constants = constants_of(target)
     held = occupancy(threads=work.threads, registers=work.registers, shared_bytes=work.shared_bytes, target=target)
     at_a_time = min(work.blocks, held.blocks_per_sm * target.sms)
@@ -144,6 +145,8 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
         touched_bytes = work.cache_bytes * at_a_time / work.blocks
         missed = max(0.0, 1 - target.limits.cache_bytes / touched_bytes) if touched_bytes else 0.0
         dram_bytes += work.again_bytes * missed
+        if warm:
+            dram_bytes = max(0.0, dram_bytes - target.limits.cache_bytes)
         drawn = min(1.0, max(1.0, in_flight) / constants.bytes_in_flight_per_sm) * min(1.0, work.blocks / target.sms)
         in_turn = math.ceil(work.blocks / target.sms)  # the SM with the most blocks is the last to finish
         sm_cycles_per_ns = target.sms * target.clock_ghz
