@@ -7,13 +7,16 @@ import dataclasses
 import itertools
 
 import pytest
+import tvm
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.block import Block
 from dwconv.problems.target import CpuTarget, Target, parse_target
 from dwconv.problems.workload import ALL_PASSES, DTYPES, IMAGES, LAYOUTS, PASSES, Pass, Workload
+from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, all_templates, fitting, template, templates_for
+from tests.pages import ROOT
 
 TARGET = CpuTarget(device="test", threads=2, vector_bytes=64)
 
@@ -121,6 +124,22 @@ def test_a_configuration_that_is_not_in_the_space_is_not_scheduled() -> None:
     wrong = Config.of(default.template, **{**dict(default.values), "tile_w": 5})
     with pytest.raises(InvalidConfig, match="tile_w=5"):
         Candidate(workload, wrong).schedule(TARGET)
+
+
+def test_records_that_do_not_name_newer_knobs_are_scheduled_as_if_they_did() -> None:
+    """One of every template and every set of knobs that it lacks, of the logs that ship."""
+    seen = set()
+    for log, target in (("nvidia-h200", parse_target("cuda:sm_90")), ("amd-epyc-family-26-model-2-avx512-2t", TARGET)):
+        for record in TuningLog(ROOT / f"tuning_logs/{log}.jsonl").load().records:
+            found, workload, config = template(record.config.template), record.workload, record.config
+            kind = (found.name, *dict(config.values))
+            if kind in seen:
+                continue
+            whole = found.space(workload, target).check(config.to_dict())
+            as_it_is, named = (found.schedule(workload, each, target) for each in (config, whole))
+            tvm.ir.assert_structural_equal(as_it_is.mod, named.mod)
+            seen.add(kind)
+    assert len(seen) > 12
 
 
 def test_who_could_in_the_other_layout_is_told() -> None:

@@ -21,6 +21,10 @@ Meetings = list[tuple[int, list[tuple[int, int]]]]
 """Rows of the source, counted from the first of a tile, each with the (row of the tile, kernel row) that meet in it."""
 
 
+ABSENT = {"tiles_w": 1, "interleave": 0, "lean": 0}
+"""What knobs are in configurations that were written before there were these."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """Kernel rows that are straight code: ``count`` times, ``taps`` of them each, from ``first`` on."""
@@ -59,21 +63,15 @@ class Cut:
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
+        knobs: dict[str, Any] = {**ABSENT, **dict(config.values)}
         return cls(
             gather=Gather.of(workload),
             dtype=workload.dtype,
             layout=workload.layout,
-            planes=config.planes,
-            warps_c=config.warps_c if workload.layout == "nhwc" else config.planes,
-            images=config.images,
-            tile_h=config.tile_h,
-            tile_w=config.tile_w,
-            warps_h=config.warps_h,
-            warps_w=config.warps_w,
-            taps_h=config.taps_h,
-            tiles_w=config.tiles_w,
-            interleaved=config.interleave == 1,
-            lean=config.lean == 1,
+            warps_c=knobs.pop("warps_c", config.planes),
+            interleaved=knobs.pop("interleave") == 1,
+            lean=knobs.pop("lean") == 1,
+            **knobs,
         )
 
     @property
