@@ -194,6 +194,23 @@ def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
 
 
 @pytest.mark.slow
+def test_both_gradients_in_one_take_the_share_that_the_page_says() -> None:
+    def computed_us(workload: Workload) -> float:
+        kind = "" if workload.block is None else "block_"
+        config = template(f"cuda.{kind}{workload.pass_}_nhwc").space(workload, SM_90).default
+        return computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90).microseconds
+
+    def share(channels: int, size: int, kernel: int) -> float:
+        one = block(square(channels, size, kernel, 1, "backward"), "backward", "none,none")
+        dgrad, wgrad = (dataclasses.replace(one, pass_=pass_, block=None) for pass_ in ("dgrad", "wgrad"))
+        return computed_us(one) / (computed_us(dgrad) + computed_us(wgrad))
+
+    shares = [share(*shape) for *shape, stride in REGIMES if shape[2] == 3 and stride == 1]
+    assert f"it takes {min(shares):.2f} to {max(shares):.2f} of the time" in text_of("docs/cuda.md")
+    assert f"{share(240, 28, 5):.2f} on the one with k5" in text_of("docs/cuda.md")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("pass_", BLOCK_PASSES)
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost(pass_: Pass) -> None:
     workload = square(192, 28, 3, 1, pass_)
