@@ -28,6 +28,8 @@ from dwconv.kernels.sass_registers import (
     signed,
 )
 
+_LANES = 32
+"""Threads of a warp."""
 Action = Callable[[Registers, Truth], None]
 """Changes the registers of the active threads."""
 
@@ -353,36 +355,59 @@ def _r2p(d: Decoded, r: Registers, active: Truth) -> None:
             r.set_truth(Operand("P", index), bit, active)
 
 
+def _vote(d: Decoded, r: Registers, active: Truth) -> None:
+    """``VOTEU.ALL UP0, P5``: whether P5 is true in all active threads of a warp; ``ANY``: in one of them."""
+    *named, asked = [operand(text) for text in d.texts]
+    if len(named) > 1 or not {"ALL", "ANY"} & d.modifiers:  # also a word with a bit of each thread
+        r.set_word(named[0], None, active)
+        r.set_truth(named[-1], None, active)
+        return
+    found, of_all = r.truth(asked), "ALL" in d.modifiers
+    if isinstance(found, np.ndarray):
+        counts = np.broadcast_to(np.asarray(True if active is None else active), found.shape)
+        of_warps = np.where(counts, found, of_all).reshape(-1, _LANES)
+        found = np.repeat(of_warps.all(axis=1) if of_all else of_warps.any(axis=1), _LANES)
+    r.set_truth(named[0], found, active)
+
+
 # -- registers that were spilt ---------------------------------------------------------------------------------------
 
-_SLOT = re.compile(r"\[(R\d+)(?:\+(-?0x[0-9a-f]+))?\]")
+_STACK = re.compile(r"\[(R\d+)(?:\+(-?0x[0-9a-f]+))?\]")
 
 
 def _ldl(d: Decoded, r: Registers, active: Truth) -> None:
     assert d.result is not None
-    for offset, slot in enumerate(_slots(d, r, d.texts[1])):
-        r.set_word(d.result, None if slot is None else r.word(slot), active, offset=offset)
+    span = _span(d.texts[1], r)
+    for offset in range(_words(d)):
+        word = r.word(Operand("stack", span.start + 4 * offset)) if span is not None and len(span) == 1 else None
+        r.set_word(d.result, word, active, offset=offset)
 
 
 def _stl(d: Decoded, r: Registers, active: Truth) -> None:
-    source = operand(d.texts[1])
-    for offset, slot in enumerate(_slots(d, r, d.texts[0])):
+    source, span = operand(d.texts[1]), _span(d.texts[0], r)
+    if span is None or len(span) > 1:  # it may be any of them
+        r.forget_stack(None if span is None else range(span.start, span.stop + 4 * (_words(d) - 1)))
+        return
+    for offset in range(_words(d)):
         index = source.index + offset if source.index >= 0 else -1
-        if slot is None:
-            r.forget_stack()  # it may be any of them
-        else:
-            r.set_word(slot, r.word(Operand(source.file, index)), active)
+        r.set_word(Operand("stack", span.start + 4 * offset), r.word(Operand(source.file, index)), active)
 
 
-def _slots(d: Decoded, r: Registers, address: str) -> list[Operand | None]:
-    """The words of the stack at an address; None where it is not the same in all threads."""
-    words = 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
-    match = _SLOT.fullmatch(address)
+def _words(d: Decoded) -> int:
+    return 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
+
+
+def _span(address: str, r: Registers) -> range | None:
+    """From the least to the greatest address of the stack that a thread names; None if they are unknown."""
+    match = _STACK.fullmatch(address)
     base = r.word(operand(match[1])) if match else None
-    if match is None or not isinstance(base, int):
-        return [None] * words
-    first = base + int(match[2] or "0", 0) & WORD
-    return [Operand("stack", first + 4 * word) for word in range(words)]
+    if match is None or base is None:
+        return None
+    named = np.atleast_1d(base)[r.asking if isinstance(base, np.ndarray) and r.asking is not True else ...]
+    if not named.size:
+        return None
+    least, greatest = (int(each) + int(match[2] or "0", 0) & WORD for each in (named.min(), named.max()))
+    return range(least, greatest + 1)
 
 
 _DOES: dict[str, Callable[[Decoded, Registers, Truth], None]] = {
@@ -403,6 +428,7 @@ _DOES: dict[str, Callable[[Decoded, Registers, Truth], None]] = {
     "IABS": _iabs,
     "P2R": _p2r,
     "R2P": _r2p,
+    **dict.fromkeys(("VOTE", "VOTEU"), _vote),
     "LDL": _ldl,
     "STL": _stl,
 }

@@ -186,11 +186,12 @@ class Registers:
         if np.any(unknown) and self._words.get(key, 0) is not None:
             self._unknown[key] = unknown
 
-    def forget_stack(self) -> None:
-        """All words of the stack become unknown."""
-        for key in [key for key in self._words if key[0] == "stack"]:
-            self._words[key] = None
-            self._unknown.pop(key, None)
+    def forget_stack(self, addresses: range | None) -> None:
+        """The words of the stack at these addresses become unknown, or all of them."""
+        for file, index in list(self._words):
+            if file == "stack" and (addresses is None or index in addresses):
+                self._words[file, index] = None
+                self._unknown.pop((file, index), None)
 
     def set_long(self, each: Operand, value: Number, active: Truth) -> None:
         self.set_word(each, None if value is None else value & WORD, active)

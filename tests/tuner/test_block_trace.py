@@ -73,6 +73,21 @@ def test_a_thread_stores_to_its_own_stack() -> None:
     assert registers.word(operand("R7")).tolist() == [7, 6]
 
 
+def test_a_store_to_other_words_leaves_a_word_of_the_stack() -> None:
+    """Two threads store to one of four words each; a third one, which is not asked, may be anywhere."""
+    registers, active = Registers(constants=lambda _: 0, special=lambda _: 0), np.array([True, True, False])
+    for name, word in (("R1", 0x100), ("R2", 5), ("R3", np.array([0x200, 0x20C, 0x100], dtype=np.uint64))):
+        registers.set_word(operand(name), word, True)
+    for address in (0xFC, 0x100, 0x110):
+        action(Instruction(0, "STL", (f"[R1+0x{address:x}]", "R2")))(registers, True)
+    registers.asking = active
+    action(Instruction(0, "STL", ("[R3]", "R2")))(registers, active)
+    registers.asking = True
+    for address, word in ((0xFC, 5), (0x100, None), (0x110, 5)):
+        action(Instruction(0, "LDL", ("R4", f"[R1+0x{address:x}]")))(registers, True)
+        assert registers.word(operand("R4")) == word
+
+
 @pytest.mark.parametrize("index", ["threadIdx.x & 3", "(int)x[0]"])
 def test_a_store_to_the_stack_may_be_to_any_word(index: str) -> None:
     with pytest.raises(Untraceable, match="the address is not known"):
@@ -117,6 +132,23 @@ def test_predicates_come_from_the_byte_that_is_named() -> None:
     registers.set_word(operand("R5"), packed, True)
     action(Instruction(0, "R2P", ("PR", "R5.B1", "0x7f")))(registers, True)
     assert [registers.truth(operand(f"P{i}")) for i in range(7)] == [bool(packed >> 8 >> i & 1) for i in range(7)]
+
+
+@pytest.mark.parametrize(("vote", "found"), [("ALL", [True, False, False]), ("ANY", [True, True, False])])
+def test_a_warp_votes_with_its_active_threads_and_keeps_what_it_votes_on(vote: str, found: list[bool]) -> None:
+    registers, lanes = Registers(constants=lambda _: 0, special=lambda _: 0), np.arange(96)
+    truths, active = (lanes < 40) | (lanes == 64), lanes != 64
+    registers.set_truth(operand("P5"), truths, True)
+    action(Instruction(0, f"VOTEU.{vote}", ("UP0", "P5")))(registers, active)
+    assert [bool(registers.truth(operand("UP0"))[lane]) for lane in (0, 32, 65)] == found
+    assert (registers.truth(operand("P5")) == truths).all()
+
+
+def test_the_bits_of_a_vote_are_unknown() -> None:
+    registers = Registers(constants=lambda _: 0, special=lambda _: 0)
+    registers.set_truth(operand("P1"), True, True)
+    action(Instruction(0, "VOTE.ANY", ("R0", "PT", "P1")))(registers, True)
+    assert registers.word(operand("R0")) is None and registers.truth(operand("P1")) is True
 
 
 @pytest.mark.parametrize(("bytes_", "sum_"), [("LO", 3 * 5 + 2 * 7 + 1), ("HI", 3 * 11 + 2 * 13 + 1)])
