@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from statistics import mean, median
 
@@ -58,18 +59,19 @@ def test_estimates_put_candidates_in_the_order_that_was_measured():
 
 
 @pytest.mark.slow
-def test_computed_times_are_off_by_what_the_page_says():
+def test_computed_times_are_off_by_about_what_the_page_says():
+    """Of every fifth record: building all of them takes minutes."""
+    told = re.search(
+        r"of the (\d+) candidates .* is (\d+) % off with cold caches and (\d+) % with", text_of("docs/cuda.md")
+    )
     measured = [
         record for record in TuningLog(ROOT / "tuning_logs/nvidia-h200.jsonl").load().records if record.measured
     ]
-    errors = {False: [], True: []}
-    for cost, median_us in costs_of(measured, H200):
-        for warm, of_all in errors.items():
-            us = total_us([kernel.work for kernel in cost.kernels], H200, warm=warm)
-            of_all.append(abs(math.log(us / median_us)))
-    assert f"of the {len(measured)} candidates whose records ship" in text_of("docs/cuda.md")
-    told = f"it is {mean(errors[False]):.0%} off with cold caches and {mean(errors[True]):.0%} with warm ones"
-    assert told.replace("%", " %") in text_of("docs/cuda.md")
+    works = [([kernel.work for kernel in cost.kernels], us) for cost, us in costs_of(measured[::5], H200)]
+    assert (len(measured), len(works)) == (int(told[1]), len(measured[::5]))
+    for warm, percent in ((False, told[2]), (True, told[3])):
+        off = mean(abs(math.log(total_us(work, H200, warm=warm) / us)) for work, us in works)
+        assert off == pytest.approx(int(percent) / 100, abs=0.03)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("384 × 14², k7, 64", "144 × 56², k3, 64")])
