@@ -2,13 +2,14 @@
 // most kernels.
 //
 // Every access to memory calls a hook of the runtime: g++ puts the calls in, as it would for its own race detector
-// (-fsanitize=thread). One access on the GPU must be one access here, so vectors are copied whole.
+// (-fsanitize=thread). One access on the GPU must be one access here, so vectors are copied whole. It puts none where a
+// function returns a vector straight into memory, so all functions are inlined.
 #pragma once
 
 #include "formats.h"
 
 #define __global__
-#define __device__
+#define __device__ __attribute__((always_inline))
 #define __host__
 #define __forceinline__ SIM_INLINE
 #define __launch_bounds__(...)

@@ -35,6 +35,24 @@ NEIGHBOURS = kernel(
 )
 
 
+PAIRS = """\
+struct alignas(8) pair { unsigned low, high; };
+static __device__ pair make_pair(unsigned a, unsigned b) {
+  unsigned low = a << 16 | b, high = a * b + 1;
+  low = low * 3 ^ high % 7; high = high * 5 ^ low % 11; low = low * 7 ^ high % 13; high = high * 9 ^ low % 17;
+  return {low % 1000, high % 1000};
+}
+""" + kernel(
+    """\
+  __shared__ alignas(64) unsigned tile[256];
+  *(pair*)(tile + 2 * t) = make_pair(t, 1);
+  *(pair*)(tile + 2 * t + 128) = make_pair(2, t);
+  __syncthreads();
+  y_ptr[t] = (float)(tile[127 - t] + tile[255 - t]);"""
+)
+"""What a function returns is stored at once."""
+
+
 def without(source: str, part: str, replacement: str = "") -> str:
     assert source.count(part) == 1, part
     return source.replace(part, replacement)
@@ -45,6 +63,22 @@ def test_a_good_kernel_is_clean_and_right(objects: Path) -> None:
     assert ran.report.clean, ran.report
     x = torch.nn.functional.pad(torch.arange(64.0), (1, 1))
     torch.testing.assert_close(ran.y, x[:-2] + x[1:-1] + x[2:])
+
+
+@pytest.mark.parametrize(
+    ("part", "replacement", "kind"),
+    [
+        ("", "", None),
+        ("  __syncthreads();\n", "", Kind.RACE),
+        ("2 * t + 128", "2 * t + 192", Kind.OUT_OF_BOUNDS),
+        ("*(pair*)(tile + 2 * t) =", "if (t < 63) *(pair*)(tile + 2 * t) =", Kind.UNINITIALISED),
+    ],
+)
+def test_a_store_of_what_a_function_returns_is_seen(
+    part: str, replacement: str, kind: Kind | None, objects: Path
+) -> None:
+    ran = run(without(PAIRS, part, replacement) if part else PAIRS, objects)
+    assert [fault.kind for fault in ran.report.faults][:1] == ([kind] if kind else [])
 
 
 @pytest.mark.parametrize(
