@@ -77,11 +77,15 @@ def _cs2r(d: Decoded, r: Registers, active: Truth) -> None:
     (r.set_word if "32" in d.modifiers else r.set_long)(d.result, zero, active)
 
 
+def _words(d: Decoded) -> int:
+    """That are loaded or stored."""
+    return 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
+
+
 def _ldc(d: Decoded, r: Registers, active: Truth) -> None:
     assert d.result is not None
-    words = 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
     source = d.sources[0]
-    for i in range(words):
+    for i in range(_words(d)):
         value = r.word(Operand("constant", source.index + 4 * i)) if source.file == "constant" else None
         r.set_word(d.result, value, active, offset=i)
 
@@ -391,10 +395,6 @@ def _stl(d: Decoded, r: Registers, active: Truth) -> None:
     for offset in range(_words(d)):
         index = source.index + offset if source.index >= 0 else -1
         r.set_word(Operand("stack", span.start + 4 * offset), r.word(Operand(source.file, index)), active)
-
-
-def _words(d: Decoded) -> int:
-    return 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
 
 
 def _span(address: str, r: Registers) -> range | None:

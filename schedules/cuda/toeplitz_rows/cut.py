@@ -21,10 +21,6 @@ Meetings = list[tuple[int, list[tuple[int, int]]]]
 """Rows of the source, counted from the first of a tile, each with the (row of the tile, kernel row) that meet in it."""
 
 
-ABSENT = {"tiles_w": 1, "interleave": 0, "lean": 0}
-"""What knobs are in configurations that were written before there were these."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """Kernel rows that are straight code: ``count`` times, ``taps`` of them each, from ``first`` on."""
@@ -63,14 +59,14 @@ class Cut:
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
-        knobs: dict[str, Any] = {**ABSENT, **dict(config.values)}
+        knobs: dict[str, Any] = dict(config.values)
         return cls(
             gather=Gather.of(workload),
             dtype=workload.dtype,
             layout=workload.layout,
             warps_c=knobs.pop("warps_c", config.planes),
-            interleaved=knobs.pop("interleave") == 1,
-            lean=knobs.pop("lean") == 1,
+            interleaved=knobs.pop("interleave", 0) == 1,
+            lean=knobs.pop("lean", 0) == 1,
             **knobs,
         )
 

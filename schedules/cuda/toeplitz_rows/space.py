@@ -14,7 +14,7 @@ from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
-from dwconv.schedules.cuda.toeplitz_rows.cut import ABSENT, Cut
+from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
@@ -35,6 +35,8 @@ TAPS_H = (2, 3, 4, 8)
 """Kernel rows of a turn, where it is not all of them."""
 LEAN = (1,)
 """No choice any more: 0, as it once was, takes more instructions and more turns of memory."""
+_ABSENT = {"tiles_w": 1, "interleave": 0, "lean": 0}
+"""What knobs are in configurations that were written before there were these."""
 PREFERRED_WARPS = 4
 MOST_TILES_TRIED = 4
 
@@ -45,7 +47,7 @@ def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
     knobs = _knobs(workload, target)
     return ConfigSpace(
         name,
-        *(Knob(knob, values, absent=ABSENT.get(knob)) for knob, values in knobs.items()),
+        *(Knob(knob, values, absent=_ABSENT.get(knob)) for knob, values in knobs.items()),
         rules=_rules(workload, target),
         preferred=lambda: _preferred(workload, target),
     )
