@@ -1,0 +1,169 @@
+"""The weight gradient of banded products on tensor cores: what it loads, and in which order it multiplies."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import pytest
+
+from dwconv.kernels import build
+from dwconv.problems.workload import DType
+from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES
+from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works
+from dwconv.schedules.template import Candidate
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from tests.schedules.cuda_layers import (
+    SM_90,
+    TEMPLATES,
+    assert_right_and_clean,
+    assert_right_on_extreme_values,
+    drawn,
+    fitted,
+    layer,
+)
+from tests.schedules.toeplitz_layers import SHAPES, TYPES, WGRADS, of
+from tests.turns import alternating, every
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", WGRADS)
+def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(name: str, shape: str) -> None:
+    workload, rng = of(name, shape, "float16"), random.Random(0)
+    space = TEMPLATES[name].space(workload, SM_90)
+    for config in [space.default, *(space.sample(rng) for _ in range(5))]:
+        assert config is not None
+        cut = Cut.of(workload, config)
+        assert cut.x.turns_of_rows == cut.dy.turns_of_rows == 1
+        assert cut.shared_bytes <= SM_90.shared_bytes_per_block
+        met = {cut.diagonal(kw, column) for kw in range(workload.kernel[1]) for column in range(cut.tile_w)}
+        if cut.is_whole:
+            assert met >= set(range(cut.columns.inputs))
+        else:
+            assert met <= set(range(8 * len(cut.band)))
+
+
+def test_products_of_a_gradient_begin_where_fewest_units_are_met() -> None:
+    """7 weights and 8 columns meet 14 columns of x: two units, if dy begins four columns before a unit."""
+    workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad")
+    cut = Cut.of(workload, TEMPLATES[WGRADS[0]].space(workload, SM_90).default)
+    assert (cut.offset, len(cut.band), cut.matrices, cut.tiles) == (4, 2, 1, 8)
+
+
+@pytest.mark.parametrize("name", WGRADS)
+def test_units_of_a_gradient_as_they_were_once_multiplied(name: str, objects: Path) -> None:
+    """No search comes to them, but records have them."""
+    workload, template = of(name, "14 × 14, k13", "float16"), TEMPLATES[name]
+    assert_right_and_clean(workload, drawn(workload, template, lean=0, tile_w=8), objects)
+
+
+ODD_UNITS: list[tuple[str, dict[str, int]]] = [
+    ("14 × 14, k13", {"images": 16, "tile_h": 14, "tile_w": 8, "warps_kh": 1}),
+    ("14 × 14, k13", {"images": 4, "tile_h": 7, "tiles_w": 2, "warps_kh": 2}),
+    ("28 × 28, k31", {"images": 1, "tile_h": 7, "tiles_w": 4, "warps_kh": 2}),
+    ("7 × 7, 17 images", {"images": 16, "tile_h": 7, "warps_kh": 1}),
+    ("no padding", {"images": 4, "tile_h": 2, "tile_w": 16, "warps_kh": 1}),
+]
+"""Whole maps, of which the first and the last row have one beside them that is padding, and parts; odd and even numbers
+of kernel rows; units beside others, and one that is the whole row."""
+
+
+@pytest.mark.parametrize("name", WGRADS)
+@pytest.mark.parametrize(("shape", "knobs"), every(2, ODD_UNITS))
+def test_an_odd_unit_is_multiplied_for_two_kernel_rows(
+    shape: str, knobs: dict[str, int], name: str, objects: Path
+) -> None:
+    workload, template = of(name, shape, "bfloat16"), TEMPLATES[name]
+    config = drawn(workload, template, **knobs)
+    cut = Cut.of(workload, config)
+    assert cut.has_odd_unit
+    assert_right_and_clean(workload, config, objects)
+
+
+WHOLE_ROWS = {
+    "9 × 13": {"images": 8, "tile_h": 5, "warps_kh": 1},
+    "14 × 14, k13": {"images": 16, "tile_h": 14},
+    "a bias, 13 kernel rows": {"images": 8, "tile_h": 5, "split_n": 2},
+    "many channels": {"images": 8, "tile_h": 5},
+}
+
+
+@pytest.mark.parametrize(("shape", "name"), alternating(list(WHOLE_ROWS), WGRADS, quick_of=2))
+def test_tiles_that_are_whole_rows_meet_nothing_beside_the_map(shape: str, name: str, objects: Path) -> None:
+    workload, template = of(name, shape, "float16"), TEMPLATES[name]
+    config = drawn(workload, template, tile_w=16, **WHOLE_ROWS[shape])
+    cut = Cut.of(workload, config)
+    assert (cut.x.units, cut.dy.units, cut.matrices) == (range(2), range(2), 1)
+    report = assert_right_and_clean(workload, config, objects)
+    assert report.counts.wavefronts_per_ideal < 1.2
+    assert_right_on_extreme_values(workload, config, objects)
+
+
+AHEAD = {
+    "57 columns": {"tiles_w": 8, "split_n": 2},
+    "14 × 14, k13": {"tiles_w": 2, "blocks_kh": 4},
+    "28 × 28, k31": {"blocks_kh": 2, "split_n": 1},
+    "7 × 7, 17 images": {"images": 8, "split_n": 2},
+    "4 × 9 kernel": {"tiles_w": 4},
+    "a bias, 13 kernel rows": {"images": 8, "split_n": 1},
+    "many channels": {"planes": 16, "split_n": 2},
+}
+"""Several items a block, and shares of them that some blocks have none of."""
+
+
+BATCH = {"a bias, 13 kernel rows": 17}
+"""Of shapes that would be one item."""
+
+
+@pytest.mark.parametrize(("shape", "dtype"), alternating(list(AHEAD), TYPES, quick_of=2))
+def test_the_next_item_is_on_its_way_while_one_is_multiplied(shape: str, dtype: DType, objects: Path) -> None:
+    workload, template = of(WGRADS[1], shape, dtype), TEMPLATES[WGRADS[1]]
+    workload = dataclasses.replace(workload, batch=BATCH.get(shape, workload.batch))
+    config = drawn(workload, template, pipeline=2, **AHEAD[shape])
+    report = assert_right_and_clean(workload, config, objects)
+    assert report.counts.wavefronts_per_ideal == 1, "pixels are copied, loaded and stored in different banks"
+
+
+@pytest.mark.parametrize(("split_n", "pipeline", "ahead"), [(1, 2, True), (2, 2, False), (1, 1, False)])
+def test_the_cost_knows_what_is_on_its_way(split_n: int, pipeline: int, ahead: bool) -> None:
+    """16 images are two items, of one block or of two."""
+    template = TEMPLATES[WGRADS[1]]
+    workload = fitted(layer(16, (14, 14), (7, 7), batch=16), template, "float16")
+    assert workload is not None
+    knobs = {
+        "images": 8, "tile_h": 14, "warps_w": 1, "warps_kh": 1, "split_n": split_n, "planes": 8, "tiles_w": 2,
+        "pipeline": pipeline,
+    }  # fmt: skip
+    config = template.space(workload, SM_90).check(knobs)
+    cost = computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90)
+    assert cost.kernels[0].work.loads_ahead == block_works(workload, config, SM_90)[0].loads_ahead == ahead
+    assert cost.slowest.conflicts == 1
+
+
+def test_configurations_without_the_newer_knobs_mean_what_they_meant() -> None:
+    workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad", layout="nhwc")
+    space = TEMPLATES[WGRADS[1]].space(workload, SM_90)
+    older = {"images": 4, "tile_h": 1, "warps_w": 1, "warps_kh": 1, "split_n": 22, "planes": 16}
+    cut = Cut.of(workload, space.check(older))
+    assert (cut.tiles_w, cut.pipeline, cut.strips) == (1, 1, 4)
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+@pytest.mark.parametrize(("channels", "planes"), [(96, 8), (96, 16), (16, 8), (16, 16)])
+def test_pixels_take_the_sectors_that_are_estimated(channels: int, planes: int, pipeline: int, objects: Path) -> None:
+    """Those that loads touch in the simulator; and as many lines as there are requests, at least."""
+    template = TEMPLATES["cuda.wgrad_nhwc_toeplitz"]
+    workload = fitted(layer(channels, (7, 7), (5, 5), batch=8), template, "float16")
+    assert workload is not None
+    knobs = {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 1, "planes": planes}
+    config = template.space(workload, SM_90).check({**knobs, "pipeline": pipeline})
+    counts = assert_right_and_clean(workload, config, objects).counts
+    (work,) = block_works(workload, config, SM_90)
+    sectors = counts.load_sectors / counts.blocks
+    assert work.cache_bytes / work.blocks == pytest.approx(sectors * SECTOR_BYTES, rel=0.01)
+    assert counts.load_requests / counts.blocks <= work.lines <= sectors
+    # A thread loads every other pixel: those are farther apart than a line, or two of them share one. Those that are on
+    # their way are side by side: four share one.
+    assert work.lines == {96: 1, 16: 1 / 2 / pipeline}[channels] * 2 * 7 * 7 * workload.batch
