@@ -68,7 +68,10 @@ def parser_of_show() -> argparse.ArgumentParser:
         keep_lines=True,
     )
     add_workload_arguments(parser)
-    usual = f"{', '.join(PASSES)}, of a block {', '.join((*BLOCK_PASSES, *EVAL_PASSES))}; by default the first"
+    usual = (
+        f"{', '.join(PASSES)}, or backward, both gradients in one kernel; of a block "
+        f"{', '.join((*BLOCK_PASSES, *EVAL_PASSES))}; by default the first"
+    )
     parser.add_argument("--pass", dest="pass_", choices=ALL_PASSES, metavar="PASS", help=usual)
     parser.add_argument(
         "--what", choices=WHAT, default="config", metavar="NAME", help="one name, listed below; default config"

@@ -138,6 +138,11 @@ def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate[A
     raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}{way_out}")
 
 
+def can_run(workload: Workload, target: Target) -> bool:
+    """Whether a template can run ``workload`` on ``target``."""
+    return any(_fits(found, workload, target) for found in all_templates().values())
+
+
 def _fits(candidate: ScheduleTemplate[Any], workload: Workload, target: Target) -> bool:
     return not (_why_not_for(candidate, workload, target) or _why_unfit(candidate, workload, target))
 

@@ -118,7 +118,10 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
 
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
-    usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
+    usual = (
+        f"default {','.join(PASSES)}, and on a GPU backward, both gradients in one kernel; of blocks "
+        f"{','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
+    )
     parser.add_argument("--passes", default=",".join((*PASSES, *BLOCK_PASSES)), metavar="PASS,…", help=usual)
 
 
@@ -237,7 +240,10 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )
-    known = PASSES if args.block is None else (*BLOCK_PASSES, *EVAL_PASSES)
+    known: tuple[Pass, ...] = (*BLOCK_PASSES, *EVAL_PASSES)
+    if args.block is None:
+        chosen = args.passes != parser.get_default("passes")
+        known = (*PASSES, "backward") if chosen else PASSES
     if asked := [pass_ for pass_ in passes if pass_ in known]:
         return Counter(workload_from(args, pass_) for pass_ in asked)
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")

@@ -179,8 +179,7 @@ class Kernel:
             ]
             for operands in (self._inputs, self._results)
         )
-        name = f"dwconv::{self.workload.pass_}"
-        return compiled.Kernel(name, code(compiled), self._like, inputs, results, workspaces)
+        return compiled.Kernel(self.workload.op, code(compiled), self._like, inputs, results, workspaces)
 
     # -- workspaces --------------------------------------------------------------------------------------------
 

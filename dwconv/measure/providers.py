@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
 from dwconv.problems import pytorch
-from dwconv.problems.block import Block
+from dwconv.problems.block import NOTHING, Block
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
@@ -61,6 +61,8 @@ def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]
     beyond = _padded_beyond(workload)
     problem = dataclasses.replace(Problem.of(_padded_alike(workload, beyond)), layout=layout)
     named = dict(zip(workload.inputs, inputs, strict=True))
+    if workload.block == NOTHING and workload.pass_ == "backward":
+        return lambda: pytorch.backward(problem, named["x"], named["dy"], named["w"])
     if workload.block:
         return _block_call(problem, workload.block, workload.pass_, named)
     given: list[Any] = [named.get(name) for name in ("x", "w", "bias", "dy")]

@@ -25,6 +25,7 @@ _OURS = {
     "dwconv::fprop": "depthwise fprop",
     "dwconv::dgrad": "depthwise backward",
     "dwconv::wgrad": "depthwise backward",
+    "dwconv::backward": "depthwise backward",
     "dwconv::fprop_silu": "depthwise fprop",
     "dwconv::silu_gradient": "depthwise backward",
 }

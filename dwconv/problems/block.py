@@ -120,6 +120,9 @@ class Block:
         return tuple(f"{name}{number}" for number, norm in norms if norm for name in names)
 
 
+NOTHING = Block(norm1=None, act1="identity", norm2=None, act2="identity")
+"""Around a convolution that is alone. Its backward pass is both gradients, dx and dw, in one kernel."""
+
 _EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001, none,bn+relu or none,ln@1e-06"
 _NORMS: dict[str, type[Norm | LayerNorm]] = {"bn": Norm, "ln": LayerNorm}
 

@@ -48,15 +48,14 @@ def dgrad(problem: Problem, dy: Tensor, w: Tensor) -> Tensor:
     """dx"""
     batch, channels, *size = problem.input_shape
     padding, surplus = split_padding(problem.padding)
-    before, after = surplus[::2][::-1], surplus[1::2][::-1]
+    before, after = _by_axis(surplus)
     # PyTorch asks only for its shape and its layout: it is never read, nor written.
     x = torch.empty(
         (batch, channels, *map(sum, zip(size, before, after, strict=True))),
         dtype=dy.dtype, device=dy.device, memory_format=problem.memory_format,
     )  # fmt: skip
     dx, _, _ = _backward(problem, dy, x, w, padding=padding, mask=(True, False, False))
-    inner: Any = (..., *(slice(start, start + length) for start, length in zip(before, size, strict=True)))
-    return dx[inner].contiguous(memory_format=problem.memory_format)
+    return _inner(problem, dx, before)
 
 
 def wgrad(problem: Problem, x: Tensor, dy: Tensor) -> Tensor:
@@ -67,6 +66,13 @@ def wgrad(problem: Problem, x: Tensor, dy: Tensor) -> Tensor:
 def wgrad_bias(problem: Problem, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
     """(dw, dbias), from one call."""
     return _wgrad(problem, x, dy, bias=True)
+
+
+def backward(problem: Problem, x: Tensor, dy: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """(dx, dw), from one call."""
+    padding, surplus = split_padding(problem.padding)
+    dx, dw, _ = _backward(problem, dy, padded(x, surplus), w, padding=padding, mask=(True, True, False))
+    return _inner(problem, dx, _by_axis(surplus)[0]), _dense(dw)
 
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -129,7 +135,23 @@ def _wgrad(problem: Problem, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tens
     padding, surplus = split_padding(problem.padding)
     w = dy.new_empty(1).expand(problem.weight_shape)  # PyTorch asks only for its shape
     _, dw, dbias = _backward(problem, dy, padded(x, surplus), w, padding=padding, mask=(False, True, bias))
-    return dw.squeeze(1).contiguous().unsqueeze(1), dbias  # the stride along an axis of length 1 may be any
+    return _dense(dw), dbias
+
+
+def _dense(dw: Tensor) -> Tensor:
+    return dw.squeeze(1).contiguous().unsqueeze(1)  # the stride along an axis of length 1 may be any
+
+
+def _by_axis(surplus: Ints) -> tuple[Ints, Ints]:
+    """What is over before and after, the first axis first."""
+    return surplus[::2][::-1], surplus[1::2][::-1]
+
+
+def _inner(problem: Problem, dx: Tensor, before: Ints) -> Tensor:
+    """dx without the gradient of what was padded, in the problem's layout."""
+    size = problem.input_shape[2:]
+    inner: Any = (..., *(slice(start, start + length) for start, length in zip(before, size, strict=True)))
+    return dx[inner].contiguous(memory_format=problem.memory_format)
 
 
 def padded(x: Tensor, surplus: Ints) -> Tensor:

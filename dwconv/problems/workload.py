@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.block import Block
+from dwconv.problems.block import NOTHING, Block
 
 Pass = Literal["fprop", "dgrad", "wgrad", "forward", "backward", "inference"]
 """The passes of a convolution, and those of a block, which has a convolution inside: two of training, and one of
@@ -104,7 +104,10 @@ class Workload:
         if type(self.bias) is not bool:
             raise InvalidWorkload(f"bias={self.bias!r} must be true or false")
         if self.block and self.bias and not self.block.layer_norm:
-            raise InvalidWorkload(f"bias=True: the block {self.block} has none; leave it out")
+            what = f"the block {self.block}"
+            if (self.block, self.pass_) == (NOTHING, "backward"):
+                what = "backward, both gradients in one kernel,"
+            raise InvalidWorkload(f"bias=True: {what} has none; leave it out")
         if not self.block and (self.pass_, self.bias) not in _TENSORS:
             raise InvalidWorkload(f"bias={self.bias}: {self.pass_} does not depend on a bias; leave it out")
         for name in ("batch", "channels", "multiplier"):
@@ -246,6 +249,11 @@ class Workload:
     # -- names -------------------------------------------------------------------------------------------------
 
     @property
+    def op(self) -> str:
+        """The torch op that runs it, as a profile shows it: ``dwconv::dgrad``, of a block ``dwconv::block_forward``."""
+        return f"dwconv::{'block_' * (self.block not in (None, NOTHING))}{self.pass_}"
+
+    @property
     def key(self) -> str:
         """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``, then
         ``-silu`` or ``-bn+relu6,bn+relu6``, then ``-pitch288``."""
@@ -275,11 +283,14 @@ class Workload:
 
     def for_pass(self, pass_: Pass) -> Workload:
         """The same problem, another pass. dgrad has neither bias nor x and drops what it knows of them, and only fprop
-        has an epilogue, so start from fprop."""
+        has an epilogue, so start from fprop. ``backward`` of a convolution alone is both gradients in one kernel, that
+        of a block of ``NOTHING`` else. It raises InvalidWorkload if there is a bias, whose gradient it does not give.
+        """
         has_bias = pass_ in BLOCK_PASSES or (pass_, True) in _TENSORS
         bias, epilogue = self.bias and has_bias, self.epilogue if pass_ == "fprop" else "none"
-        x_pitch = self.x_pitch if pass_ != "dgrad" else 0
-        return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue, x_pitch=x_pitch)
+        x_pitch = self.x_pitch if pass_ not in ("dgrad", "backward") else 0
+        block = self.block or (NOTHING if pass_ == "backward" else None)
+        return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue, x_pitch=x_pitch, block=block)
 
     def convolution(self, pass_: Pass) -> Workload:
         """A pass of the convolution alone that a block has inside."""

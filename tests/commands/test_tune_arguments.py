@@ -109,6 +109,8 @@ def test_a_block_is_tuned_for_training_unless_evaluation_is_asked_for(tmp_path):
     block = (*SHAPE, "--block", "bn+relu6,bn+relu6")
     assert passes_of(*block) == ["forward", "backward"]
     assert passes_of(*block, "--passes", "inference") == ["inference"]
+    assert passes_of(*SHAPE) == ["fprop", "dgrad", "wgrad"]
+    assert passes_of(*SHAPE, "--passes", "wgrad,backward") == ["wgrad", "backward"]
     assert passes_of(*block, "--passes", "forward,backward,inference") == ["forward", "backward", "inference"]
     path = tmp_path / "layers.json"
     path.write_text(json.dumps({"Net": [{**PLAIN, "N": 2, "block": "bn+relu,bn", "layout": "nhwc"}]}))
