@@ -25,6 +25,7 @@ _OF_OP = {
     "dwconv::fprop_silu": "fprop",
     "dwconv::dgrad": "dgrad",
     "dwconv::wgrad": "wgrad",
+    "dwconv::backward": "backward",
 }
 
 
@@ -87,7 +88,7 @@ def why_misnamed(step: Callable[[], object], layers: Mapping[str, int], *, on_gp
     return f"dwconv's kernels ran {', '.join(wrong)}" if wrong else ""
 
 
-_PASSES = ("fprop", "dgrad", "wgrad")
+_PASSES = ("fprop", "dgrad", "wgrad", "backward")
 
 
 def passes_of(step: Callable[[], object], *, on_gpu: bool) -> Counter[str]:

@@ -114,6 +114,7 @@ def where_layers_run(model: nn.Module, image: torch.Tensor, *, autocast: str | N
         ran = in_an_example(model, image)
     for each in ran:
         decisions, _ = decisions_for(each.problem, each.device)
+        each = each.as_decided(decisions)
         epilogue = "" if each.problem.epilogue == "none" else f" {each.problem.epilogue}"
         for pass_, times in each.per_step.items():
             providers[f"{pass_}{epilogue} {'pytorch' if each.why_pytorch else decisions[pass_].provider}"] += int(times)

@@ -17,17 +17,17 @@
         │            │
         └── yes ─► dispatched    leaves to PyTorch what our ops do not know ──► sharded     DTensors, part by part
                      │
-                   torch_ops     dwconv::fprop, dgrad, wgrad, wgrad_bias behind PyTorch's dispatcher; flops counts them
+                   torch_ops     dwconv::fprop, dgrad, wgrad and others behind PyTorch's dispatcher; flops counts them
                      │
                    gradients     the derivative of a convolution, of any order, on either road
                      │
                    passes        one pass: on the tuned kernel of the plan, or on dwconv.problems.pytorch
                      │
-                   plan          which kernel runs which pass: dispatch decides, build makes it
+                   plan          which kernel runs which pass, or both gradients: dispatch decides, build makes it
                      │
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan's calls came, and with which weight
 
-Each road runs each pass through an object with the same four methods, ``gradients.Passes``: ``PlannedPasses`` at once,
+Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.
 """

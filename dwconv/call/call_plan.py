@@ -80,6 +80,8 @@ class Plan:
         """Passes that must not run before they are tuned."""
         self.is_pytorch = not self._refused and all(each.provider == "pytorch" for each in decisions.values())
         """True if PyTorch's own op runs every pass."""
+        self.gives_both = problem.block is None and "backward" in decisions
+        """True if both gradients of the layer come from one kernel, where both are wanted."""
         self.problem = problem
         self.memory_format = problem.memory_format
         self.device = device
@@ -158,7 +160,8 @@ class Plan:
         if fault:
             _state.broken[chosen] = f"it {fault}"
             known = "predicted" if decision.expected else "tuned"
-            refused = f"{workload.key} runs on PyTorch's own op: its {known} kernel {fault}"
+            instead = "as dgrad and wgrad" if self.gives_both and pass_ == "backward" else "on PyTorch's own op"
+            refused = f"{workload.key} runs {instead}: its {known} kernel {fault}"
             if _is_first(refused):
                 _warn(refused)
         return None if fault else kernel

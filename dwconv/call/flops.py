@@ -12,8 +12,14 @@ Ints = Sequence[int]
 
 
 def register(ops: Any) -> None:
-    """``ops``: the namespace with fprop, dgrad, wgrad and wgrad_bias, whose arguments the formulas take as shapes."""
-    for op, formula in ((ops.fprop, _fprop), (ops.dgrad, _dgrad), (ops.wgrad, _wgrad), (ops.wgrad_bias, _wgrad_bias)):
+    """``ops``: the namespace with the ops of ``torch_ops``, whose arguments the formulas take as shapes."""
+    for op, formula in (
+        (ops.fprop, _fprop),
+        (ops.dgrad, _dgrad),
+        (ops.wgrad, _wgrad),
+        (ops.wgrad_bias, _wgrad_bias),
+        (ops.backward, _both),
+    ):
         register_flop_formula(op)(formula)
 
 
@@ -32,6 +38,10 @@ def _wgrad(x: Ints, dy: Ints, kernel_size: Ints, *geometry: Any, **_: Any) -> in
 
 def _wgrad_bias(x: Ints, dy: Ints, kernel_size: Ints, *geometry: Any, **_: Any) -> int:
     return _backward(dy, x, (dy[1], 1, *kernel_size), mask=(False, True, True))
+
+
+def _both(x: Ints, dy: Ints, w: Ints, *geometry: Any, **_: Any) -> int:
+    return _backward(dy, x, w, mask=(True, True, False))
 
 
 def _backward(dy: Ints, x: Ints, w: Ints, *, mask: tuple[bool, bool, bool]) -> int:

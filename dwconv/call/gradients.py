@@ -34,6 +34,9 @@ class Passes(Protocol):
     def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
         """(dw, dbias)"""
 
+    def backward(self, x: Tensor, dy: Tensor, w: Tensor) -> tuple[Tensor, Tensor] | None:
+        """(dx, dw); None where dgrad and wgrad are to run."""
+
 
 class Tied(NamedTuple):
     """The tensors that a convolution ties together, or their gradients; what is not known or not needed is None.
@@ -59,6 +62,10 @@ def gradients(passes: Passes, tied: Tied, needs: Needs) -> Tied:
     place of its results their gradients."""
     x, w, bias, y = tied
     dx = dw = db = dy = None
+    if needs.x and needs.w and not (needs.bias or needs.y):
+        assert x is not None and w is not None and y is not None
+        if both := passes.backward(x, y, w):
+            return Tied(both[0], both[1])
     if needs.w:
         assert x is not None and y is not None
         if needs.bias:

@@ -37,6 +37,12 @@ class PlannedPasses:
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         return self.plan.kernels_at(self.x_pitch) if self.x_pitch else self.plan.kernels
 
+    @property
+    def gives_both(self) -> bool:
+        """True if both gradients come from one kernel. Of a slice wgrad may read x in place: it is not copied for
+        that."""
+        return self.plan.gives_both and not self.x_pitch
+
     def reads_as_it_lies(self, kernel: Kernel) -> bool:
         """True if the kernel can be given its tensors without a look at them."""
         return self.dense and kernel.is_direct and kernel.x_pitch in (None, self.x_pitch)
@@ -84,6 +90,14 @@ class PlannedPasses:
             dw, dbias = self._run(kernel, x, dy), pytorch.dbias(dy)
         return with_strides(dw, self.weight_strides), dbias
 
+    def backward(self, x: Tensor, dy: Tensor, w: Tensor) -> tuple[Tensor, Tensor] | None:
+        """(dx, dw) from one kernel; None where dgrad and wgrad run."""
+        kernel = self.plan.kernels["backward"] if self.gives_both else None
+        if kernel is None:
+            return None
+        dx, dw = self._run(kernel, dy, x, w)
+        return dx, with_strides(dw, self.weight_strides)
+
     def given(self, x: Tensor | None, w: Tensor | None, dy: Tensor) -> PlannedPasses:
         """The same for a gradient that may have gaps, or another layout than the plan's, and for tensors that were kept
         for it, of which hooks may have made others."""
@@ -104,7 +118,7 @@ class PlannedPasses:
     def _run(self, kernel: Kernel, *inputs: Tensor) -> Any:
         has_native = kernel.native is not None
         if profiler._is_profiler_enabled and not has_native:  # a profile without the names would be a riddle
-            with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
+            with profiler.record_function(kernel.workload.op):
                 return kernel(*inputs)
         return kernel.on_dense(*inputs) if self.reads_as_it_lies(kernel) and not has_native else kernel(*inputs)
 

@@ -132,6 +132,9 @@ class ShardedPasses:
         dw, dbias = DwconvShardedWgradBias.apply(self, x, dy)  # type: ignore[no-untyped-call]
         return dw, dbias
 
+    def backward(self, x: Tensor, dy: Tensor, w: Tensor) -> None:
+        """There is none: each gradient has placements of its own."""
+
 
 def _local_passes(given: Arguments, x: Tensor, w: Tensor) -> DispatchedPasses:
     """The ops on parts, which may be of any kind: fake, say, or still on their way from another rank."""

@@ -15,9 +15,11 @@ from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
 from dwconv.kernels.kernel import MOST_ELEMENTS
-from dwconv.problems.workload import PASSES
+from dwconv.problems.workload import PASSES, Pass
 
 Ints = Sequence[int]
+_ALL: tuple[Pass, ...] = (*PASSES, "backward")
+"""The last takes the place of the two before it, where both gradients are wanted; without its kernel they run."""
 
 
 def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
@@ -60,21 +62,26 @@ def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:
 
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
     """A call whose forward pass a tuned kernel runs, on tensors as they lie, and backward passes another or, of images
-    and volumes that are padded alike on both sides, PyTorch's own op; None if there is another pass."""
+    and volumes that are padded alike on both sides, PyTorch's own op; None if there is another pass, or one that cannot
+    be checked now."""
     given, problem, plan = call.given, call.problem, passes.plan
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
     of_passes = passes.kernels
-    kernels = {pass_: of_passes[pass_] for pass_ in (PASSES if trains else PASSES[:1])}
+    asked = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
+    kernels = {pass_: of_passes[pass_] for pass_ in asked}
     sided = given.axes == 1 or problem.padding[::2] != problem.padding[1::2]
-    of_pytorch = {pass_ for pass_ in kernels if not sided and plan.decisions[pass_].provider == "pytorch"}
-    runs = [
-        kernel and kernel.native for kernel in kernels.values() if kernel is None or passes.reads_as_it_lies(kernel)
-    ]
+    left_out = {pass_ for pass_ in kernels if not sided and plan.decisions[pass_].provider == "pytorch"}
+    left_out |= {pass_ for pass_ in _ALL[len(PASSES) :] if pass_ in of_passes and of_passes[pass_] is None}
+    runs = {
+        pass_: kernel and kernel.native
+        for pass_, kernel in kernels.items()
+        if kernel is None or passes.reads_as_it_lies(kernel)
+    }
     compiled, fprop = native.soon(), kernels["fprop"]
     if compiled is None or fprop is None or len(runs) < len(kernels) or fprop.workload.bias != problem.bias:
         return None
-    if any(run is None and pass_ not in of_pytorch for pass_, run in zip(kernels, runs, strict=True)):
+    if any(run is None and pass_ not in left_out for pass_, run in runs.items()):
         return None
     y_shape = fprop.workload.with_batch(problem.input_shape[0]).shape_of("y")
     y, x = (
@@ -90,8 +97,8 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
         x_as_given=x.shape, w_as_given=given.weight.shape,
     )  # fmt: skip
     return compiled.TunedCall(
-        trains, problem.input_shape[0], *shapes, given.input.stride(), channel_axis, *runs,
-        *[None] * (len(PASSES) - len(runs)), compiled.Geometry(*_geometry(call)), backward,
+        trains, problem.input_shape[0], *shapes, given.input.stride(), channel_axis, *map(runs.get, _ALL),
+        compiled.Geometry(*_geometry(call)), backward,
     )  # fmt: skip
 
 

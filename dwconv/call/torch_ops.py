@@ -1,7 +1,10 @@
-"""The torch ops ``dwconv::fprop``, ``dgrad``, ``wgrad`` and ``wgrad_bias``: planned passes behind PyTorch's dispatcher.
+"""The torch ops ``dwconv::fprop``, ``dgrad``, ``wgrad``, ``wgrad_bias`` and ``backward``: planned passes behind
+PyTorch's dispatcher.
 
-``wgrad_bias`` also gives the gradient of the bias. The four are closed under differentiation: the derivative of each is
-made of the others, as ``gradients`` says, so derivatives of any order work.
+``wgrad_bias`` also gives the gradient of the bias. The first four are closed under differentiation: the derivative of
+each is made of the others, as ``gradients`` says, so derivatives of any order work. ``backward`` gives the gradients of
+x and w, from one kernel or from two: that is decided when it runs, since compiled code is kept for longer than
+decisions are. Where it is to be differentiated, it is made of ``dgrad`` and ``wgrad``.
 
 ``layout`` (``nchw`` or ``nhwc``) says how x, y, dx and dy are meant to lie in memory; results lie so, whatever the
 arguments do. Sizes are (height, width), ``padding`` (top, bottom, left, right), in 3-D with the depth, or front and
@@ -44,6 +47,7 @@ for _schema in (
     f"dgrad(Tensor dy, Tensor w, SymInt[] input_shape, {GEOMETRY}) -> Tensor",
     f"wgrad(Tensor x, Tensor dy, SymInt[] kernel_size, {GEOMETRY}) -> Tensor",
     f"wgrad_bias(Tensor x, Tensor dy, SymInt[] kernel_size, {GEOMETRY}) -> (Tensor, Tensor)",
+    f"backward(Tensor x, Tensor dy, Tensor w, {GEOMETRY}) -> (Tensor, Tensor)",
 ):
     define(_schema)
 
@@ -51,6 +55,7 @@ fprop = torch.ops.dwconv.fprop.default
 dgrad = torch.ops.dwconv.dgrad.default
 wgrad = torch.ops.dwconv.wgrad.default
 wgrad_bias = torch.ops.dwconv.wgrad_bias.default
+backward = torch.ops.dwconv.backward.default
 
 Ints = Sequence[int]
 Geometry = tuple[Ints, Ints, Ints, Layout]
@@ -85,6 +90,11 @@ class DispatchedPasses:
         """(dw, dbias)"""
         dw, dbias = wgrad_bias(x, dy, self.kernel_size, *self.geometry)
         return with_strides(dw, self.weight_strides), dbias
+
+    def backward(self, x: Tensor, dy: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        """(dx, dw)"""
+        dx, dw = backward(x, dy, w, *self.geometry)
+        return dx, with_strides(dw, self.weight_strides)
 
 
 # -- what an op does -------------------------------------------------------------------------------------------------
@@ -160,6 +170,15 @@ def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tup
     return passes.wgrad_bias(x, dy)
 
 
+def _backward(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor, Tensor]:
+    passes = planned(x.shape, w.shape, geometry, like=x, bias=False, x=x)
+    if both := passes.backward(x, dy, w):
+        passes.plan.tally.ops["backward"] += 1
+        return both
+    dw = _wgrad(x, dy, w.shape[2:], *geometry)
+    return _dgrad(dy, w, x.shape, *geometry), dw  # dx last: what comes next reads it
+
+
 # -- the shapes and strides of its results ---------------------------------------------------------------------------
 
 
@@ -185,6 +204,10 @@ def _wgrad_fake(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Ten
 
 def _wgrad_bias_fake(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
     return x.new_empty((dy.shape[1], 1, *kernel_size)), x.new_empty(dy.shape[1])
+
+
+def _backward_fake(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor, Tensor]:
+    return _dgrad_fake(dy, w, x.shape, *geometry), _wgrad_fake(x, dy, w.shape[2:], *geometry)
 
 
 def _empty(shape: Ints, *, like: Tensor, layout: Layout) -> Tensor:
@@ -252,6 +275,11 @@ def _wgrad_forward(ctx: Any, op: Any, x: Tensor, dy: Tensor, kernel_size: Ints, 
     _keep(ctx, x, dy)
     ctx.passes = DispatchedPasses(input_shape=x.shape, kernel_size=kernel_size, geometry=geometry)
     return below_autograd(op, x, dy, kernel_size, *geometry)
+
+
+def _apart(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor, Tensor]:
+    """``backward``, of ops that have derivatives."""
+    return dgrad(dy, w, x.shape, *geometry), wgrad(x, dy, w.shape[2:], *geometry)
 
 
 OF_GEOMETRY = (None,) * 4
@@ -327,6 +355,7 @@ for _of_op in (
     (dgrad, _dgrad, _dgrad_fake, DwconvDgrad.apply),
     (wgrad, _wgrad, _wgrad_fake, DwconvWgrad.apply),
     (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, DwconvWgradBias.apply),
+    (backward, _backward, _backward_fake, _apart),
 ):
     implement(*_of_op)
 lower_under_autocast(fprop)

@@ -85,6 +85,20 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
     return told + (f" with {in_us(added_us)} to wait for the end of the block" if added_us else "")
 
 
+def why_faster_at_once(both: TuningRecord, apart: Sequence[tuple[TuningRecord, bool]], target: Target) -> str:
+    """How long both gradients take in one kernel, and apart; empty unless one kernel takes less time. ``both``: its
+    record; ``apart``: those of dgrad and wgrad, and whether dwconv's kernel runs the pass, or PyTorch's op. What was
+    measured elsewhere, or at another batch size, compares with nothing."""
+    for each, is_ours in apart:
+        alike = (each.device, each.workload.batch) == (both.device, both.workload.batch)
+        if not alike or not (is_ours or each.alternative):
+            return ""
+    call_us = CALL_US if isinstance(target, CpuTarget) else 0.0
+    apart_us = sum(_median_us(each) + call_us if is_ours else _alternative_us(each) for each, is_ours in apart)
+    ours_us = _median_us(both) + call_us
+    return f"both gradients in one kernel: {in_us(ours_us)}, apart {in_us(apart_us)}" if ours_us < apart_us else ""
+
+
 def one_by_one_us(
     block: Sequence[TuningRecord], convolution: Sequence[TuningRecord], target: Target, *, passes: int
 ) -> float:

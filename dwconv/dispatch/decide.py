@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +21,7 @@ from dwconv.dispatch.advantage import (
     is_safe,
     why_expected_faster,
     why_faster,
+    why_faster_at_once,
     why_not_expected_faster,
     why_not_faster,
     why_not_faster_as_one,
@@ -87,8 +88,9 @@ def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
 def decisions(
     problem: Problem, device: torch.device, *, state: KernelState | None = None
 ) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. ``state``:
-    what the process has learnt of its kernels. Raises InvalidSetting."""
+    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Of a layer
+    also ``backward``, if both gradients are faster in one kernel: where both are wanted, it runs in the place of dgrad
+    and wgrad. ``state``: what the process has learnt of its kernels. Raises InvalidSetting."""
     if reason := why_no_kernels(problem, device):
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
@@ -96,7 +98,29 @@ def decisions(
     found = {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in problem.passes}
     if problem.block and (reason := _why_not_as_one(found, problem, target, state=state)):
         found = {pass_: _pytorch(reason, record=decision.record) for pass_, decision in found.items()}
+    if both := _both_gradients(found, problem, target, state=state):
+        found["backward"] = both
     return found, target
+
+
+def _both_gradients(
+    found: Mapping[Pass, DispatchDecision], problem: Problem, target: Target, *, state: KernelState | None
+) -> DispatchDecision | None:
+    """The kernel of both gradients of a layer; None if it is not known to be faster than dgrad and wgrad are, each as
+    it was ``found``. A bias has a gradient of its own, which takes wgrad."""
+    if problem.block or problem.bias or problem.epilogue != "none":
+        return None
+    both = decide_on(target, problem.workload("backward"), state=state, predicts=False)
+    if both.provider != "dwconv":
+        return None
+    apart = [found["dgrad"], found["wgrad"]]
+    if not any(each.record or each.expected for each in apart):
+        return both  # it is faster than PyTorch's op for both; or a pack has it, which has none that is slower
+    records = [(each.record, each.provider == "dwconv") for each in apart if each.record and not each.expected]
+    if both.record is None or len(records) < len(apart):
+        return None
+    reason = why_faster_at_once(both.record, records, target)
+    return dataclasses.replace(both, reason=reason) if reason else None
 
 
 def _why_not_as_one(

@@ -119,6 +119,7 @@ struct TunedCall final : Call {
       std::shared_ptr<Kernel> fprop,
       std::shared_ptr<Kernel> dgrad,
       std::shared_ptr<Kernel> wgrad,
+      std::shared_ptr<Kernel> backward,
       Geometry geometry,
       pybind11::object watched_backward)
       : trains_(trains),
@@ -131,6 +132,7 @@ struct TunedCall final : Call {
         fprop(std::move(fprop)),
         dgrad(std::move(dgrad)),
         wgrad(std::move(wgrad)),
+        backward(std::move(backward)),
         geometry(std::move(geometry)),
         watched_backward(std::move(watched_backward)) {}
 
@@ -140,6 +142,7 @@ struct TunedCall final : Call {
   Sizes x_strides;  // of the input, which may be a slice
   int64_t channel_axis;
   std::shared_ptr<Kernel> fprop, dgrad, wgrad;  // the last two may be missing
+  std::shared_ptr<Kernel> backward;             // both gradients, where that is faster
   Geometry geometry;
   Held watched_backward;                        // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops
 

@@ -4,8 +4,9 @@
 //       │  the call is new, or somebody but autocast looks at it: None, and Python does it all
 //       ▼
 //   DwconvConvolution::apply ─► Kernel fprop            saves input and weight
-//   DwconvConvolution::backward ─► wgrad, dgrad         or PyTorch's own op for one that has no kernel; or
-//                                                       watched_backward, if its result is to be differentiated again
+//   DwconvConvolution::backward ─► wgrad, dgrad         or one kernel for both; or PyTorch's own op for one that has no
+//                                                       kernel; or watched_backward, if its result is to be
+//                                                       differentiated again
 //
 // In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
 // takes 100 there. Machine code of a few kilobytes does not suffer so.
@@ -88,6 +89,12 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     const Tensor dy = dense(given, call);
     const Tensor x_read = as_saved(x, call.x_strides), w_read = as_saved(w, call.w.strides);
     Tensor dx, dw, db;
+    if (call.backward && needs_dx && needs_dw) {  // there is no bias
+      dx = call.x.empty_like(dy);
+      dw = call.w.empty_like(dy);
+      call.backward->run(call.batch, {dy, x_read, w_read}, {dx, dw});
+      return {dx, dw, Tensor(), Tensor()};
+    }
     if (needs_dw && !call.wgrad) {
       const Tensor like_w = dy.new_empty({1}).expand(call.w.sizes);
       std::tie(std::ignore, dw, db) =
@@ -315,7 +322,7 @@ PYBIND11_MODULE(dwconv_native, module) {
   py::class_<TunedCall, Call, c10::intrusive_ptr<TunedCall>>(module, "TunedCall")
       .def(py::init<
            bool, int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
-           std::shared_ptr<Kernel>, Geometry, py::object>());
+           std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, Geometry, py::object>());
   py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
       .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, py::object>())
       .def_property_readonly("trains", &TunedBlock::trains)

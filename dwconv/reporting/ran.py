@@ -11,7 +11,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ from dwconv.call.activated import is_at_once
 from dwconv.call.call_plan import plan_for, plans
 from dwconv.discovery import DiscoveredBlock, DiscoveredLayer, discover
 from dwconv.discovery.same_padding import SamePadding, same_padding
+from dwconv.dispatch.decide import DispatchDecision
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.swaps import Convolution, why_left
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
@@ -29,6 +30,7 @@ from dwconv.problems.workload import Pass, resolve_padding
 
 Layer = DepthwiseConv1d | DepthwiseConv2d | DepthwiseConv3d
 _Sizes = tuple[Problem, torch.device]
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,21 @@ class Ran:
     """How many layers the counted calls are of."""
     why_pytorch: str = ""
     """Why no call comes to dwconv; empty if they do."""
+
+    def as_decided(self, decisions: Mapping[Pass, DispatchDecision]) -> Ran:
+        """The same with ``backward`` in the place of dgrad and wgrad, where both gradients come from one kernel. As
+        often as one is wanted without the other, it runs alone."""
+        both = decisions.get("backward")
+        if self.problem.block or self.why_pytorch or both is None or both.provider == "pytorch":
+            return self
+        return dataclasses.replace(self, calls=_at_once(self.calls), per_step=_at_once(self.per_step))
+
+
+def _at_once(counts: Mapping[Pass, Number]) -> Mapping[Pass, Number]:
+    both = min(counts.get("dgrad", 0), counts.get("wgrad", 0))
+    apart = {pass_: count - both * (pass_ in ("dgrad", "wgrad")) for pass_, count in counts.items()}
+    counted = {**apart, "backward": apart.get("backward", 0) + both}
+    return {pass_: count for pass_, count in counted.items() if count}
 
 
 # -- as counted ------------------------------------------------------------------------------------------------------

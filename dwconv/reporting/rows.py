@@ -145,9 +145,10 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
         sizes = each.problem, each.device
         plan = latest_here.get((*sizes, target)) or latest.get(sizes)  # with other threads, if none ran with these
         if plan:
-            decisions, target = {pass_: _as_it_ran(plan, pass_) for pass_ in each.problem.passes}, plan.target
+            decisions, target = {pass_: _as_it_ran(plan, pass_) for pass_ in plan.decisions}, plan.target
         known = expected_gains(target) if target else None
-        passes = [pass_ for pass_ in each.problem.passes if pass_ in each.per_step]
+        each = each.as_decided(decisions)
+        passes = [pass_ for pass_ in decisions if pass_ in each.per_step]
         rows.append(
             LayerRow(
                 names=each.names,

@@ -9,10 +9,12 @@ from dwconv.call.gradients import Needs, Tied, gradients
 
 
 class Told:
-    """Passes that compute nothing, and tell what they were asked for, in order."""
+    """Passes that compute nothing, and tell what they were asked for, in order. ``at_once``: both gradients of fprop
+    come from one kernel."""
 
-    def __init__(self):
+    def __init__(self, *, at_once=False):
         self.asked = []
+        self._at_once = at_once
 
     def fprop(self, x, w, bias):
         self.asked.append("fprop")
@@ -30,12 +32,25 @@ class Told:
         self.asked.append("wgrad_bias")
         return ("wgrad", x, dy), ("dbias", x, dy)
 
+    def backward(self, x, dy, w):
+        return (("dx", x, dy, w), ("dw", x, dy, w)) if self._at_once else None
+
 
 def test_of_fprop():
     told = Told()
     found = gradients(told, Tied(x="x", w="w", y="dy"), Needs(x=True, w=True))
     assert found == Tied(x=("dgrad", "dy", "w"), w=("wgrad", "x", "dy"))
     assert told.asked == ["wgrad", "dgrad"]  # dx last: what comes next reads it
+
+
+def test_of_fprop_at_once_if_both_are_needed_and_no_bias_is():
+    told, tied = Told(at_once=True), Tied(x="x", w="w", y="dy")
+    assert gradients(told, tied, Needs(x=True, w=True)) == Tied(x=("dx", "x", "dy", "w"), w=("dw", "x", "dy", "w"))
+    assert told.asked == []
+    for needs in (Needs(x=True), Needs(w=True), Needs(x=True, w=True, bias=True), Needs(x=True, w=True, y=True)):
+        told.asked.clear()
+        gradients(told, tied, needs)
+        assert len(told.asked) == needs.x + needs.w + needs.y
 
 
 def test_of_fprop_with_a_bias():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import CudaTarget, parse_target
-from dwconv.problems.workload import PASSES, Workload
+from dwconv.problems.workload import PASSES, Pass, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
@@ -30,10 +30,10 @@ def default(workload: Workload, template: str) -> Kernel:
     return Kernel.load(build(Candidate(workload, _default(workload, template)), target()))
 
 
-def plant(log: Path, workloads: Iterable[Workload]) -> None:
+def plant(log: Path, workloads: Iterable[Workload], *, passes: Sequence[Pass] = PASSES) -> None:
     """Write records, for every pass, in which a kernel is much faster than PyTorch's own operator."""
     for workload in workloads:
-        for pass_ in PASSES:
+        for pass_ in passes:
             of_pass = workload.for_pass(pass_)
             template, *_ = (each for each in templates_for(of_pass, target()) if each.layout == workload.layout)
             config = _default(of_pass, template.name)

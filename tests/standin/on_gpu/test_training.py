@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 from torch import nn
 
 import dwconv
+from dwconv.problems.workload import PASSES
 from tests.standin.on_gpu.kernels import Launches, plant
 from tests.standin.on_gpu.models import WORKLOADS, data, loss_of, network
 
@@ -55,6 +58,36 @@ def test_a_step_is_right_and_runs_tuned_kernels_where_it_should(side_stream: boo
         passes = [launch["workload"].partition("-")[0] for launch in launches.seen]
         assert list(dict.fromkeys(passes)) == ["fprop", "wgrad", "dgrad"]
         assert {launch["stream"] for launch in launches.seen} == {stream.cuda_stream}
+
+
+def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path) -> None:
+    """After the first layer, whose input needs none; and when a weight is frozen, later."""
+    layers = [dataclasses.replace(workload, layout="nhwc") for workload in WORKLOADS]
+    plant(logs / "log.jsonl", layers, passes=(*PASSES, "backward"))
+    dwconv.reset()
+    model = network().to(memory_format=torch.channels_last)
+    ours = converted(model)
+
+    def passes_of_a_step() -> list[str] | None:
+        loss_of(ours, on_gpu(0)).backward()  # kernels are checked at their first use
+        for each in (ours, model):
+            each.zero_grad()
+        launches = Launches()
+        for each, x in ((ours, on_gpu(1)), (model, data(1))):
+            loss_of(each, x).backward()
+        for own, others in zip(ours.parameters(), model.parameters(), strict=True):
+            if own.requires_grad:
+                torch.testing.assert_close(own.grad.cpu(), others.grad, rtol=1e-4, atol=1e-5)
+        seen = launches.seen
+        return seen and [key for key, _ in itertools.groupby(each["workload"].partition("-")[0] for each in seen)]
+
+    def on_gpu(seed: int) -> torch.Tensor:
+        return data(seed).to("cuda", memory_format=torch.channels_last)
+
+    assert passes_of_a_step() in (None, ["fprop", "backward", "wgrad"])
+    for each in (ours, model):
+        each[2].weight.requires_grad_(False)
+    assert passes_of_a_step() in (None, ["fprop", "dgrad", "wgrad"])
 
 
 def test_a_step_in_a_graph_is_the_same_step_on_other_data() -> None:
