@@ -15,6 +15,8 @@ from dwconv.concurrency.graph.operators import is_free, kind_of
 from dwconv.concurrency.graph.tasks import cut, digest_of
 from dwconv.concurrency.running.engine import CpuEngine
 from dwconv.concurrency.running.lanes import one_at_a_time
+from dwconv.concurrency.times.pair_times import pair_times
+from dwconv.concurrency.times.task_timer import TaskTimer
 from dwconv.errors import CannotBeCut
 from tests.traced_graphs import branches, branches_inputs, cells, dealt, drops, traced
 
@@ -210,3 +212,26 @@ def test_both_gradients_of_a_convolution_are_cut_apart():
         torch.testing.assert_close(found_one, expected)
     assert [each.convolution for each in pairs(cut(split(graph, kept_whole=(0, 2))))] == [1]
     assert pairs(cut(graph)) == []
+
+
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op. .*tune them")
+def test_so_are_those_of_dwconv():
+    def gradients(x, dy, w):
+        with torch.no_grad():  # else it is made of two
+            dx, dw = torch.ops.dwconv.backward(x, dy, w, (1, 2), (1, 0, 2, 1), (1, 1), "nhwc")
+        return [dw * 2, dx.relu()]
+
+    inputs = [torch.randn(2, 8, 9, 7), torch.randn(2, 8, 8, 4), torch.randn(8, 1, 3, 3)]
+    graph = traced(gradients, inputs)
+    apart = cut(split(graph))
+    (found,) = pairs(apart)
+    assert found.convolution == 0
+    kinds = [kind_of(node) for index in (found.dgrad, found.wgrad) for node in apart.nodes[index]]
+    assert [kind for kind in kinds if kind.startswith("dwconv")] == ["dwconv.dgrad", "dwconv.wgrad"]
+    assert pairs(cut(split(graph, kept_whole=(0,)))) == [] == pairs(cut(graph))
+    (taken,) = pair_times(apart, TaskTimer(apart), cores=2)
+    assert taken.whole_us is not None, "both in one are timed, too"
+    for cut_graph in (apart, cut(graph)):
+        results = CpuEngine(cut_graph, one_at_a_time(cut_graph, threads=1)).run([*inputs])
+        for found_one, expected in zip(results, gradients(*inputs), strict=True):
+            torch.testing.assert_close(found_one, expected)

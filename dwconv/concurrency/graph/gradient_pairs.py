@@ -1,7 +1,7 @@
 """The two gradients of a convolution: dgrad and wgrad read the same dy and do not need each other.
 
-AOTAutograd hands over one ``convolution_backward`` for both; ``split`` makes two of it, by its output mask. Those of
-dwconv are two already. ``pairs`` finds both sorts among the tasks of a graph.
+AOTAutograd hands over one operator for both, PyTorch's ``convolution_backward`` or dwconv's ``backward``, of which
+``split`` makes two. dwconv has two already where there is a bias. ``pairs`` finds both sorts among a graph's tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Pair:
     dgrad: int
     wgrad: int
     convolution: int | None
-    """Its place among those that were split; None for dwconv's own operators."""
+    """Its place among those that were split; None for two that came as two."""
 
 
 def split(module: GraphModule, *, kept_whole: Collection[int] = ()) -> GraphModule:
@@ -38,26 +38,56 @@ def split(module: GraphModule, *, kept_whole: Collection[int] = ()) -> GraphModu
     their place among the convolutions of which both are wanted."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
-    both = [node for node in graph.nodes if node.target is _BACKWARD and node.args[_MASK][0] and node.args[_MASK][1]]
-    for place, node in enumerate(both):
+    for place, node in enumerate([node for node in graph.nodes if _gives_both(node)]):
         if place in kept_whole:
             continue
         with graph.inserting_before(node):
-            halves = [_half(graph, node, mask) for mask in ((True, False, False), (False, True, node.args[_MASK][2]))]
-        for user in list(node.users):
-            user.replace_input_with(node, halves[0 if user.args[1] == 0 else 1])
-        graph.erase_node(node)
+            halves = (_pytorchs if node.target is _BACKWARD else _ours)(graph, node)
         for half in halves:
             half.meta["convolution"] = place
+            half.meta["whole"] = node.target, node.args
+        graph.erase_node(node)
     _keep_meta_of_results(module.graph, graph)
     return GraphModule(module, graph, class_name=module.__class__.__name__)
 
 
-def _half(graph: Graph, node: Node, mask: tuple[bool, bool, bool]) -> Node:
-    half = graph.call_function(_BACKWARD, (*node.args[:_MASK], list(mask)))
-    given = node.meta["val"]
-    half.meta = {**node.meta, "val": tuple(each if kept else None for each, kept in zip(given, mask, strict=True))}
-    return half
+def _gives_both(node: Node) -> bool:
+    if node.target is _BACKWARD:
+        mask: Any = node.args[_MASK]
+        return bool(mask[0] and mask[1])
+    return kind_of(node) == "dwconv.backward"
+
+
+def _pytorchs(graph: Graph, node: Node) -> list[Node]:
+    """The same operator twice, each for what its mask says."""
+    masked: Any = node.args[_MASK]
+    halves = []
+    for mask in ((True, False, False), (False, True, masked[2])):
+        half = graph.call_function(_BACKWARD, (*node.args[:_MASK], list(mask)))
+        val = tuple(each if kept else None for each, kept in zip(node.meta["val"], mask, strict=True))
+        half.meta = {**node.meta, "val": val}
+        halves.append(half)
+    for user in list(node.users):
+        user.replace_input_with(node, halves[0 if user.args[1] == 0 else 1])
+    return halves
+
+
+def _ours(graph: Graph, node: Node) -> list[Node]:
+    """dgrad and wgrad, in the place of the results of ``backward``."""
+    given: Any = node.args
+    x, dy, w, *geometry = given
+    input_shape, weight_shape = (list(each.meta["val"].shape) for each in (x, w))
+    halves = [
+        graph.call_function(torch.ops.dwconv.dgrad.default, (dy, w, input_shape, *geometry)),
+        graph.call_function(torch.ops.dwconv.wgrad.default, (x, dy, weight_shape[2:], *geometry)),
+    ]
+    for half, val in zip(halves, node.meta["val"], strict=True):
+        half.meta = {**node.meta, "val": val}
+    for user in list(node.users):
+        of_result: Any = user.args[1]
+        user.replace_all_uses_with(halves[of_result])
+        graph.erase_node(user)
+    return halves
 
 
 def _keep_meta_of_results(source: Graph, copied: Graph) -> None:

@@ -101,7 +101,6 @@ def _calls(cut: CutGraph, timer: TaskTimer, pair: Pair, *, cores: int) -> dict[s
 
 def _whole(nodes: Sequence[Node]) -> Call | None:
     """The operator that computes both gradients, on made-up tensors."""
-    node = next(node for node in nodes if "convolution" in node.meta)
-    args = [made_up(each.meta["val"]) if isinstance(each, Node) else each for each in node.args[:-1]]
-    operator, mask = node.target, [True, True, bool(node.args[3])]
-    return lambda: operator(*args, mask)  # type: ignore[operator]
+    operator, given = next(node.meta["whole"] for node in nodes if "whole" in node.meta)
+    args = [made_up(each.meta["val"]) if isinstance(each, Node) else each for each in given]
+    return lambda: operator(*args)
