@@ -181,7 +181,8 @@ def odd_workloads() -> list[Workload]:
         for dtype in DTYPES
         for layout in LAYOUTS
     ]
-    return [*alone, *odd_blocks(problems[:3])]
+    both = [each.for_pass("backward") for each in alone if each.pass_ == "wgrad" and not each.bias]
+    return [*alone, *both, *odd_blocks(problems[:3])]
 
 
 def odd_blocks(problems: Sequence[dict[str, Any]]) -> list[Workload]:

@@ -163,6 +163,8 @@ def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
     workloads that they cannot run."""
     if workload.pass_ == "wgrad":
         raise ValueError("PyTorch has no operator for cuDNN's weight gradient alone")
+    if workload.block:
+        raise ValueError("cuDNN's operators convolve, and nothing else")
     if workload.bias:
         raise ValueError("cuDNN's operator adds no bias")
     if any(before != after for before, after in workload.padding):

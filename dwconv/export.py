@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,12 +94,17 @@ def _known(args: argparse.Namespace) -> Database:
 
 def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target, known: Database) -> Sequence[Workload]:
     """What to export. Raises InvalidWorkload for a model or a network that is unknown, LogError for an empty log."""
+    counts: Mapping[Workload, int] | None = None
     if request := model_request(parser, args):
         from dwconv.commands.tune_model import counts_of
 
-        return list(counts_of(request, target))
-    if args.network is not None or args.shape is not None or args.log is None:
-        return list(workloads_from(parser, args))
+        counts = counts_of(request, target)
+    elif args.network is not None or args.shape is not None or args.log is None:
+        counts = workloads_from(parser, args)
+    if counts is not None:
+        from dwconv.tuner.expected_gain import with_both_gradients
+
+        return list(with_both_gradients(counts, target) if "backward" in args.passes.split(",") else counts)
     records = [record for record in known if record.device == target.device]
     if not records:
         logs = ", ".join(map(str, args.log))

@@ -220,6 +220,7 @@ def _choices(args: argparse.Namespace) -> Choices:
         seed=args.seed,
         jobs=args.jobs,
         caches=args.caches,
+        both_gradients="backward" in args.passes.split(","),
         log=args.log,
         resume=not args.no_resume,
         refresh=args.refresh,

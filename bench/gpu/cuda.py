@@ -42,6 +42,7 @@ from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import BrokenInstallation, DwconvError, one_line
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
+from dwconv.tuner.expected_gain import with_both_gradients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +91,12 @@ def _cuda(argv: Sequence[str] | None) -> int:
     if unknown := [name for name in arguments.stages if name not in STAGES]:
         parser.error(f"stage {unknown[0]} is unknown; use {', '.join(STAGES)}")
     stages = [name for name in STAGES if name in arguments.stages or not arguments.stages]
-    workloads = gpu_workloads(every=arguments.all)[: arguments.first]
-    if arguments.dry_run:
-        return _dry_run(stages, workloads, seconds=arguments.seconds)
     budget = Budget(arguments.seconds)
-    target = parse_target("cuda")
+    target = parse_target("cuda:sm_90" if arguments.dry_run else "cuda")
+    counts = with_both_gradients(dict.fromkeys(gpu_workloads(every=arguments.all), 1), target)
+    workloads = list(counts)[: arguments.first]
+    if arguments.dry_run:
+        return _dry_run(stages, workloads, target, seconds=arguments.seconds)
     state = State.open(arguments.out, device=target.device, continue_from=arguments.continue_from)
     return run_stages(
         stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process
@@ -192,15 +194,14 @@ def _count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text} is not a number of workloads; give 1 or more")
 
 
-def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], *, seconds: float) -> int:
-    """Print the plan, and the computed cost of each workload on an sm_90, in the default configuration with the least
+def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], target: Target, *, seconds: float) -> int:
+    """Print the plan, and the computed cost of each workload on ``target``, in the default configuration with the least
     estimate."""
     from dwconv.kernels import build
     from dwconv.schedules.estimate import estimated_us
     from dwconv.schedules.template import Candidate, templates_for
     from dwconv.tuner.gpu_cost.cost_model import computed_cost
 
-    target = parse_target("cuda:sm_90")
     assert isinstance(target, CudaTarget)
     weights = sum(STAGES[name].weight for name in stages)
     for name in stages:

@@ -176,7 +176,8 @@ def small_odd_workloads() -> list[Workload]:
         for layout in LAYOUTS
         for pass_ in PASSES
     ]
-    return [*alone, *odd_blocks(problems)]
+    both = [each.for_pass("backward") for each in alone if each.pass_ == "wgrad"]
+    return [*alone, *both, *odd_blocks(problems)]
 
 
 # -- what there is ---------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from bench.train import raced, void
 from dwconv import settings
 from dwconv.errors import WorkerDied
 from dwconv.records.database import Database
+from dwconv.tuner.expected_gain import with_both_gradients
 
 FIRST_S = 20.0
 """Expected seconds of a network, until one has run."""
@@ -69,7 +70,10 @@ def train_stage(
 
 def _tune_what_is_untuned(networks: Sequence[Network], run: Run, *, autocast: str) -> None:
     known = Database.load([run.log.path])
-    wanted = dict.fromkeys(workload for network in networks for workload in workloads_of(network, autocast=autocast))
+    wanted = with_both_gradients(
+        dict.fromkeys((each for network in networks for each in workloads_of(network, autocast=autocast)), 1),
+        run.target,
+    )
     untuned = [workload for workload in wanted if not known.at_any_batch(workload, run.target.device)]
     if not untuned:
         return

@@ -12,6 +12,7 @@ from dwconv.dispatch import legality
 from dwconv.dispatch.advantage import why_not_faster
 from dwconv.dispatch.knowledge import is_computed, is_current, measured
 from dwconv.errors import InvalidConfig
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -32,7 +33,7 @@ class Choice:
 
 def choose(workload: Workload, target: Target, known: Database) -> Choice | None:
     """None if ``known`` has no record that decides: measured on ``target`` with the versions installed; or, for a GPU
-    that is not here, computed."""
+    that is not here, computed. Nor has a pack a kernel for both gradients that is computed to be slower than two."""
     ways = [workload]
     if workload.bias and workload.epilogue == "none":  # which comes after the bias
         ways.append(dataclasses.replace(workload, bias=False))
@@ -40,9 +41,20 @@ def choose(workload: Workload, target: Target, known: Database) -> Choice | None
         for found_on, record in _records(way, target, known):
             if target.present and why_not_faster(record, found_on, sweeps=way != workload):
                 return Choice(record=record, target=found_on, candidates=())
+            if not target.present and _is_computed_slower_at_once(record, target, known):
+                return None
             if choice := _legal(record, found_on):
                 return choice
     return None
+
+
+def _is_computed_slower_at_once(record: TuningRecord, target: Target, known: Database) -> bool:
+    """Whether it is of both gradients of a layer, and dgrad and wgrad were computed to take less time together."""
+    if record.workload.block != NOTHING:
+        return False
+    apart = [next(_records(record.workload.convolution(pass_), target, known), None) for pass_ in ("dgrad", "wgrad")]
+    times_us = [found[1].time_us / found[1].workload.batch for found in apart if found]
+    return len(times_us) == len(apart) and sum(times_us) <= record.time_us / record.workload.batch
 
 
 def _legal(record: TuningRecord, target: Target) -> Choice | None:

@@ -28,6 +28,7 @@ from dwconv.kernels.library import check_linker, shared_library
 from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import Choice, choose
 from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
+from dwconv.problems.block import NOTHING
 from dwconv.problems.operands import operands
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
@@ -80,7 +81,7 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
     return MadePack(
         folder=folder,
         manifest=manifest,
-        without_records=tuple(workload for workload, choice in found.items() if not choice),
+        without_records=tuple(each for each, choice in found.items() if not choice and each.block != NOTHING),
         of_pytorch=sum(not choice.candidates for choice in choices),
         without_native=without_native,
     )

@@ -24,7 +24,7 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import templates_for
 from dwconv.tuner.agenda import Agenda, without_searched
 from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
-from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first
+from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first, with_both_gradients
 from dwconv.tuner.results_table import Outcome
 from dwconv.tuner.search.loop import SearchPlan
 from dwconv.tuner.search.runners import RunnerChoice
@@ -55,6 +55,8 @@ class Choices:
     jobs: int = 1
     """Builds at a time."""
     caches: Literal["warm", "training"] = "warm"
+    both_gradients: bool = True
+    """Tune the kernel that gives both gradients of a layer, too, as ``with_both_gradients`` says."""
     log: Path | None = None
     """To read and extend; by default the user's own."""
     resume: bool = True
@@ -136,6 +138,7 @@ class DeviceCampaign:
     ) -> DeviceCampaign:
         """``counts`` says how often a step runs each workload. ``network``: those with most to win come first. ``log``
         and ``known`` are those of ``opened_log``. Says what is left out."""
+        counts = with_both_gradients(counts, target) if choices.both_gradients else counts
         step = StepTime(counts, target, known) if network else None
         return cls(
             target=target,

@@ -17,10 +17,12 @@ from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decide import DispatchDecision, decide_on
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import TuningRecord
+from dwconv.schedules.template import can_run
 from dwconv.untuned import gain
 
 MOST_STARTS = 3
@@ -104,6 +106,20 @@ class ExpectedGains:
         return least_us * _usual_gain(workload)
 
 
+def with_both_gradients(counts: Mapping[Workload, int], target: Target) -> dict[Workload, int]:
+    """``counts``, how often a step runs each workload, and after the gradients of a layer the kernel that gives both,
+    where a GPU has one: as often as it may run in the place of the two. On a CPU such kernels were measured to be
+    slower; who asks for one gets it."""
+    found: dict[Workload, int] = {}
+    for workload, count in counts.items():
+        found[workload] = count
+        if target.kind == "cuda" and workload.pass_ == "wgrad" and not workload.bias:
+            dgrad, both = workload.for_pass("dgrad"), workload.for_pass("backward")
+            if dgrad in counts and both not in counts and can_run(both, target):
+                found[both] = min(count, counts[dgrad])
+    return found
+
+
 def expected_gains_us(counts: Mapping[Workload, int], target: Target, known: Database) -> dict[Workload, float]:
     """The time that a step is expected to win by tuning, in all calls of a workload; 0 if none is expected."""
     expected_gains = ExpectedGains(target, known)
@@ -123,7 +139,9 @@ def most_to_win_first(counts: Mapping[Workload, int], target: Target, known: Dat
 
 def _layer(workload: Workload) -> Workload:
     """The same for all passes of a layer, with a bias or without."""
-    return workload.for_pass("backward" if workload.block else "dgrad")
+    if workload.block in (None, NOTHING):
+        return workload.convolution("dgrad")
+    return workload.for_pass("backward")
 
 
 def shares(expected_gains: Mapping[Workload, float]) -> dict[Workload, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -26,13 +27,13 @@ class ToGain:
 
 
 class StepTime:
-    """``counts`` says how often a step runs each workload. What ``known`` holds counts, so a campaign that was
-    interrupted goes on from where it stood."""
+    """``counts`` says how often a step runs each workload; a kernel for both gradients of a layer counts nothing beside
+    the two. What ``known`` holds counts, so a campaign that was interrupted goes on from where it stood."""
 
     def __init__(self, counts: Mapping[Workload, int], target: Target, known: Database) -> None:
-        self._counts = counts
+        self._counts = {workload: count for workload, count in counts.items() if workload.block != NOTHING}
         self._gains = ExpectedGains(target, known)
-        self._of: dict[Workload, ExpectedGain] = {workload: self._gains.of(workload) for workload in counts}
+        self._of: dict[Workload, ExpectedGain] = {each: self._gains.of(each) for each in self._counts}
 
     def update(self, searched: Workload) -> None:
         """Count what a search has added to what is known."""

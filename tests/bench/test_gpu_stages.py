@@ -124,9 +124,9 @@ def test_first_contact_tells_all_that_it_sees(tmp_path, capsys, monkeypatch, qui
         "limits of the device, in brackets what is taken for them: memory_gb_per_s 4500.25, launch_us 1.75",
     ):
         assert f"[smoke] {told}" in out
-    assert (out.count("-float32-"), out.count("-float16-"), out.count(": right")) == (8, 6, 14)
+    assert (out.count("-float32-"), out.count("-float16-"), out.count(": right")) == (8, 7, 15)
     assert ended.line == (
-        "14 of 14 templates and types right; dwconv host 3.5 µs, device 12.2 µs; conv2d host 3.5 µs, device 12.2 µs"
+        "15 of 15 templates and types right; dwconv host 3.5 µs, device 12.2 µs; conv2d host 3.5 µs, device 12.2 µs"
     )
     assert not ended.failed
     assert run.state.of("limits") == {"device": {"memory_gb_per_s": 4500.25, "launch_us": 1.75}}, "race has them, too"
@@ -143,7 +143,7 @@ def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkey
     out = capsys.readouterr().out
     assert "libraries: failed: RuntimeError: CUDA error: no kernel image" in out and "target: cpu" in out
     assert "broken: BuildError: CUDA driver: CUDA_ERROR_INVALID_VALUE" in out
-    assert ended.line.startswith("12 of 14 templates and types right; dwconv failed: RuntimeError: CUDA error")
+    assert ended.line.startswith("13 of 15 templates and types right; dwconv failed: RuntimeError: CUDA error")
     assert "conv2d host 3.5 µs" in ended.line and not ended.failed
 
 

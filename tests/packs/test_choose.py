@@ -95,3 +95,17 @@ def test_a_layer_with_a_bias_gets_the_kernel_without_it_if_only_that_was_measure
     assert choice is not None and [each.workload for each in choice.candidates] == [without]
     both = chosen(tmp_path, LAYER, cpu_target(), on_cpu(LAYER, us=80.0))
     assert both is not None and [each.workload for each in both.candidates] == [LAYER]
+
+
+@pytest.mark.parametrize(("us", "is_in"), [(99.0, True), (101.0, False)])
+def test_a_kernel_of_both_gradients_must_be_computed_to_be_faster_than_two(tmp_path, us, is_in):
+    """Whatever batch sizes they were computed at."""
+    layer = dataclasses.replace(ON_GPU, layout="nhwc")
+    apart = [computed(layer.for_pass("dgrad"), us=40.0), computed(layer.for_pass("wgrad").with_batch(16), us=120.0)]
+    both = computed(layer.for_pass("backward"), us=us)
+    assert (chosen(tmp_path, both.workload, GPU, *apart, both) is not None) == is_in
+
+
+def test_one_to_compare_with_nothing_is_in(tmp_path):
+    both = computed(dataclasses.replace(ON_GPU, layout="nhwc").for_pass("backward"), us=1e6)
+    assert chosen(tmp_path, both.workload, GPU, computed(both.workload.convolution("dgrad"), us=1.0), both) is not None

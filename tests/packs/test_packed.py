@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 
 from dwconv.dispatch import decide, packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.packed import PackedKernels
+from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
+from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, templates_for
 from tests import planted_records
 
 pytestmark = pytest.mark.usefixtures("no_packs")
@@ -81,3 +84,21 @@ def test_one_that_cannot_be_loaded_is_not_asked_again():
     assert decide.decide(WORKLOAD, "cpu").provider == "dwconv"
     state = KernelState(broken={Candidate(WORKLOAD, CONFIG): "it cannot be loaded"})
     assert decide.decide_on(target, WORKLOAD, state=state).provider == "pytorch"
+
+
+@pytest.mark.parametrize(
+    ("computed", "measured", "is_chosen"),
+    [(["backward"], [], True), (["dgrad", "wgrad", "backward"], [], True), (["backward"], ["wgrad"], False)],
+)
+def test_a_computed_kernel_of_both_gradients_runs_until_one_of_them_is_measured(
+    logs, monkeypatch, computed, measured, is_chosen
+):
+    """It is in the pack because it is computed to be faster than the two."""
+    monkeypatch.setattr(decide, "target_of", lambda device: GPU)
+    add("pack", *(WORKLOAD.for_pass(pass_) for pass_ in computed), device="sm_90", measured=False)
+    for workload in map(WORKLOAD.for_pass, measured):
+        config = templates_for(workload, GPU)[0].space(workload, GPU).default
+        TuningLog(logs / "log.jsonl").append(planted_records.record_of(workload, config=config, device="gpu"))
+    found, _ = decide.decisions(Problem.of(WORKLOAD), torch.device("cuda"))
+    assert ("backward" in found) == is_chosen
+    assert [found[pass_].record is not None for pass_ in ("dgrad", "wgrad")] == [False, bool(measured)]

@@ -6,15 +6,17 @@ import dataclasses
 
 import pytest
 
+from dwconv.problems.target import parse_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
-from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, most_to_win_first
+from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, most_to_win_first, with_both_gradients
 from dwconv.tuner.step_time import StepTime
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
 from tests.planted_gain import plant_gain
+from tests.planted_records import workload_of
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=96, input_size=(56, 56))
@@ -201,3 +203,34 @@ def test_a_kernel_without_the_bias_counts_for_the_layer_with_it(templates):
     known.add(measured(LARGE, median_us=50.0, confirmed=True))
     step.update(LARGE)
     assert step.to_gain.depthwise_us == pytest.approx(100)
+
+
+def test_on_a_gpu_the_kernel_of_both_gradients_comes_after_the_two():
+    gpu, cpu = parse_target("cuda:sm_90"), parse_target("cpu")
+    layer, step = workload_of(shape=(8, 32, 14, 14)), {}
+    for place, pass_ in enumerate(("dgrad", "wgrad", "fprop")):
+        step[layer.for_pass(pass_)] = place + 1
+    found = with_both_gradients(step, gpu)
+    assert [(each.pass_, count) for each, count in found.items()] == [
+        ("dgrad", 1), ("wgrad", 2), ("backward", 1), ("fprop", 3)
+    ]  # fmt: skip
+    assert most_to_win_first(found, gpu, Database.of([]))[2].pass_ == "backward", "the passes of a layer stay together"
+    apart, both = (StepTime(counts, gpu, Database.of([])).to_gain for counts in (step, found))
+    assert apart == both, "a step does not run all three"
+    assert with_both_gradients(found, gpu) == found and with_both_gradients(step, cpu) == step
+    asked = {layer.for_pass("backward"): 7, **step}
+    assert with_both_gradients(asked, gpu) == asked
+
+
+@pytest.mark.parametrize(
+    ("fields", "passes"),
+    [
+        pytest.param({}, ["wgrad"], id="one gradient"),
+        pytest.param({"bias": True}, ["dgrad", "wgrad"], id="a bias"),
+        pytest.param({"multiplier": 2}, ["dgrad", "wgrad"], id="no template"),
+        pytest.param({"block": "bn+relu6,bn+relu6"}, ["forward", "backward"], id="a block"),
+    ],
+)
+def test_a_layer_without_such_a_kernel_stays_as_it_is(fields, passes):
+    step = {workload_of(shape=(8, 32, 14, 14), **fields).for_pass(pass_): 1 for pass_ in passes}
+    assert with_both_gradients(step, parse_target("cuda:sm_90")) == step

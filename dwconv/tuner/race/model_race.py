@@ -12,12 +12,13 @@ from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import measured
 from dwconv.errors import BrokenInstallation, LogError
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CudaTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.system.versions import check_can_build
-from dwconv.tuner.expected_gain import MOST_STARTS
+from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
 from dwconv.tuner.race import ranks
 from dwconv.tuner.race.race_result import RaceResult
 from dwconv.tuner.race.ranks import Counts
@@ -37,6 +38,7 @@ def race_for(
         of_target = of_targets.setdefault(target_of(device), {})
         for workload, count in workloads.items():
             of_target[workload] = of_target.get(workload, 0) + count
+    of_targets = {target: with_both_gradients(wanted, target) for target, wanted in of_targets.items()}
 
     def race_one(target: Target, wanted: Counts) -> RaceResult:
         return _race_one(target, wanted, seconds=seconds, state=state)
@@ -77,7 +79,7 @@ def _race_one(target: Target, counts: Counts, *, seconds: float, state: KernelSt
 def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:
     """The workloads that packs tell of, and those that are left."""
     known = [each for each in counts if any(measured(each, target, current=True))]
-    left = tuple(each for each in counts if each not in known)
+    left = tuple(each for each in counts if each not in known and each.block != NOTHING)
     return RaceResult(known=tuple(known), left=left, problem=problem if left else "")
 
 
