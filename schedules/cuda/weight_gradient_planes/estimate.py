@@ -1,64 +1,76 @@
-"""The work of a block of the weight gradient by whole planes, in plain integers. No TVM here."""
+"""The work of the weight gradient by whole planes, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
-import math
+from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE
+from dwconv.schedules.cuda.gpu import image_planes
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy, registers_left
-from dwconv.schedules.cuda.gpu.split_sum import adding_work
+from dwconv.schedules.cuda.gpu.image_planes import ThreadWork, instructions_of_sums, vectors_of
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
-from dwconv.schedules.cuda.weight_gradient_planes.thread_work import (
-    instructions_of_image,
-    instructions_of_sums,
-    loads_of,
-    products_of,
-    registers_of,
-)
+
+OTHER_REGISTERS = 26
+"""For addresses and counters."""
+BOOKKEEPING = 30
+"""Instructions that go to the next image."""
+COPY = 3.5
+"""To find out where a vector comes from, whether it exists, and where it goes."""
 
 
 def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
-    """The kernel that reads x and dy, and the one that adds what its blocks wrote, if they are several parts."""
-    first = _of_sums(cut, target)
-    if cut.split_n == 1:
-        return (first,)
-    return first, adding_work(parts=cut.split_n, results=cut.results, target=target)
+    return image_planes.block_works(cut, thread_work(cut), target, writes=False)
 
 
-def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
-    workload, itemsize = cut.workload, ITEMSIZE[cut.workload.dtype]
-    warps, sums = -(-cut.threads // WARP), instructions_of_sums(cut)
-    width = min(cut.x.lanes, cut.dy.lanes) * itemsize
-    read = warps * loads_of(cut) * max(1.0, width / BANK_BYTES) * cut.layout.turns
-    piece = cut.images * cut.planes * (cut.x.elements + cut.dy.elements) * itemsize
-    written = float(BANK_BYTES * cut.split_n * cut.results if cut.split_n > 1 else 0)
-    return BlockWork(
-        blocks=cut.channel_blocks * cut.split_n,
-        threads=cut.threads,
-        registers=registers_left(target, threads=cut.threads, blocks=blocks_at_a_time(cut, target)),
-        shared_bytes=cut.shared_bytes,
-        instructions=warps * (cut.turns * instructions_of_image(cut) + sums),
-        fma=float(warps * cut.turns * products_of(cut)),
-        lines=cut.turns * piece / LINE_BYTES,
-        bank_turns=cut.turns * (read + piece / LINE_BYTES) + warps * sums / 4,
-        dram_bytes=workload.bytes + written,
-        cache_bytes=workload.bytes + written,
-        bytes_in_flight=float(min(cut.pipeline, cut.turns) * piece),
-        waits=math.ceil(cut.turns / cut.pipeline),  # as many turns as have room ask for their planes at once
-        loads_ahead=cut.pipeline > 1,
+@lru_cache(maxsize=4096)
+def thread_work(cut: Cut) -> ThreadWork:
+    return ThreadWork(
+        products=_products(cut),
+        accesses=_loads(cut),
+        instructions_of_image=_instructions_of_image(cut),
+        instructions_of_sums=instructions_of_sums(cut),
+        registers=_registers(cut),
     )
 
 
-def blocks_at_a_time(cut: Cut, target: CudaTarget) -> int:
-    """Blocks on an SM, by its threads, its shared memory, and the registers that a thread should need; at least 1."""
-    alone = occupancy(threads=cut.threads, registers=1, shared_bytes=cut.shared_bytes, target=target)
-    return next((count for count in range(alone.blocks_per_sm, 0, -1) if holds(cut, target, count)), 1)
+@lru_cache(maxsize=4096)
+def _reads(cut: Cut) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
+    tiling = cut.tiling
+    rows = cut.rows.tile_reads(cut.tile_h, tiles=tiling.tiles_h)
+    return rows, cut.columns.tile_reads(cut.tile_w, tiles=tiling.tiles_w)
 
 
-def holds(cut: Cut, target: CudaTarget, count: int) -> bool:
-    """Whether so many blocks on an SM leave a thread the registers that it should need."""
-    left = registers_left(target, threads=cut.threads, blocks=count)
-    return left >= min(registers_of(cut), target.registers_per_thread)
+def _products(cut: Cut) -> int:
+    pairs_h, pairs_w = (sum(map(len, reads.values())) for reads in _reads(cut))
+    return pairs_h * pairs_w * cut.thread_planes
+
+
+def _loads(cut: Cut) -> int:
+    rows, columns = _reads(cut)
+    x = vectors_of(tuple(rows), tuple(columns), pitch=cut.columns.inputs, lanes=cut.met.lanes)
+    every = tuple(range(cut.tile_h)), tuple(range(cut.tile_w))
+    dy = vectors_of(*every, pitch=cut.columns.outputs, lanes=cut.tiled.lanes)
+    return cut.thread_planes * (x + dy)
+
+
+def _instructions_of_image(cut: Cut) -> float:
+    rows, columns = _reads(cut)
+    converted = zeros = 0
+    elements = len(rows) * len(columns) + cut.tile_h * cut.tile_w
+    if ITEMSIZE[cut.workload.dtype] == 2:
+        converted = cut.thread_planes * elements
+    if cut.tiling.tiles_h > 1:
+        beyond = sum(not 0 <= at < cut.tile_h * cut.rows.up for at in rows)
+        zeros = cut.thread_planes * beyond * len(columns) // max(1, cut.met.lanes)
+    copied = COPY * (cut.copies(cut.met) + cut.copies(cut.tiled))
+    return _products(cut) + _loads(cut) + converted + zeros + copied + BOOKKEEPING
+
+
+def _registers(cut: Cut) -> int:
+    """The sums, the rows of dy that an x meets, and rows on their way."""
+    met = min(cut.tile_h, (cut.rows.taps - 1) * cut.rows.step // cut.rows.up + 1)
+    _, columns = _reads(cut)
+    words = 2 if ITEMSIZE[cut.workload.dtype] == 4 else 1
+    row = len(columns) * (1 + words) // 2
+    return cut.thread_planes * cut.sums_of_channel + met * cut.tile_w + 2 * row + OTHER_REGISTERS

@@ -1,204 +1,40 @@
-"""The space of weight gradients by whole planes: which configurations there are, which fit, what they may cost, where
-to start. No TVM here."""
+"""The space of weight gradients by whole planes: which configurations there are, and which workloads have one. No TVM
+here."""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
-from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT_PLANES as MOST_CODE
-from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, WARP
-from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
+from dwconv.schedules.cuda.gpu.image_planes_space import Family, cuts, misfit_of_images, sizes, space_of, tiles
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
-from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, holds
-from dwconv.schedules.cuda.weight_gradient_planes.thread_work import (
-    instructions_of_image,
-    instructions_of_sums,
-    registers_of,
-)
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, thread_work
+from dwconv.schedules.space import ConfigSpace
 
-PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-THREAD_PLANES = (1, 2)
-IMAGES = (1, 2, 4, 8, 16, 32, 64)
-SPLIT_N = (1, 2, 4, 8, 16, 32)
-PIPELINE = (1, 2, 3, 4)
 TILES_H = (2, 4, 5, 7, 8, 14)
-MOST_COPIES = 32
-"""Copies of each tensor that a thread has under way for one image."""
 MOST_COLUMNS = 32
 """Pieces of longer rows nearly fill the lines of memory: threads read them as well from where they are."""
-TILES_TRIED = 8
-"""Tiles for which blocks are weighed, to find where to start."""
-MOST_ISSUE, CROWDED_COST = 0.5, 3.0
-"""Share of the memory's time that instructions may take, and what more of it costs: they would hold up the loads."""
-HALVES_COST = 1.05
-"""Where planes begin within words, so that elements are read one by one."""
 
 
 def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why no configuration fits; None if one does."""
-    itemsize = ITEMSIZE[workload.dtype]
     if workload.multiplier > 1:
         return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
-    if max(size[1] for size in _sizes(workload)) > MOST_COLUMNS:
+    if max(size[1] for size in sizes(workload)) > MOST_COLUMNS:
         return f"rows of more than {MOST_COLUMNS} pixels need no shared memory to be read whole"
-    if any(workload.channels * math.prod(size) * itemsize % LEAST_COPY_BYTES for size in _sizes(workload)):
-        return f"images that are no multiple of {LEAST_COPY_BYTES} bytes, the least that is copied"
-    if next(_tiles(workload, target), None) is None:
+    if reason := misfit_of_images(workload):
+        return reason
+    if next(tiles(_FAMILY, workload, target), None) is None:
         return "every tile has more sums or more straight code than a thread can have"
     return None
 
 
 def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: channels and images of a block, the tile of a thread, blocks that share the images, turns ahead."""
-    return ConfigSpace(
-        name,
-        Knob("planes", PLANES),
-        Knob("images", IMAGES),
-        Knob("thread_planes", THREAD_PLANES),
-        Knob("tile_h", _cuts(workload.output_size[0], TILES_H)),
-        Knob("tile_w", _cuts(workload.output_size[1], ())),
-        Knob("split_n", SPLIT_N),
-        Knob("pipeline", PIPELINE),
-        rules=_rules(workload, target),
-        preferred=lambda: _preferred(workload, target),
-    )
+    return space_of(_FAMILY, name, workload, target)
 
 
-def _sizes(workload: Workload) -> tuple[Sizes, Sizes]:
-    return workload.input_size, workload.output_size
+def _tiles(workload: Workload) -> tuple[list[int], list[int]]:
+    return cuts(workload.output_size[0], TILES_H), cuts(workload.output_size[1], ())
 
 
-def _cuts(size: int, some: Sequence[int]) -> list[int]:
-    """Ways to cut ``size``: ``some``, and into up to four parts, where the last one leaves little idle."""
-    found = {cut for cut in (*some, *(-(-size // parts) for parts in (1, 2, 3, 4))) if cut <= size}
-    return sorted(cut for cut in found if -(-size // cut) * cut <= MOST_PADDED * size)
-
-
-# -- what cannot run, or cannot be fast ----------------------------------------------------------------------------
-
-Test = Callable[[Cut], bool]
-
-
-def _limits(target: CudaTarget) -> list[tuple[str, Test]]:
-    """Reasons why a block is illegal, each with its test."""
-    shared_bytes = target.shared_bytes_per_block
-    return [
-        ("threads share planes unevenly", lambda cut: cut.planes % cut.thread_planes != 0),
-        (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
-        (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
-        (f"more than {MOST_IMAGES} images at a time", lambda cut: cut.images * cut.split_n > MOST_IMAGES),
-        *_limits_of_threads(target),
-        ("copies of too few bytes", lambda cut: cut.copied_bytes < LEAST_COPY_BYTES),
-        (
-            f"more than {MOST_COPIES} copies of a thread at a time",
-            lambda cut: max(cut.copies(cut.x), cut.copies(cut.dy)) > MOST_COPIES,
-        ),
-        (
-            f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
-            lambda cut: cut.split_n > 1 and 4 * cut.split_n * cut.results > MOST_WORKSPACE_BYTES,
-        ),
-        (f"more than {shared_bytes} bytes of shared memory", lambda cut: cut.shared_bytes > shared_bytes),
-        ("more registers than there are", lambda cut: not holds(cut, target, 1)),
-    ]
-
-
-def _limits_of_threads(target: CudaTarget) -> list[tuple[str, Test]]:
-    """Those that do not depend on the block."""
-    return [
-        (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: cut.padded > MOST_PADDED),
-        (
-            f"more than {MOST_CODE} instructions unrolled",
-            lambda cut: instructions_of_image(cut) > MOST_CODE,
-        ),
-        ("more registers than a thread can have", lambda cut: registers_of(cut) > target.registers_per_thread),
-    ]
-
-
-def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
-
-    def rule(reason: str, test: Test) -> Rule:
-        return Rule(reason, lambda config: test(cut(config)))
-
-    return [rule(reason, test) for reason, test in _limits(target)]
-
-
-def _fits(cut: Cut, target: CudaTarget) -> bool:
-    return not any(test(cut) for _, test in _limits(target))
-
-
-# -- what is preferred ---------------------------------------------------------------------------------------------
-
-
-def _tiles(workload: Workload, target: CudaTarget) -> Iterator[Cut]:
-    """Every tile of a thread, in the smallest block that fits."""
-    heights, widths = _cuts(workload.output_size[0], TILES_H), _cuts(workload.output_size[1], ())
-    for each, tile_h, tile_w in itertools.product(THREAD_PLANES, heights, widths):
-        alone = Cut(
-            workload=workload, planes=each, images=1, thread_planes=each, tile_h=tile_h, tile_w=tile_w,
-            split_n=1, pipeline=1,
-        )  # fmt: skip
-        if any(test(alone) for _, test in _limits_of_threads(target)):
-            continue
-        blocks = (
-            dataclasses.replace(alone, planes=planes, images=images)
-            for images, planes in itertools.product(IMAGES, reversed(PLANES))
-        )
-        cut = next((cut for cut in blocks if _fits(cut, target)), None)
-        if cut is not None:
-            yield cut
-
-
-@lru_cache(maxsize=256)
-def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """The block that is estimated to take the least time, for the tiles that take a thread the fewest instructions, of
-    those whose threads meet in no bank."""
-
-    def slowness(cut: Cut) -> float:
-        outputs = cut.tile_h * cut.tile_w * cut.thread_planes
-        return instructions_of_image(cut) / outputs * cut.padded
-
-    tiles = sorted(_tiles(workload, target), key=slowness)[:TILES_TRIED]
-    found = (cut for tile in tiles for cut in _blocks_of(tile, target))
-
-    def cost(cut: Cut) -> tuple[bool, float]:
-        halves = HALVES_COST if cut.layout.neighbours == "even planes" else 1.0
-        return cut.layout.turns > MOST_TURNS, _microseconds(cut, target) * halves
-
-    best = min(found, key=cost, default=None)
-    if best is None:
-        return {}
-    return {field.name: getattr(best, field.name) for field in dataclasses.fields(best) if field.name != "workload"}
-
-
-def _blocks_of(tile: Cut, target: CudaTarget) -> Iterator[Cut]:
-    images = max(1, tile.workload.batch)
-    for planes, at_a_time, split_n, pipeline in itertools.product(PLANES, IMAGES, SPLIT_N, PIPELINE):
-        useful = split_n * at_a_time <= images or at_a_time == split_n == 1
-        if useful and pipeline <= -(-images // (at_a_time * split_n)) and planes <= tile.workload.channels:
-            cut = dataclasses.replace(tile, planes=planes, images=at_a_time, split_n=split_n, pipeline=pipeline)
-            if _fits(cut, target):
-                yield cut
-
-
-def _microseconds(cut: Cut, target: CudaTarget) -> float:
-    """The price of both kernels; more where instructions would hold up the loads, and where much is left to sum when
-    nothing is on its way any more."""
-    priced = [price(each, target) for each in block_works(cut, target)]
-    cycles_per_us, warps = target.clock_ghz * 1e3, -(-cut.threads // WARP)
-    last = instructions_of_image(cut) * max(1.0, warps / target.issue_slots) + instructions_of_sums(cut)
-    blocks = cut.channel_blocks * cut.split_n
-    spread = priced[0].busy_us["issue"] * blocks / (math.ceil(blocks / target.sms) * target.sms)
-    crowded = max(0.0, spread - MOST_ISSUE * cut.workload.bytes / target.limits.memory_gb_per_s / 1e3)
-    return sum(each.microseconds for each in priced) + last / cycles_per_us + CROWDED_COST * crowded
+_FAMILY = Family(cut=Cut, tiles=_tiles, thread_work=thread_work, block_works=block_works, most_code=MOST_CODE)

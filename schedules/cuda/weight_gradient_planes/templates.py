@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.image_planes import blocks_at_a_time
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
-from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, blocks_at_a_time
+from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, thread_work
 from dwconv.schedules.cuda.weight_gradient_planes.space import plane_misfit, plane_space
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import ScheduleTemplate
@@ -44,7 +45,7 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     from dwconv.schedules.cuda.weight_gradient_planes.kernel import schedule_planes
 
     cut = Cut.of(workload, config)
-    return schedule_planes(cut, at_a_time=blocks_at_a_time(cut, target))
+    return schedule_planes(cut, at_a_time=blocks_at_a_time(cut, thread_work(cut), target))
 
 
 TEMPLATES = (
