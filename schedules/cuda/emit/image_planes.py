@@ -7,7 +7,7 @@ this one is summed. A thread keeps its sums to the end.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from dwconv.schedules.cuda.emit.words import (
     copy_async,
     keep,
     shared,
+    span,
     wait_for_copies,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
@@ -143,29 +144,38 @@ class PlanesThread(ABC):
 
     def _copy(self, turn: Expr) -> None:
         """Asks for the planes of a turn, by all threads alike; zeros where there are no more images or channels."""
-        cut, channels = self.cut, self.cut.workload.channels
+        cut = self.cut
         first_image = bind("first_image", self.first_image(turn))
         with when(first_image < self.batch):
             for copy in range(max(cut.copies(self.x.held), cut.copies(self.dy.held))):
-                item = copy * cut.threads + self.number
                 for tensor in (self.x, self.dy):
-                    held, lanes = tensor.held, tensor.held.copied_lanes
-                    piece = cut.planes * held.elements // lanes
-                    with when((copy + 1) * cut.threads <= cut.images * piece or item < cut.images * piece):
-                        image = item // piece if cut.images > 1 else 0
-                        at = (item - image * piece) * lanes
-                        start = ((first_image + image) * channels + self.first_channel) * held.elements
-                        exists = first_image + image < self.batch
-                        within = cut.full or at < (channels - self.first_channel) * held.elements
-                        copy_async(
-                            tensor.planes,
-                            self.stage(tensor, turn) + held.place(item),
-                            tensor.elements,
-                            start + at,
-                            elements=lanes,
-                            valid=all_of(exists, within),
-                        )
+                    for start, place, exists in self._vector(tensor, first_image, turn, copy):
+                        lanes = tensor.held.copied_lanes
+                        copy_async(tensor.planes, place, tensor.elements, start, elements=lanes, valid=exists)
         commit_copies()
+
+    def write_planes(self, tensor: StagedPlanes, into: Any, turn: Expr) -> None:
+        """To global memory, what has taken the place of a tensor's planes."""
+        lanes, first_image = tensor.held.copied_lanes, bind("first_image", self.first_image(turn))
+        for copy in range(self.cut.copies(tensor.held)):
+            for start, place, exists in self._vector(tensor, first_image, turn, copy):
+                with when(exists):
+                    store(into, tensor.planes[span(place, lanes)], span(start, lanes))
+
+    def _vector(
+        self, tensor: StagedPlanes, first_image: Expr, turn: Expr, copy: int
+    ) -> Iterator[tuple[Expr, Expr, Expr]]:
+        """One of those that the threads share out, if this one has it: where it stands in global memory and in shared,
+        and whether there are such an image and such a channel."""
+        cut, held, channels = self.cut, tensor.held, self.cut.workload.channels
+        item, piece = copy * cut.threads + self.number, cut.planes * held.elements // held.copied_lanes
+        with when((copy + 1) * cut.threads <= cut.images * piece or item < cut.images * piece):
+            image = item // piece if cut.images > 1 else 0
+            at = (item - image * piece) * held.copied_lanes
+            start = ((first_image + image) * channels + self.first_channel) * held.elements
+            exists = first_image + image < self.batch
+            within = cut.full or at < (channels - self.first_channel) * held.elements
+            yield start + at, self.stage(tensor, turn) + held.place(item), all_of(exists, within)
 
     def stage(self, tensor: StagedPlanes, turn: Expr) -> Expr:
         """Where the planes of a turn start in shared memory."""

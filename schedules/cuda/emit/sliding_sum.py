@@ -78,11 +78,7 @@ class SlidingSum(ABC):
         for plane in source_planes(self.gather.fan_in, self.gather.depths, self.depth):
             weights = self.weights(plane)
             for at, row in self._fetched(plane, rows):
-                values = row.in_float32(columns)
-                for column, pairs in columns.items():
-                    for out_row, kh in rows[at]:
-                        for out, kw in pairs:
-                            sums[out_row, out] = sums[out_row, out] + values[column] * weights[kh, kw]
+                self.multiply(row.in_float32(columns), weights, sums, rows[at])
                 if self.gather.sums_one_plane:
                     for out_row in _finished_by(at, rows):
                         self._write(sums, out_row)
@@ -90,6 +86,14 @@ class SlidingSum(ABC):
         for out_row in range(self.rows.width):
             if out_row not in written:
                 self._write(sums, out_row)
+
+    def multiply(self, values: dict[int, Expr], weights: Registers, sums: Registers, met: Pairs) -> None:
+        """Adds the products of a source row, whose ``values`` are known by offset, to the rows of results that it has
+        ``met``."""
+        for column, pairs in self.columns.live_reads().items():
+            for out_row, kh in met:
+                for out, kw in pairs:
+                    sums[out_row, out] = sums[out_row, out] + values[column] * weights[kh, kw]
 
     def _fetched(self, plane: SourcePlane, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
         """Source rows in order, by offset. A row is asked for some rows before it is used."""

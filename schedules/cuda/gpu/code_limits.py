@@ -25,5 +25,7 @@ CHANNELS_LAST = 3600
 """Multiply-adds and loads: 1.0 s."""
 WEIGHT_GRADIENT = 1600
 """Multiply-adds: 1.5 s."""
+BACKWARD_PLANES = 2800
+"""Instructions."""
 WEIGHT_GRADIENT_PLANES = 2600
 """Instructions: 2.7 s."""

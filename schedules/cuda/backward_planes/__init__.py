@@ -1,0 +1,1 @@
+"""Both gradients in one kernel, by whole planes in shared memory: NCHW."""

@@ -1,0 +1,31 @@
+"""How both gradients of NCHW maps are cut over blocks and threads: plain integers, no TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dwconv.schedules.cuda.gpu.image_planes import ImagePlanes
+from dwconv.schedules.cuda.gpu.vectors import exact_vectors
+from dwconv.schedules.taps import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut(ImagePlanes):
+    """A configuration in numbers. x has the tiles, and so has dx, which takes its place; they meet dy."""
+
+    @cached_property
+    def rows(self) -> Axis:
+        return Axis.of_input_gradient(self.workload, 0)
+
+    @cached_property
+    def columns(self) -> Axis:
+        return Axis.of_input_gradient(self.workload, 1)
+
+    def row_pieces(self, each: int, row: int) -> list[tuple[int, int]]:
+        """The vectors in which a thread stores a row of dx: (elements from the first of its tile in its ``each``-th
+        plane, lanes)."""
+        first, start = each * self.tiled.pitch, row * self.columns.outputs
+        stop = start + min(self.tile_w, self.columns.outputs)
+        pieces = exact_vectors(first + start, first + stop, self.tiled.lanes)
+        return [(at - first, width) for at, width in pieces]

@@ -1,0 +1,60 @@
+"""The space of both gradients by whole planes: which configurations there are, and which workloads have one. No TVM."""
+
+from __future__ import annotations
+
+import itertools
+
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.backward_planes.cut import Cut
+from dwconv.schedules.cuda.backward_planes.estimate import block_works, thread_work
+from dwconv.schedules.cuda.gpu.bounds import MOST_PADDED
+from dwconv.schedules.cuda.gpu.code_limits import BACKWARD_PLANES as MOST_CODE
+from dwconv.schedules.cuda.gpu.image_planes_space import Family, misfit_of_images, space_of, tiles
+from dwconv.schedules.space import ConfigSpace
+from dwconv.schedules.taps import Axis
+
+TILES = (2, 3, 4, 5, 6, 7, 8, 14)
+PARTS = (1, 2, 3, 4)
+"""Into which rows and columns are cut as well."""
+
+
+def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why no configuration fits; None if one does."""
+    block = workload.block
+    if block and (block.norm1 or block.act1 != "identity" or block.norm2):
+        return f"block={block}: it is for a convolution with nothing around it"
+    if workload.multiplier > 1:
+        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
+    if reason := misfit_of_images(workload):
+        return reason
+    if next(tiles(_FAMILY, workload, target), None) is not None:
+        return None
+    axes = [Axis.of_input_gradient(workload, axis) for axis in (0, 1)]
+    least = Cut(
+        workload=workload, planes=1, images=1, thread_planes=1, tile_h=axes[0].down, tile_w=axes[1].down,
+        split_n=1, pipeline=1,
+    )  # fmt: skip
+    if least.shared_bytes > target.shared_bytes_per_block:
+        return f"planes of x and dy take {least.planes_bytes} bytes, a block has {target.shared_bytes_per_block}"
+    return "every tile has more sums or more straight code than a thread can have"
+
+
+def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    return space_of(_FAMILY, name, workload, target)
+
+
+def _tiles(workload: Workload) -> tuple[list[int], list[int]]:
+    """Whole strides: then the taps of a tile do not depend on where it is."""
+    found = []
+    for number in range(2):
+        axis = Axis.of_input_gradient(workload, number)
+        strides = -(-axis.outputs // axis.down)
+        counts = {*TILES, *(-(-strides // parts) for parts in PARTS)}
+        found.append(
+            sorted(axis.down * count for count in counts if -(-strides // count) * count <= MOST_PADDED * strides)
+        )
+    return found[0], found[1]
+
+
+_FAMILY = Family(cut=Cut, tiles=_tiles, thread_work=thread_work, block_works=block_works, most_code=MOST_CODE)
