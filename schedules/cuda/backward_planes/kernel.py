@@ -27,6 +27,7 @@ from dwconv.schedules.cuda.emit.words import (
     blocks,
     blocks_per_sm,
     in_float32,
+    seen_apart,
     span,
     zero,
 )
@@ -54,9 +55,10 @@ def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
         for block in blocks("block", cut.channel_blocks * cut.split_n):
             for unit, tile, number in threads_of_planes(tiling, cut.layout.neighbours):
                 with blocks_per_sm(at_a_time):
+                    x_planes = StagedPlanes.of("x", x, cut.tiled, cut)
                     thread = Thread(
                         cut=cut,
-                        x=StagedPlanes.of("x", x, cut.tiled, cut),
+                        x=x_planes,
                         dy=StagedPlanes.of("dy", dy, cut.met, cut),
                         sums=Registers("sums", cut.thread_planes, cut.sums_of_channel),
                         batch=n,
@@ -66,6 +68,7 @@ def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                         tile=tile,
                         number=number,
                         dx=dx,
+                        results=seen_apart("results", x_planes.planes),
                         weights=[Registers("weight", *workload.kernel) for _ in range(cut.thread_planes)],
                     )
                     thread.load(w)
@@ -81,6 +84,8 @@ class Thread(PlanesThread):
     """One thread, and what it owns."""
 
     dx: Any
+    results: Any
+    """The planes of x by another name."""
     weights: list[Registers]
     """Of each of its channels."""
 
@@ -147,7 +152,7 @@ class Plane(SlidingSum):
 
     def write(self, sums: Registers, row: int) -> None:
         """In the place of x, all of whose row has been read."""
-        cut, planes, pitch = self.thread.cut, self.thread.x.planes, self.columns.axis.outputs
+        cut, planes, pitch = self.thread.cut, self.thread.results, self.columns.axis.outputs
         first = self.x_start + self.each * cut.tiled.pitch
         for at, lanes in cut.row_pieces(self.each, row):
             column = at - row * pitch

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tvm import tirx
+from tvm import ir, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -156,6 +156,15 @@ def shared(name: str, elements: int, *, dtype: str = "float32", dynamic: bool = 
     """A flat buffer in shared memory; ``dynamic`` if all of a kernel together have more than 48 KiB."""
     scope = "shared.dyn" if dynamic else "shared"
     return IRBuilder.name(f"{name}_shared", T.alloc_buffer((elements,), dtype, scope=scope))
+
+
+def seen_apart(name: str, target: Any) -> Any:
+    """The same shared memory by another name, which TVM does not know to be the same, nor to be shared. Else it puts a
+    barrier between a load and a later store wherever it sees them; those that are needed have to be written."""
+    start = T.address_of(target[0])
+    start = ir.Call(start.op, start.args, ret_ty=ir.PointerType(ir.PrimType(target.dtype), "global"))
+    pointer = IRBuilder.name(f"{name}_start", T.bind(start))
+    return IRBuilder.name(name, T.decl_buffer(target.shape, target.dtype, data=pointer))
 
 
 def start_of(target: Any, *, elements: int) -> Expr:
