@@ -7,7 +7,7 @@ from functools import cached_property
 
 from dwconv.schedules.cuda.gpu.image_planes import ImagePlanes
 from dwconv.schedules.cuda.gpu.vectors import exact_vectors
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,11 +16,11 @@ class Cut(ImagePlanes):
 
     @cached_property
     def rows(self) -> Axis:
-        return Axis.of_input_gradient(self.workload, 0)
+        return Axis.of_input_gradient(self.workload, HEIGHT)
 
     @cached_property
     def columns(self) -> Axis:
-        return Axis.of_input_gradient(self.workload, 1)
+        return Axis.of_input_gradient(self.workload, WIDTH)
 
     def row_pieces(self, each: int, row: int) -> list[tuple[int, int]]:
         """The vectors in which a thread stores a row of dx: (elements from the first of its tile in its ``each``-th

@@ -83,6 +83,7 @@ def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
 class Thread(PlanesThread):
     """One thread, and what it owns."""
 
+    cut: Cut
     dx: Any
     results: Any
     """The planes of x by another name."""

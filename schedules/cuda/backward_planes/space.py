@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.backward_planes.cut import Cut
 from dwconv.schedules.cuda.backward_planes.estimate import block_works, thread_work
-from dwconv.schedules.cuda.gpu.bounds import MOST_PADDED
 from dwconv.schedules.cuda.gpu.code_limits import BACKWARD_PLANES as MOST_CODE
-from dwconv.schedules.cuda.gpu.image_planes_space import Family, misfit_of_images, space_of, tiles
+from dwconv.schedules.cuda.gpu.image_planes_space import Family, cuts, misfit_of_images, space_of, tiles
 from dwconv.schedules.space import ConfigSpace
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
-TILES = (2, 3, 4, 5, 6, 7, 8, 14)
-PARTS = (1, 2, 3, 4)
-"""Into which rows and columns are cut as well."""
+TILES = (2, 4, 7, 8, 14)
 
 
 def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
@@ -30,12 +25,12 @@ def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
         return reason
     if next(tiles(_FAMILY, workload, target), None) is not None:
         return None
-    axes = [Axis.of_input_gradient(workload, axis) for axis in (0, 1)]
+    tiles_h, tiles_w = _tiles(workload)
     least = Cut(
-        workload=workload, planes=1, images=1, thread_planes=1, tile_h=axes[0].down, tile_w=axes[1].down,
-        split_n=1, pipeline=1,
+        workload=workload, planes=1, images=1, thread_planes=1, tile_h=tiles_h[-1], tile_w=tiles_w[-1], split_n=1,
+        pipeline=1,
     )  # fmt: skip
-    if least.shared_bytes > target.shared_bytes_per_block:
+    if least.planes_bytes > target.shared_bytes_per_block:
         return f"planes of x and dy take {least.planes_bytes} bytes, a block has {target.shared_bytes_per_block}"
     return "every tile has more sums or more straight code than a thread can have"
 
@@ -46,15 +41,19 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 
 def _tiles(workload: Workload) -> tuple[list[int], list[int]]:
     """Whole strides: then the taps of a tile do not depend on where it is."""
-    found = []
-    for number in range(2):
-        axis = Axis.of_input_gradient(workload, number)
-        strides = -(-axis.outputs // axis.down)
-        counts = {*TILES, *(-(-strides // parts) for parts in PARTS)}
-        found.append(
-            sorted(axis.down * count for count in counts if -(-strides // count) * count <= MOST_PADDED * strides)
-        )
-    return found[0], found[1]
+    rows, columns = (Axis.of_input_gradient(workload, number) for number in (HEIGHT, WIDTH))
+    return _tiles_of(rows), _tiles_of(columns)
 
 
-_FAMILY = Family(cut=Cut, tiles=_tiles, thread_work=thread_work, block_works=block_works, most_code=MOST_CODE)
+def _tiles_of(axis: Axis) -> list[int]:
+    return [axis.down * count for count in cuts(-(-axis.outputs // axis.down), TILES)]
+
+
+_FAMILY = Family(
+    cut=Cut,
+    tiles=_tiles,
+    thread_work=thread_work,
+    block_works=block_works,
+    most_code=MOST_CODE,
+    weighs_tiles=True,
+)

@@ -10,8 +10,8 @@ Level two: a thread owns a tile of x, multiples of the stride, of `thread_planes
     ├────────────────┤   ──►     0 │ t0   t1 │ t2   t3 │      ──►         · · · · ·   by weights, and by rows of x
     │ planes p … 2p−1│ dy          ├─────────┼─────────┼───           dx  o o o o o   in the place of x, then out as
     └────────────────┘       image │ plane 0 │ plane 1 │ …                            x came: one piece
-                                 1 │ t4   t5 │ t6   t7 │              dw  s s s s s   KH × KW sums, in registers; at last
-                                                                                      added over threads, then parts
+                                 1 │ t4   t5 │ t6   t7 │              dw  s s s s s   KH × KW sums, in registers;
+                                                                                      at last over threads, parts
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,6 +28,8 @@ MOST_COPIES = 32
 """Copies of each tensor that a thread has under way for one image."""
 TILES_TRIED = 8
 """Tiles for which blocks are weighed, to find where to start."""
+FEW_PLANES, FEW_IMAGES, FEW_SPLITS, FEW_STAGES = (1, 4), (1, 8, 32), (1, 8, 32), (1, 2)
+"""Of a tile's blocks, those by which tiles are weighed."""
 MOST_ISSUE, CROWDED_COST = 0.5, 3.0
 """Share of the memory's time that instructions may take, and what more of it costs: they would hold up the loads."""
 HALVES_COST = 1.05
@@ -46,6 +48,9 @@ class Family:
     thread_work: Callable[[Any], ThreadWork]
     block_works: Callable[[Any, CudaTarget], tuple[BlockWork, ...]]
     most_code: int
+    weighs_tiles: bool = False
+    """Whether tiles are tried whose blocks are estimated to take the least time, of a few of them; else those that take
+    a thread the fewest instructions, which may need so many registers that little is on its way."""
 
 
 def misfit_of_images(workload: Workload) -> str | None:
@@ -162,29 +167,36 @@ def tiles(family: Family, workload: Workload, target: CudaTarget) -> Iterator[Im
 
 @lru_cache(maxsize=256)
 def _preferred(family: Family, workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """The block that is estimated to take the least time, for the tiles that take a thread the fewest instructions, of
-    those whose threads meet in no bank."""
+    """The block that is estimated to take the least time, for some of the tiles, of those whose threads meet in no
+    bank."""
 
     def slowness(cut: ImagePlanes) -> float:
         outputs = cut.tile_h * cut.tile_w * cut.thread_planes
         return family.thread_work(cut).instructions_of_image / outputs * cut.padded
 
-    tried = sorted(tiles(family, workload, target), key=slowness)[:TILES_TRIED]
-    found = (cut for tile in tried for cut in _blocks_of(family, tile, target))
-
     def cost(cut: ImagePlanes) -> tuple[bool, float]:
         halves = HALVES_COST if cut.layout.neighbours == "even planes" else 1.0
         return cut.layout.turns > MOST_TURNS, _microseconds(family, cut, target) * halves
 
-    best = min(found, key=cost, default=None)
+    def weight(tile: ImagePlanes) -> tuple[bool, float]:
+        few = itertools.product(FEW_PLANES, FEW_IMAGES, FEW_SPLITS, FEW_STAGES)
+        return min(map(cost, _blocks_of(family, tile, target, few)), default=(True, math.inf))
+
+    every = tiles(family, workload, target)
+    tried = sorted(every, key=weight if family.weighs_tiles else slowness)[:TILES_TRIED]
+    shapes = list(itertools.product(PLANES, IMAGES, SPLIT_N, PIPELINE))
+    best = min((cut for tile in tried for cut in _blocks_of(family, tile, target, shapes)), key=cost, default=None)
     if best is None:
         return {}
     return {field.name: getattr(best, field.name) for field in dataclasses.fields(best) if field.name != "workload"}
 
 
-def _blocks_of(family: Family, tile: ImagePlanes, target: CudaTarget) -> Iterator[ImagePlanes]:
+def _blocks_of(
+    family: Family, tile: ImagePlanes, target: CudaTarget, shapes: Iterable[tuple[int, int, int, int]]
+) -> Iterator[ImagePlanes]:
+    """Blocks of a tile of these (planes, images, split_n, pipeline)."""
     images = max(1, tile.workload.batch)
-    for planes, at_a_time, split_n, pipeline in itertools.product(PLANES, IMAGES, SPLIT_N, PIPELINE):
+    for planes, at_a_time, split_n, pipeline in shapes:
         useful = split_n * at_a_time <= images or at_a_time == split_n == 1
         if useful and pipeline <= -(-images // (at_a_time * split_n)) and planes <= tile.workload.channels:
             cut = dataclasses.replace(tile, planes=planes, images=at_a_time, split_n=split_n, pipeline=pipeline)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dwconv.schedules.cuda.gpu.image_planes import ImagePlanes
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +15,8 @@ class Cut(ImagePlanes):
 
     @cached_property
     def rows(self) -> Axis:
-        return Axis.of_convolution(self.workload, 0)
+        return Axis.of_convolution(self.workload, HEIGHT)
 
     @cached_property
     def columns(self) -> Axis:
-        return Axis.of_convolution(self.workload, 1)
+        return Axis.of_convolution(self.workload, WIDTH)
