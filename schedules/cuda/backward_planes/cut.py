@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from dwconv.schedules.cuda.gpu.image_planes import ImagePlanes
 from dwconv.schedules.cuda.gpu.vectors import exact_vectors
@@ -13,6 +14,8 @@ from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 @dataclass(frozen=True, kw_only=True)
 class Cut(ImagePlanes):
     """A configuration in numbers. x has the tiles, and so has dx, which takes its place; they meet dy."""
+
+    writes: ClassVar[bool] = True
 
     @cached_property
     def rows(self) -> Axis:

@@ -20,7 +20,7 @@ COPY, COPY_OUT = 3.5, 6
 
 
 def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return image_planes.block_works(cut, thread_work(cut), target, writes=True)
+    return image_planes.block_works(cut, thread_work(cut), target)
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
@@ -34,6 +34,9 @@ SomePlanes = TypeVar("SomePlanes", bound="ImagePlanes")
 class ImagePlanes:
     """A configuration in numbers. A thread owns ``tile_h`` rows of ``tile_w`` columns of ``thread_planes`` channels of
     one tensor, and reads of the other what these meet."""
+
+    writes: ClassVar[bool] = False
+    """Whether a thread writes a result where its tile was."""
 
     workload: Workload
     planes: int
@@ -75,6 +78,7 @@ class ImagePlanes:
             dtype=self.workload.dtype,
             held=self.workload.dtype,
             even_first=True,
+            written=self.writes,
         )
 
     @property
@@ -209,23 +213,22 @@ def vectors_of(rows: tuple[int, ...], columns: tuple[int, ...], *, pitch: int, l
     return sum(len(whole_vectors([row * pitch + column for column in columns], lanes)) for row in rows)
 
 
-def block_works(cut: ImagePlanes, work: ThreadWork, target: CudaTarget, *, writes: bool) -> tuple[BlockWork, ...]:
-    """The kernel that reads both tensors and perhaps ``writes`` one as large as that with the tiles; and the one that
-    adds what its blocks wrote, if they are several parts."""
-    first = _of_sums(cut, work, target, writes=writes)
+def block_works(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> tuple[BlockWork, ...]:
+    """The kernel that reads both tensors, and the one that adds what its blocks wrote, if they are several parts."""
+    first = _of_sums(cut, work, target)
     if cut.split_n == 1:
         return (first,)
     return first, adding_work(parts=cut.split_n, results=cut.results, target=target)
 
 
-def _of_sums(cut: ImagePlanes, work: ThreadWork, target: CudaTarget, *, writes: bool) -> BlockWork:
+def _of_sums(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> BlockWork:
     workload, itemsize = cut.workload, ITEMSIZE[cut.workload.dtype]
     warps = -(-cut.threads // WARP)
     width = min(held.lanes for held in cut.layout.held) * itemsize
     accessed = warps * work.accesses * max(1.0, width / BANK_BYTES) * cut.layout.turns
     plane = cut.images * cut.planes * itemsize
     read = plane * (cut.met.elements + cut.tiled.elements)
-    moved = read + writes * plane * cut.tiled.elements
+    moved = read + cut.writes * plane * cut.tiled.elements
     written = float(BANK_BYTES * cut.split_n * cut.results if cut.split_n > 1 else 0)
     return BlockWork(
         blocks=cut.channel_blocks * cut.split_n,

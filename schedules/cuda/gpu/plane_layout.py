@@ -86,6 +86,8 @@ class Tiling:
     """The type in shared memory."""
     even_first: bool
     """Whether threads may go over even planes first: nothing else that they read has the planes' order."""
+    written: bool = False
+    """Whether threads write tiles while others read theirs: then no vector may have parts of two threads' tiles."""
 
     @property
     def plane_threads(self) -> int:
@@ -183,7 +185,8 @@ def _pads(tiling: Tiling, tensor: PlaneShape, copied_bytes: int) -> Iterator[tup
 
 def _lanes(tiling: Tiling, tensor: PlaneShape, pad: int) -> int:
     steps = [tiling.thread_planes * (tensor.elements + pad)]
-    if pad:  # the last vector of a plane must not reach into what nobody wrote
+    # The last vector of a plane must not reach into what nobody wrote, nor into what another thread writes.
+    if pad or (tiling.written and tiling.plane_threads > 1):
         steps.append(tensor.elements)
     if tiling.thread_planes > 1 and pad:
         steps.append(pad)

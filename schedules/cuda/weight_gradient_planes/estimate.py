@@ -20,7 +20,7 @@ COPY = 3.5
 
 
 def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return image_planes.block_works(cut, thread_work(cut), target, writes=False)
+    return image_planes.block_works(cut, thread_work(cut), target)
 
 
 @lru_cache(maxsize=4096)

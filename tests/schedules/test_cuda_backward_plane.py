@@ -1,0 +1,319 @@
+"""Both gradients on CUDA in one kernel, NCHW: right and free of faults on odd shapes in every type, and lean."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.kernels import build
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.kernel import Kernel
+from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.simulate import verified
+from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.verify.cases import make_case
+from dwconv.problems.block import Block
+from dwconv.problems.workload import DTYPES, DType, Workload
+from dwconv.schedules.cuda.backward_planes.cut import Cut
+from dwconv.schedules.estimate import estimated_us
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import Candidate, template, templates_for
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.search.ranking import rank_correlation
+from tests.conftest import Golden
+from tests.pages import table_row
+from tests.schedules import cuda_layers
+from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_right_on_extreme_values, drawn
+from tests.turns import every, slow
+
+TEMPLATE = template("cuda.backward_nchw_plane")
+NOTHING_AROUND = Block.parse("none,none")
+
+
+def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
+    alone = cuda_layers.layer(channels, size, kernel, **other)
+    return dataclasses.replace(alone, pass_="backward", block=NOTHING_AROUND)
+
+
+SHAPES = {
+    "one pixel": layer(6, (1, 1), (3, 3), batch=3),
+    "5 × 3 map": layer(5, (5, 3), (3, 3), batch=3),
+    "7 × 7 map": layer(12, (7, 7), (3, 3), batch=17),
+    "odd": layer(5, (13, 9), (5, 3), batch=3),
+    "ragged channels": layer(58, (9, 12), (3, 3), batch=1),
+    "14 × 14 map": layer(8, (14, 14), (3, 3)),
+    "28 × 28 map": layer(4, (28, 28), (3, 3), batch=1),
+    "56 × 56 map": layer(2, (56, 56), (3, 3), batch=1),
+    "112 × 112 map": layer(1, (112, 112), (3, 3), batch=1, stride=(2, 2), padding=((0, 1), (0, 1))),
+    "stride 2": layer(20, (15, 14), (3, 3), stride=(2, 2)),
+    "stride 3 and 2, asymmetric padding": layer(8, (13, 9), (5, 3), stride=(3, 2), padding=((0, 2), (3, 1)), batch=3),
+    "stride 2 and 1": layer(8, (14, 10), (5, 5), stride=(2, 1)),
+    "stride beyond the kernel": layer(4, (11, 12), (1, 2), stride=(3, 3), padding=((0, 0), (0, 0))),
+    "dilation": layer(8, (13, 17), (3, 3), padding=((2, 2), (3, 1)), dilation=(2, 2)),
+    "dilation and stride": layer(4, (15, 14), (5, 3), padding=((3, 3), (2, 2)), dilation=(2, 3), stride=(3, 2)),
+    "kernel beyond the map": layer(2, (5, 6), (7, 4), padding=((5, 3), (2, 3))),
+    "padding beyond the kernel": layer(4, (6, 8), (3, 3), padding=((5, 4), (4, 6))),
+    "5 × 5 kernel": layer(4, (14, 14), (5, 5), batch=3),
+    "7 × 7 kernel": layer(4, (14, 14), (7, 7), batch=3),
+    "7 × 7 kernel and map": layer(4, (7, 7), (7, 7), batch=3),
+}
+QUICK = {
+    ("7 × 7 map", "float16", "drawn"), ("odd", "float32", "drawn"), ("ragged channels", "bfloat16", "default"),
+    ("stride 3 and 2, asymmetric padding", "float32", "default"), ("stride 2", "float16", "drawn"),
+    ("56 × 56 map", "float32", "default"), ("7 × 7 kernel and map", "float32", "default"),
+    ("dilation", "bfloat16", "default"), ("one pixel", "float16", "default"),
+}  # fmt: skip
+
+
+@cache
+def space(workload: Workload) -> ConfigSpace:
+    return TEMPLATE.space(workload, SM_90)
+
+
+def config_with(workload: Workload, **knobs: object) -> Config:
+    return drawn(workload, TEMPLATE, **knobs)
+
+
+def artifact_of(workload: Workload, config: Config) -> Artifact:
+    return source_only(Candidate(workload, config), SM_90)
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def cases() -> Iterator[Any]:
+    """Every shape in every type that it can have, with the default and with another configuration."""
+    for name, shape in SHAPES.items():
+        for dtype in DTYPES:
+            workload = dataclasses.replace(shape, dtype=dtype)
+            if TEMPLATE.misfit(workload, SM_90) is None:
+                for choice in ("default", "drawn"):
+                    marks = () if (name, dtype, choice) in QUICK else pytest.mark.slow
+                    yield pytest.param(workload, choice, id=f"{name}-{dtype}-{choice}", marks=marks)
+
+
+@pytest.mark.parametrize(("workload", "choice"), list(cases()))
+def test_right_and_clean(workload: Workload, choice: str, objects: Path) -> None:
+    config = config_with(workload) if choice == "drawn" else space(workload).default
+    assert_right_and_clean(workload, config, objects)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "knobs"),
+    [
+        # Images and turns are left over; tiles begin within the words of odd planes.
+        ("7 × 7 map", "float16", {"thread_planes": 2, "tile_h": 4, "tile_w": 7, "pipeline": 3, "split_n": 2}),
+        ("ragged channels", "float32", {"thread_planes": 2, "planes": 8}),  # the last block has 2 channels
+        slow("14 × 14 map", "bfloat16", {"tile_w": 7, "pipeline": 2}),  # tiles side by side, in vectors across edges
+        slow("28 × 28 map", "float16", {"tile_h": 8, "tile_w": 28}),  # the last tile stands out
+        slow(
+            "7 × 7 map", "float16", {"thread_planes": 2, "planes": 8, "tile_h": 4}
+        ),  # tiles of odd planes side by side
+        slow("stride 2", "float32", {"tile_h": 4, "tile_w": 4, "pipeline": 1}),
+        slow("7 × 7 map", "float32", {"tile_h": 2, "tile_w": 4, "images": 8, "split_n": 4}),
+    ],
+)
+def test_right_with_other_configurations(shape: str, dtype: DType, knobs: dict[str, object], objects: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], dtype=dtype)
+    assert_right_and_clean(workload, config_with(workload, **knobs), objects)
+
+
+def test_planes_beyond_static_shared_memory(objects: Path) -> None:
+    """TVM would put a barrier between each row that is read and each that is written, for all dynamic memory is one."""
+    workload = dataclasses.replace(SHAPES["56 × 56 map"], batch=3)
+    config = config_with(workload, planes=1, images=1, tile_h=7, tile_w=14, split_n=1, pipeline=3)
+    assert Cut.of(workload, config).shared_bytes > 48 * 1024
+    taken = artifact_of(workload, config).source.partition("turn < ")[2].partition("halving")[0]
+    assert taken.count("__syncthreads()") == 3, "before a turn, before dx leaves, and after it"
+    assert_right_and_clean(workload, config, objects)
+
+
+def test_any_batch_and_the_same_bits_every_time(objects: Path) -> None:
+    """Sums of normally distributed data: another order would round otherwise."""
+    workload = SHAPES["stride 2"]
+    artifact = artifact_of(workload, config_with(workload, split_n=2, images=2, pipeline=2))
+    assert len(artifact.launches) == 2 and artifact.workspaces[0].shape[0] == 2
+    for batch in (1, 3, 17):
+        verdict, report = verified(artifact, workload.with_batch(batch), folder=objects)
+        assert verdict.right, verdict.reason
+        assert report.clean
+    inputs = make_case(workload, data="normal", seed=3).inputs
+    with Machine(artifact, folder=objects) as machine:
+        kernel = Kernel(artifact, machine, device="cpu")
+        once, again = (kernel(*inputs) for _ in range(2))
+    assert all(torch.equal(first, second) for first, second in zip(once, again, strict=True))
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [("14 × 14 map", "float32"), slow("7 × 7 map", "float16")])
+def test_extreme_values(shape: str, dtype: DType, objects: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], dtype=dtype, batch=3)
+    assert_right_on_extreme_values(workload, space(workload).default, objects)
+
+
+@pytest.mark.parametrize("value", [math.nan, slow(math.inf)])
+def test_what_is_not_finite_stays_with_what_it_contributes_to(value: float, objects: Path) -> None:
+    workload = layer(4, (14, 14), (3, 3), batch=3)
+    dy, x, w = make_case(workload, data="normal", seed=1).inputs
+    x[1, 0, 5, 6] = value
+    dy[2, 1, 0, 13] = value  # in a corner, where it meets four pixels
+    artifact = artifact_of(workload, config_with(workload, tile_h=4, tile_w=7))
+    with Machine(artifact, folder=objects) as machine:
+        dx, dw = Kernel(artifact, machine, device="cpu")(dy, x, w)
+    spoilt = ~torch.isfinite(dx)
+    expected = torch.zeros_like(spoilt)
+    expected[2, 1, :2, 12:] = True
+    assert torch.equal(spoilt, expected)
+    assert not torch.isfinite(dw[0]).any(), "in the middle x meets every tap"
+    assert torch.isfinite(dw[2:]).all()
+
+
+# -- lean ------------------------------------------------------------------------------------------------------------
+
+
+LAYERS = [
+    (144, 56, 3), (192, 28, 3), (384, 14, 3), (576, 14, 3), (960, 7, 3), (240, 28, 5), (384, 14, 7), (768, 7, 7)
+]  # fmt: skip
+
+
+def square(channels: int, size: int, kernel: int, dtype: DType) -> Workload:
+    return layer(channels, (size, size), (kernel, kernel), batch=64, dtype=dtype)
+
+
+def computed_us(workload: Workload) -> float:
+    """Of the best default."""
+
+    def cost(config: Config) -> float:
+        return computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90).microseconds
+
+    return min(cost(each.space(workload, SM_90).default) for each in templates_for(workload, SM_90))
+
+
+@pytest.mark.parametrize(("channels", "size", "kernel"), every(8, [LAYERS[4], *LAYERS[:4], *LAYERS[5:]]))
+def test_defaults_are_lean(channels: int, size: int, kernel: int) -> None:
+    dtypes: tuple[DType, ...] = ("float32", "float16")
+    for dtype in dtypes:
+        workload = square(channels, size, kernel, dtype)
+        cost = computed_cost(build(Candidate(workload, space(workload).default), SM_90), workload, SM_90)
+        for each in cost.kernels:
+            assert each.resources["spill_bytes"] == each.resources["stack_bytes"] == 0
+            assert not each.note, "addresses follow from thread numbers alone"
+        assert cost.slowest.conflicts <= 1.2
+        assert 0.95 * workload.bytes <= cost.slowest.dram_bytes <= 1.1 * workload.bytes, "x and dy once, dx once"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("channels", "size", "kernel"), LAYERS)
+def test_both_gradients_in_one_take_the_share_that_the_page_says(channels: int, size: int, kernel: int) -> None:
+    shares = []
+    dtypes: tuple[DType, ...] = ("float32", "float16")
+    for dtype in dtypes:
+        one = square(channels, size, kernel, dtype)
+        shares.append(computed_us(one) / sum(computed_us(one.convolution(pass_)) for pass_ in ("dgrad", "wgrad")))
+    cells = table_row("docs/cuda.md", f"{channels} × {size}², k{kernel}", under="both gradients in NCHW")
+    assert cells == [f"{share:.2f}" for share in shares]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_estimates_put_candidates_in_the_order_of_their_computed_cost(dtype: DType) -> None:
+    workload = square(192, 28, 3, dtype)
+    rng = random.Random(0)
+    found = [space(workload).default, *(config for _ in range(6) if (config := space(workload).sample(rng)))]
+    costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in found]
+    estimates = [estimated_us(workload, config, SM_90) for config in found]
+    assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6
+    assert min(cost.microseconds for cost in costs) == costs[0].microseconds
+
+
+def test_the_source_is_pinned(golden: Golden) -> None:
+    """Two planes of 3 × 3 a thread, two turns under way, in two parts that the second kernel adds."""
+    workload = layer(32, (3, 3), (3, 3), dtype="float16", batch=64)
+    knobs = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 3, "tile_w": 3, "split_n": 2, "pipeline": 2}
+    golden("cuda_backward_nchw_plane.cu", artifact_of(workload, space(workload).check(knobs)).source)
+
+
+# -- the space -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", slow("float16")])
+def test_there_is_something_to_search(dtype: DType) -> None:
+    rng, found = random.Random(0), space(square(144, 56, 3, dtype))
+    assert len({found.sample(rng) for _ in range(60)} - {None}) > 30
+
+
+@pytest.mark.parametrize(
+    ("workload", "reason"),
+    [
+        (dataclasses.replace(SHAPES["odd"], block=Block.parse("bn+relu,none")), "nothing around"),
+        (dataclasses.replace(SHAPES["odd"], block=Block.parse("none,ln")), "nothing around"),
+        (dataclasses.replace(SHAPES["odd"], multiplier=2), "multiplier=2"),
+        (layer(4, (224, 224), (3, 3)), "planes of x and dy take 401408 bytes, a block has 232448"),
+        (layer(8, (28, 28), (13, 13)), "sums"),
+        (dataclasses.replace(SHAPES["5 × 3 map"], dtype="float16"), "4 bytes"),
+    ],
+)
+def test_what_cannot_run_is_named(workload: Workload, reason: str) -> None:
+    assert reason in str(TEMPLATE.misfit(workload, SM_90))
+    with pytest.raises(NoTemplate, match=reason):
+        templates_for(workload, SM_90)
+
+
+def test_it_is_for_2d() -> None:
+    volume = dataclasses.replace(
+        SHAPES["odd"], input_size=(4, 7, 7), kernel=(3, 3, 3), stride=(1, 1, 1), dilation=(1, 1, 1),
+        padding=((1, 1), (1, 1), (1, 1)),
+    )  # fmt: skip
+    with pytest.raises(NoTemplate, match="it is for 2-D, the workload is 3-D"):
+        templates_for(volume, SM_90)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason"),
+    [
+        ({"planes": 3, "thread_planes": 2}, "unevenly"),
+        ({"images": 64, "planes": 32, "thread_planes": 1}, "more than 1024 threads"),
+        ({"images": 32, "split_n": 4}, "more than 64 images"),
+        ({"images": 64, "split_n": 1, "pipeline": 4}, "bytes of shared memory"),
+    ],
+)
+def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
+    workload = square(960, 7, 3, "float16")
+    base = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 7, "tile_w": 7, "split_n": 2, "pipeline": 2}
+    with pytest.raises(InvalidConfig, match=reason):
+        space(workload).check({**base, **knobs})
+
+
+sizes = st.integers(1, 34)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
+    size=st.tuples(sizes, sizes),
+    kernel=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    padding=st.tuples(st.tuples(*[st.integers(0, 15)] * 2), st.tuples(*[st.integers(0, 15)] * 2)),
+    dtype=st.sampled_from(DTYPES),
+)
+def test_what_fits_has_a_default(channels, size, kernel, stride, dilation, padding, dtype) -> None:  # type: ignore[no-untyped-def]
+    try:
+        workload = Workload(
+            pass_="backward", batch=1, channels=channels, input_size=size, kernel=kernel, stride=stride,
+            dilation=dilation, padding=padding, dtype=dtype, block=NOTHING_AROUND,
+        )  # fmt: skip
+    except InvalidWorkload:
+        return
+    if TEMPLATE.misfit(workload, SM_90) is None:
+        assert space(workload).why_illegal(space(workload).default) is None
