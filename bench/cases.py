@@ -19,7 +19,6 @@ from dwconv.problems.workload import (
     Layout,
     Padding,
     Pair,
-    Pass,
     Sizes,
     Workload,
     resolve_padding,
@@ -187,19 +186,18 @@ def odd_workloads() -> list[Workload]:
 
 
 def odd_blocks(problems: Sequence[dict[str, Any]]) -> list[Workload]:
-    """``problems`` with norms and activations around them, and both gradients of those alone."""
+    """``problems`` with norms and activations around them."""
     blocks = ("bn+relu6,bn+hardswish", "none,bn+silu", "bn+gelu,none")
-
-    def block(text: str, pass_: Pass, layout: Layout, dtype: DType, problem: dict[str, Any]) -> Workload:
-        around = Block.parse(text)
-        return Workload(pass_=pass_, batch=3, channels=20, dtype=dtype, layout=layout, block=around, **problem)
-
     return [
-        *(
-            block(text, pass_, "nhwc", "float32", problem)
-            for problem in problems
-            for text in blocks
-            for pass_ in BLOCK_PASSES
-        ),
-        *(block("none,none", "backward", "nchw", dtype, problem) for problem in problems for dtype in DTYPES),
+        Workload(
+            pass_=pass_,
+            batch=3,
+            channels=20,
+            layout="nhwc",
+            block=Block.parse(block),
+            **problem,
+        )
+        for problem in problems
+        for block in blocks
+        for pass_ in BLOCK_PASSES
     ]
