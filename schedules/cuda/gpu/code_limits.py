@@ -26,6 +26,6 @@ CHANNELS_LAST = 3600
 WEIGHT_GRADIENT = 1600
 """Multiply-adds: 1.5 s."""
 BACKWARD_PLANES = 2800
-"""Instructions."""
+"""Instructions: about 1.2 s, with what comes before NVRTC."""
 WEIGHT_GRADIENT_PLANES = 2600
 """Instructions: 2.7 s."""
