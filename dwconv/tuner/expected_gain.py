@@ -40,6 +40,9 @@ _LEFT_TO_WIN = 0.05
 _LEFT_AFTER_PREDICTION = 0.08
 """The same where a predicted kernel runs: two runs showed 0.92 and 0.94 of the speed that 20 s of search find."""
 
+_TAPS_AT_ONCE = 25
+"""Taps up to which both gradients in one kernel may be faster on a GPU."""
+
 Basis = Literal["measured", "predicted", "assumed"]
 
 
@@ -109,11 +112,12 @@ class ExpectedGains:
 def with_both_gradients(counts: Mapping[Workload, int], target: Target) -> dict[Workload, int]:
     """``counts``, how often a step runs each workload, and after the gradients of a layer the kernel that gives both,
     where a GPU has one: as often as it may run in the place of the two. On a CPU such kernels were measured to be
-    slower; who asks for one gets it."""
+    slower, and with more taps they are computed to be slower on a GPU. Who asks for one gets it."""
     found: dict[Workload, int] = {}
     for workload, count in counts.items():
         found[workload] = count
-        if target.kind == "cuda" and workload.pass_ == "wgrad" and not workload.bias:
+        few = target.kind == "cuda" and math.prod(workload.kernel) <= _TAPS_AT_ONCE
+        if few and workload.pass_ == "wgrad" and not workload.bias:
             dgrad, both = workload.for_pass("dgrad"), workload.for_pass("backward")
             if dgrad in counts and both not in counts and can_run(both, target):
                 found[both] = min(count, counts[dgrad])

@@ -228,6 +228,7 @@ def test_on_a_gpu_the_kernel_of_both_gradients_comes_after_the_two():
         pytest.param({}, ["wgrad"], id="one gradient"),
         pytest.param({"bias": True}, ["dgrad", "wgrad"], id="a bias"),
         pytest.param({"multiplier": 2}, ["dgrad", "wgrad"], id="no template"),
+        pytest.param({"kernel": (7, 7), "padding": 3}, ["dgrad", "wgrad"], id="a large kernel"),
         pytest.param({"block": "bn+relu6,bn+relu6"}, ["forward", "backward"], id="a block"),
     ],
 )
