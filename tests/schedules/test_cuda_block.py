@@ -23,7 +23,7 @@ from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import Block
-from dwconv.problems.workload import BLOCK_PASSES, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import Cut
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
@@ -53,18 +53,27 @@ LAYERS = {
     "stride beyond the kernel": layer(8, (13, 14), (1, 2), padding=((0, 0), (0, 0)), stride=(4, 3)),
     "1-D": layer(32, (1, 30), (1, 5), padding=((0, 0), (4, 0))),
 }
+TWO_TYPES: tuple[DType, ...] = ("float32", "float16")
 BLOCKS = (
     "bn+relu6,bn+relu6", "bn@0.001+hardswish,bn@0.01+silu", "bn+silu,bn", "none,bn+relu", "bn+gelu,none",
     "bn,bn+gelu", "relu,bn+hardswish", "bn+relu,bn+relu",
 )  # fmt: skip
 
 
-def block(workload: Workload, pass_: Pass, text: str = "bn+relu6,bn+relu6") -> Workload:
-    return dataclasses.replace(workload, pass_=pass_, block=Block.parse(text))
+BOTH_GRADIENTS = "none,none"
+"""Nothing around the convolution: of which there is a backward pass alone."""
+
+
+def block(workload: Workload, pass_: Pass, text: str = "bn+relu6,bn+relu6", dtype: DType = "float32") -> Workload:
+    return dataclasses.replace(workload, pass_=pass_, block=Block.parse(text), dtype=dtype)
 
 
 def square(channels: int, size: int, kernel: int, stride: int, pass_: Pass) -> Workload:
     return block(layer(channels, (size, size), (kernel, kernel), stride=(stride, stride), batch=64), pass_)
+
+
+def both_gradients(channels: int, size: int, kernel: int, dtype: DType) -> Workload:
+    return block(square(channels, size, kernel, 1, "backward"), "backward", BOTH_GRADIENTS, dtype)
 
 
 def space(workload: Workload) -> ConfigSpace:
@@ -79,14 +88,19 @@ def artifact_of(workload: Workload, config: Config) -> Artifact:
 
 
 def cases() -> Iterator[Any]:
-    """Every layer, block and pass, in turns; so are the default and another configuration. A quarter is quick."""
+    """Every layer, block and pass, in turns; so are the types, the default and another configuration. Few are quick."""
     for turn, (name, workload) in enumerate(LAYERS.items()):
-        for number, pass_ in enumerate(BLOCK_PASSES):
-            text = BLOCKS[(turn + 3 * number) % len(BLOCKS)]
-            for choice in ("default", "drawn"):
-                quick = (choice == "drawn") == (turn % 2 == 1) and (turn + number) % 2 == 0 and turn < 4
-                marks = () if quick else pytest.mark.slow
-                yield pytest.param(block(workload, pass_, text), choice, id=f"{name}-{pass_}-{choice}", marks=marks)
+        texts = [(pass_, BLOCKS[(turn + 3 * number) % len(BLOCKS)]) for number, pass_ in enumerate(BLOCK_PASSES)]
+        for number, (pass_, text) in enumerate([*texts, ("backward", BOTH_GRADIENTS)]):
+            for place, dtype in enumerate(DTYPES):
+                for choice in ("default", "drawn"):
+                    quick = (choice == "drawn") == (turn % 2 == 1) and (turn + number + place) % 4 == 0 and turn < 4
+                    yield pytest.param(
+                        block(workload, pass_, text, dtype),
+                        choice,
+                        id=f"{name}-{pass_}-{text}-{dtype}-{choice}",
+                        marks=() if quick else pytest.mark.slow,
+                    )
 
 
 @pytest.mark.parametrize(("workload", "choice"), list(cases()))
@@ -100,17 +114,38 @@ SMALL = {"vector_c": 2, "threads_c": 8, "threads_p": 4, "parts": 16, "split": 8,
 """Several parts of few pixels, one of which is empty, and channels of which some threads have none."""
 
 
-def small(workload: Workload) -> Config:
+def small(workload: Workload, **knobs: int) -> Config:
     stride = workload.stride[0] if workload.pass_ == "backward" else 1
     tile = {"tile_h": 2 * stride, "tile_w": 1 if stride == 1 else stride, "threads_h": 1, "threads_w": 4}
-    return space(workload).check({**SMALL, **tile})
+    return space(workload).check({**SMALL, **tile, **knobs})
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-def test_a_patch_beyond_static_shared_memory(pass_: Pass, objects: Path) -> None:
+@pytest.mark.parametrize(("lanes", "kind"), [(2, "half2"), (4, "half4"), (8, "uint4")])
+def test_vectors_of_16_bits_go_whole(lanes: int, kind: str, objects: Path) -> None:
+    """Those of images, also where some threads have no channels; of float32 sums, 16 bytes at a time."""
+    workload = block(layer(15 * lanes, (5, 8), (3, 3)), "backward", BOTH_GRADIENTS, "float16")
+    config = small(workload, vector_c=lanes)
+    assert_right_and_clean(workload, config, objects)
+    source = artifact_of(workload, config).source
+    assert set(re.findall(r"\*\((\w+)\*\)\((?:dx|dy|x)_ptr", source)) == {kind}
+    assert not re.search(r"\b(dx|dy|x)_ptr\[", source)
+    assert set(re.findall(r"\*\((\w+)\*\)\(workspace_ptr", source)) == {"float2" if lanes == 2 else "float4"}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        block(layer(28, (16, 16), (3, 3)), "forward", "bn+silu,bn+relu"),
+        block(layer(28, (16, 16), (3, 3)), "backward", "bn+silu,bn+relu"),
+        block(layer(124, (2, 64), (3, 3), batch=1), "backward", BOTH_GRADIENTS, "float16"),
+    ],
+    ids=["forward", "backward", "16 bits"],
+)
+def test_a_patch_beyond_static_shared_memory(workload: Workload, objects: Path) -> None:
     """Where some threads have no channels, they cannot all wait for each other in the middle of it."""
-    workload = block(layer(28, (16, 16), (3, 3), batch=2), pass_, "bn+silu,bn+relu")
     tile = {"vector_c": 4, "tile_h": 4, "tile_w": 2, "threads_h": 4, "threads_w": 8}
+    if workload.channels > 28:
+        tile |= {"threads_c": 32, "tile_h": 1, "tile_w": 8, "threads_h": 1}
     config = space(workload).check({**SMALL, **tile})
     cut = Cut.of(workload, config)
     assert cut.shared_bytes > STATIC_SHARED_BYTES and cut.idle_channels
@@ -123,17 +158,26 @@ def test_a_patch_beyond_static_shared_memory(pass_: Pass, objects: Path) -> None
     assert_right_and_clean(workload, config, objects)
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-def test_extreme_values(pass_: Pass, objects: Path) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("pass_", "text"), [*((pass_, BLOCKS[0]) for pass_ in BLOCK_PASSES), ("backward", BOTH_GRADIENTS)]
+)
+def test_extreme_values(pass_: Pass, text: str, dtype: DType, objects: Path) -> None:
     """A mean far from zero beside the deviation, too: E[v²] − E[v]² would leave nothing of the variance."""
-    workload = block(layer(28, (8, 8), (3, 3), batch=3), pass_)
+    workload = block(layer(28, (8, 8), (3, 3), batch=3), pass_, text, dtype)
     assert_right_on_extreme_values(workload, small(workload), objects)
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-def test_any_batch_and_the_same_bits_every_time(pass_: Pass, objects: Path) -> None:
+@pytest.mark.parametrize(
+    ("pass_", "text", "dtype"),
+    [
+        *((pass_, BLOCKS[0], dtype) for pass_ in BLOCK_PASSES for dtype in ("float32", "bfloat16")),
+        ("backward", BOTH_GRADIENTS, "float16"),
+    ],
+)
+def test_any_batch_and_the_same_bits_every_time(pass_: Pass, text: str, dtype: DType, objects: Path) -> None:
     """Sums of normally distributed data: another order would round otherwise."""
-    workload = block(layer(16, (8, 8), (3, 3), stride=(2, 2)), pass_)
+    workload = block(layer(16, (8, 8), (3, 3), stride=(2, 2)), pass_, text, dtype)
     artifact = artifact_of(workload, small(workload))
     for batch in (1, 11):
         verdict, report = verified(artifact, workload.with_batch(batch), folder=objects)
@@ -196,24 +240,31 @@ def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
 @pytest.mark.slow
 def test_both_gradients_in_one_take_the_share_that_the_page_says() -> None:
     def computed_us(workload: Workload) -> float:
-        kind = "" if workload.block is None else "block_"
-        config = template(f"cuda.{kind}{workload.pass_}_nhwc").space(workload, SM_90).default
-        return computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90).microseconds
+        """Of the fastest default that the passes have."""
+        costs = []
+        for found in templates_for(workload, SM_90):
+            artifact = build(Candidate(workload, found.space(workload, SM_90).default), SM_90)
+            assert workload.block is None or artifact.resources["spill_bytes"] == 0
+            costs.append(computed_cost(artifact, workload, SM_90).microseconds)
+        return min(costs)
 
-    def share(channels: int, size: int, kernel: int) -> float:
-        one = block(square(channels, size, kernel, 1, "backward"), "backward", "none,none")
+    def share(dtype: DType, channels: int, size: int, kernel: int) -> float:
+        one = both_gradients(channels, size, kernel, dtype)
         dgrad, wgrad = (dataclasses.replace(one, pass_=pass_, block=None) for pass_ in ("dgrad", "wgrad"))
         return computed_us(one) / (computed_us(dgrad) + computed_us(wgrad))
 
-    least, most = share(192, 28, 3), share(960, 7, 3)
-    assert f"it takes {least:.2f} to {most:.2f} of the time" in text_of("docs/cuda.md")
-    assert f"{share(240, 28, 5):.2f} on the one with k5" in text_of("docs/cuda.md")
+    page = text_of("docs/cuda.md")
+    least, most = (192, 28), (960, 7)
+    for dtype in TWO_TYPES:
+        between = f"{share(dtype, *least, 3):.2f} to {share(dtype, *most, 3):.2f}"
+        assert f"with k3 {between} of the time in {dtype}, {share(dtype, 240, 28, 5):.2f} with k5" in page
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-def test_estimates_put_candidates_in_the_order_of_their_computed_cost(pass_: Pass) -> None:
-    workload = square(192, 28, 3, 1, pass_)
+@pytest.mark.parametrize(
+    "workload", [*(square(192, 28, 3, 1, pass_) for pass_ in BLOCK_PASSES), both_gradients(192, 28, 3, "float16")]
+)
+def test_estimates_put_candidates_in_the_order_of_their_computed_cost(workload: Workload) -> None:
     rng = random.Random(0)
     found = [space(workload).default, *(config for _ in range(4) if (config := space(workload).sample(rng)))]
     costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in found]
@@ -235,13 +286,14 @@ sizes = st.integers(1, 40)
     kernel=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     padding=st.tuples(*[st.tuples(*[st.integers(0, 5)] * 2)] * 2),
-    text=st.sampled_from(BLOCKS),
+    text=st.sampled_from((BOTH_GRADIENTS, *BLOCKS)),
+    dtype=st.sampled_from(DTYPES),
 )
-def test_every_workload_has_a_default(pass_, channels, size, kernel, stride, padding, text) -> None:  # type: ignore[no-untyped-def]
+def test_every_workload_has_a_default(pass_, channels, size, kernel, stride, padding, text, dtype) -> None:  # type: ignore[no-untyped-def]
     try:
         workload = Workload(
             pass_=pass_, batch=1, channels=channels, input_size=size, kernel=kernel, stride=stride, padding=padding,
-            layout="nhwc", block=Block.parse(text),
+            layout="nhwc", block=Block.parse(text), dtype=dtype,
         )  # fmt: skip
     except InvalidWorkload:
         return
@@ -251,8 +303,8 @@ def test_every_workload_has_a_default(pass_, channels, size, kernel, stride, pad
 
 def test_what_cannot_run_is_named() -> None:
     workload = block(LAYERS["stride"], "backward")
-    with pytest.raises(NoTemplate, match="blocks are float32, the workload is float16"):
-        templates_for(dataclasses.replace(workload, dtype="float16"), SM_90)
+    with pytest.raises(NoTemplate, match="blocks have no channel multiplier"):
+        templates_for(dataclasses.replace(workload, multiplier=2), SM_90)
     with pytest.raises(NoTemplate, match=r"sums of a 17×17 kernel take .* registers, a thread has 255"):
         templates_for(block(layer(8, (20, 20), (17, 17)), "backward"), SM_90)
 

@@ -29,8 +29,8 @@ from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
 from dwconv.schedules.cuda.emit.activations import activation, kept, with_derivative
-from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, zero
-from dwconv.schedules.emit import BATCH, Expr, all_of, kernel, store, when
+from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, span, zero
+from dwconv.schedules.emit import BATCH, Expr, all_of, kernel, when
 
 OF_NORM1 = (*NORMALISED, MEAN)
 OF_NORM2 = (*NORMALISED, *BEFORE_NORM[1:])
@@ -76,13 +76,13 @@ class Backward:
         channels = workload.channels
         of_x, of_y = (n, *workload.input_size, channels), (n, *workload.output_size, channels)
         norms = {at: norm for at, norm in enumerate((block.norm1, block.batch_norm2), start=1) if norm}
-        dz = argument("dz" if block.norm2 else "dy", of_y, "float32")
-        x = argument("x", of_x, "float32")
-        y = argument("y", of_y, "float32") if block.norm2 else None
-        w = argument("w", (channels, *workload.kernel), "float32")
+        dz = argument("dz" if block.norm2 else "dy", of_y, workload.dtype)
+        x = argument("x", of_x, workload.dtype)
+        y = argument("y", of_y, workload.dtype) if block.norm2 else None
+        w = argument("w", (channels, *workload.kernel), workload.dtype)
         named = {at: norm_arguments([f"{name}{at}" for name in _GIVEN], channels) for at in norms}
-        dx = argument("dx", of_x, "float32")
-        dw = argument("dw", (channels, *workload.kernel), "float32")
+        dx = argument("dx", of_x, workload.dtype)
+        dw = argument("dw", (channels, *workload.kernel), workload.dtype)
         for at in norms:
             named[at].update(norm_arguments((f"dgamma{at}", f"dbeta{at}"), channels))
         memory = argument("workspace", (cut.partial_words,), "float32")
@@ -185,8 +185,7 @@ class Backward:
         with when(all_of(True if cut.strips == 1 else place.strip == 0, place.has_channels)):
             partial = self.partial_of(cut.tile_rows)
             for row in range(cut.tile_rows):
-                value = sums.vector((row, 0), cut.vector_c)
-                partial.put(place.part, row, place.channel, value, lanes=cut.vector_c)
+                partial.put(place.part, row, place.channel, sums, (row, 0), lanes=cut.vector_c)
 
 
 class Thread:
@@ -195,16 +194,16 @@ class Thread:
     def __init__(self, *, cut: Cut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
         self._cut, self._place, self._tile, self._memory, self._table = cut, place, tile, memory, table
         sizes = (cut.tile_h, cut.tile_w, cut.vector_c)
-        self._x, self._gradient = Registers("x", *sizes), Registers("gradient", *sizes)
+        self._x, self._gradient = Registers("x", *sizes, dtype=cut.workload.dtype), Registers("gradient", *sizes)
         self._pixels = [(row, column) for row in range(cut.tile_h) for column in range(cut.tile_w)]
 
     def load(self, x: Any) -> None:
         """Asks for x, before others wait for the patch."""
         lanes = self._cut.vector_c
         for pixel in self._pixels:
-            value = x[self._tile.at(*pixel)]
+            value = x[span(self._tile.at(*pixel), lanes)]
             if (exists := self._tile.exists(*pixel)) is not True:
-                value = tirx.if_then_else(exists, value, zero("float32", lanes))
+                value = tirx.if_then_else(exists, value, zero(self._x.dtype, lanes))
             self._x.put((*pixel, 0), value, lanes=lanes)
 
     def multiply(self, sums: Registers) -> None:
@@ -232,7 +231,7 @@ class Thread:
         for pixel in self._pixels:
             exists = self._tile.exists(*pixel)
             for lane in range(cut.vector_c):
-                a = activation(cut.block.act1, self._before_act1(factors, self._x[(*pixel, lane)], lane))
+                a = activation(cut.block.act1, self._before_act1(factors, self._x.in_float32((*pixel, lane)), lane))
                 # What is no pixel may meet gradients all the same.
                 activated[(*pixel, lane)] = a if exists is True else tirx.Select(exists, a, zero("float32"))
         return activated
@@ -246,14 +245,14 @@ class Thread:
         for pixel in self._pixels:
             with when(self._tile.exists(*pixel)):
                 for lane in range(lanes):
-                    x = self._x[(*pixel, lane)]
+                    x = self._x.in_float32((*pixel, lane))
                     _, slope = with_derivative(cut.block.act1, self._before_act1(factors, x, lane))
                     made[lane] = self._gradient[(*pixel, lane)] * slope
                     if factors:
                         total, dot = cut.taps + TOTAL, cut.taps + DOT
                         sums[total, lane] = sums[total, lane] + made[lane]
                         sums[dot, lane] = sums[dot, lane] + made[lane] * factors.centred(x, lane)
-                store(dx, made.vector(0, lanes), self._tile.at(*pixel))
+                made.save(0, dx, self._tile.at(*pixel), lanes=lanes)
 
     def _factors(self, rows: Sequence[str]) -> Factors | None:
         return self._table.load(rows, self._place.thread_c) if self._table else None

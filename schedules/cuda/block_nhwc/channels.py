@@ -16,8 +16,8 @@ from tvm import tirx
 
 from dwconv.problems.block import Norm
 from dwconv.schedules.cuda.emit.activations import inverse_root, kept, quotient
-from dwconv.schedules.cuda.emit.words import Registers, argument, span
-from dwconv.schedules.emit import Expr, store
+from dwconv.schedules.cuda.emit.words import Registers, argument
+from dwconv.schedules.emit import Expr
 
 SCALE, SHIFT, MEAN, SLOPE, OFFSET = "scale", "shift", "mean", "slope", "offset"
 NORMALISED = (SCALE, SHIFT)
@@ -48,7 +48,7 @@ class NormTensors:
         loaded = {}
         for name in dict.fromkeys(name for row in wanted for name in _MADE_OF[row]):
             loaded[name] = Registers(name, self.lanes)
-            loaded[name].put(0, self.named[name][span(channel, self.lanes)], lanes=self.lanes)
+            loaded[name].load(0, self.named[name], channel, lanes=self.lanes)
         found = Factors(rows=tuple(wanted), values=Registers("factor", len(wanted), self.lanes))
         for lane in range(self.lanes):
             for row, value in self._of_channel(wanted, {name: each[lane] for name, each in loaded.items()}, pixels):
@@ -105,17 +105,17 @@ class Table:
 
     def fill(self, factors: Factors, thread_c: Expr) -> None:
         for number, row in enumerate(self.rows):
-            value = factors.values.vector((factors.rows.index(row), 0), self.lanes)
-            store(self.memory, value, self._at(number, thread_c))
+            position = (factors.rows.index(row), 0)
+            factors.values.save(position, self.memory, self._at(number, thread_c), lanes=self.lanes)
 
     def load(self, wanted: Sequence[str], thread_c: Expr) -> Factors:
         found = Factors(rows=tuple(wanted), values=Registers("factor", len(wanted), self.lanes))
         for number, row in enumerate(wanted):
-            found.values.put((number, 0), self.memory[self._at(self.rows.index(row), thread_c)], lanes=self.lanes)
+            found.values.load((number, 0), self.memory, self._at(self.rows.index(row), thread_c), lanes=self.lanes)
         return found
 
     def _at(self, row: int, thread_c: Expr) -> Expr:
-        return span((self.first + row) * self.channels + thread_c * self.lanes, self.lanes)
+        return (self.first + row) * self.channels + thread_c * self.lanes
 
 
 def norm_arguments(names: Sequence[str], channels: int) -> dict[str, Any]:

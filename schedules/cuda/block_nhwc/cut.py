@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dwconv.problems.block import Block
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, first_half
 from dwconv.schedules.space import Config
@@ -20,7 +20,8 @@ from dwconv.schedules.taps import Axes, Axis
 AHEAD = 4
 """Vectors of an image that a thread has on their way at a time."""
 STAGED_AHEAD = 8
-"""The same where a thread stages a patch, before it needs its registers for sums."""
+"""The same where a thread stages a patch, before it needs its registers for sums; twice as many of 16 bits that it
+copies."""
 MOMENT_ROWS = 4
 """Of the moments of a part: two sums, the number of pixels, and the pivot."""
 NORM_ROWS = 2
@@ -122,6 +123,11 @@ class Cut:
         return self.workload.block
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element of an image."""
+        return ITEMSIZE[self.workload.dtype]
+
+    @property
     def is_forward(self) -> bool:
         return self.workload.pass_ == "forward"
 
@@ -137,6 +143,11 @@ class Cut:
     @cached_property
     def columns(self) -> TileAxis:
         return TileAxis(axis=self.axes.columns, tile=self.tile_w, threads=self.threads_w)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some threads own pixels that there are not."""
+        return self.rows.ragged or self.columns.ragged
 
     # -- channels --------------------------------------------------------------------------------------------------
 
@@ -220,10 +231,21 @@ class Cut:
     @property
     def staged_ahead(self) -> int:
         """Pixels of a patch that a thread has on their way at a time."""
-        return STAGED_AHEAD // self.images_staged
+        return STAGED_AHEAD * (2 if self.copies_patch else 1) // self.images_staged
 
     @property
-    def patch_words(self) -> int:
+    def patch_dtype(self) -> DType:
+        """That of the image, unless a norm or an activation makes what the convolution reads: that stays float32."""
+        before = self.block.norm1 or self.block.act1 != "identity" if self.is_forward else self.block.norm2
+        return "float32" if before else self.workload.dtype
+
+    @property
+    def copies_patch(self) -> bool:
+        """Whether 16 bits go into the patch as they are."""
+        return self.patch_dtype != "float32"
+
+    @property
+    def patch_elements(self) -> int:
         return self.patch_pixels * self.block_channels
 
     @property
@@ -259,7 +281,7 @@ class Cut:
 
     @property
     def shared_bytes(self) -> int:
-        return 4 * self.patch_words + self.static_bytes
+        return ITEMSIZE[self.patch_dtype] * self.patch_elements + self.static_bytes
 
 
 def axes_of(workload: Workload) -> Axes:

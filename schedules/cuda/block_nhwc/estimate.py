@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, Cut, TileAxis, adding_shares
 from dwconv.schedules.cuda.block_nhwc.thread_work import (
     APPLIED,
@@ -14,12 +15,13 @@ from dwconv.schedules.cuda.block_nhwc.thread_work import (
     fma_of_tile,
     instructions_of_sums,
     instructions_of_tile,
+    patch_reads,
     registers_of,
-    shared_loads,
     staged_vectors,
+    weight_reads,
 )
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_REGISTERS
 
@@ -70,21 +72,22 @@ def _of_pixels(cut: Cut, target: CudaTarget, *, pixels: int, read: int, written:
     warps = -(-cut.pixel_threads // WARP)
     # The block with the most pixels is the last.
     vectors = math.ceil(pixels / cut.parts) / cut.threads_p
-    moved = 4.0 * pixels * cut.workload.channels * (read + written)
+    moved = float(cut.itemsize * pixels * cut.workload.channels * (read + written))
+    converted = read + written / 2 if cut.itemsize < 4 else 0
     lines = _lines(cut)
     return BlockWork(
         blocks=cut.parts * cut.channel_blocks,
         threads=cut.pixel_threads,
         registers=PIXEL_REGISTERS,
         shared_bytes=0,
-        instructions=warps * (2 * START + vectors * ((read + written) * OF_PIXEL + each * cut.vector_c)),
+        instructions=warps * (2 * START + vectors * ((read + written) * OF_PIXEL + (each + converted) * cut.vector_c)),
         fma=warps * vectors * each * cut.vector_c,
         lines=warps * vectors * (read + written) * lines,
         bank_turns=0.0,
         dram_bytes=moved,
         again_bytes=moved * (_padded_channels(cut) - 1),
         cache_bytes=moved * _padded_channels(cut),
-        bytes_in_flight=4.0 * cut.pixel_threads * AHEAD * read * cut.vector_c,
+        bytes_in_flight=float(cut.itemsize * cut.pixel_threads * AHEAD * read * cut.vector_c),
         waits=vectors / AHEAD,
     )
 
@@ -115,8 +118,8 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     """The convolution, which reads and writes so many pixels at least."""
     warps = -(-cut.tile_threads // WARP)
     items = math.ceil(cut.workload.batch * cut.rows.tiles / cut.split)
-    images, lanes = cut.images_staged, cut.vector_c
-    of_pixel = 4.0 * cut.workload.channels
+    images, lanes, of_patch = cut.images_staged, cut.vector_c, ITEMSIZE[cut.patch_dtype] / BANK_BYTES
+    of_pixel = float(cut.itemsize * cut.workload.channels)
     own = cut.tile_h * cut.tile_w
     x = 0 if cut.is_forward else written  # of which a thread reads its own tile
     staged = float(cut.workload.batch * images * _inputs_read(cut.rows) * _inputs_read(cut.columns))
@@ -129,8 +132,11 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     instructions = items * instructions_of_tile(cut) + instructions_of_sums(cut)
     turns = math.ceil(staged_vectors(cut))
     rounds = math.ceil(turns / cut.staged_ahead)
-    ahead = math.ceil(turns / rounds) if rounds > 1 else min(turns, STRAIGHT_AHEAD)
-    ahead = ahead * images + (0 if cut.is_forward else own)
+    together = rounds > 1 or cut.copies_patch
+    ahead = math.ceil(turns / rounds) if together else min(turns, STRAIGHT_AHEAD)
+    ahead, x_ahead = ahead * images, 0 if cut.is_forward else own
+    # Threads that may have no pixels ask for x in a branch: before the patch, if there is little of that.
+    ahead = max(ahead, x_ahead) if cut.copies_patch and cut.ragged else ahead + x_ahead
     return BlockWork(
         blocks=cut.tile_blocks,
         threads=cut.tile_threads,
@@ -139,11 +145,11 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
         instructions=warps * instructions * (1 + fma_of_tile(cut) / LONG_CODE),
         fma=warps * items * fma_of_tile(cut),
         lines=warps * items * touched * _lines(cut),
-        bank_turns=warps * items * (shared_loads(cut) + staged_vectors(cut)) * lanes,
+        bank_turns=warps * items * lanes * (weight_reads(cut) + of_patch * (patch_reads(cut) + staged_vectors(cut))),
         dram_bytes=of_pixel * (read + written + x) + partial,
         again_bytes=of_pixel * (max(0.0, beside - read) + (staged + written + x) * (_padded_channels(cut) - 1)),
         cache_bytes=of_pixel * (staged + written + x) * _padded_channels(cut) + partial,
-        bytes_in_flight=4.0 * cut.tile_threads * lanes * ahead,
+        bytes_in_flight=float(cut.itemsize * cut.tile_threads * lanes * ahead),
         waits=items * rounds,
     )
 
@@ -151,12 +157,12 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
 def _lines(cut: Cut) -> float:
     """Lines of memory that a warp asks for with one vector of each thread."""
     side_by_side = min(cut.threads_c, WARP)
-    return WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * 4 / LINE_BYTES)
+    return WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * cut.itemsize / LINE_BYTES)
 
 
 def _padded_channels(cut: Cut) -> float:
     """Bytes of memory that a block's channels move over those that they are: whole sectors, at both ends."""
-    size = 4 * cut.block_channels
+    size = cut.itemsize * cut.block_channels
     return 1.0 if size % SECTOR_BYTES == 0 else (size + SECTOR_BYTES / 2) / size
 
 

@@ -20,7 +20,7 @@ from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_mome
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
 from dwconv.schedules.cuda.emit.activations import activation
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier
-from dwconv.schedules.emit import BATCH, Expr, kernel, store, when
+from dwconv.schedules.emit import BATCH, Expr, kernel, when
 
 
 def schedule_forward(cut: Cut) -> s_tir.Schedule:
@@ -59,11 +59,11 @@ class Forward:
         workload, block = cut.workload, cut.block
         channels = workload.channels
         norms = {at: norm for at, norm in enumerate((block.norm1, block.batch_norm2), start=1) if norm}
-        x = argument("x", (n, *workload.input_size, channels), "float32")
-        w = argument("w", (channels, *workload.kernel), "float32")
+        x = argument("x", (n, *workload.input_size, channels), workload.dtype)
+        w = argument("w", (channels, *workload.kernel), workload.dtype)
         named = {at: norm_arguments((f"gamma{at}", f"beta{at}"), channels) for at in norms}
-        z = argument("z", (n, *workload.output_size, channels), "float32") if block.norm2 else None
-        y = argument("y", (n, *workload.output_size, channels), "float32")
+        z = argument("z", (n, *workload.output_size, channels), workload.dtype) if block.norm2 else None
+        y = argument("y", (n, *workload.output_size, channels), workload.dtype)
         for at in norms:
             named[at].update(norm_arguments((f"mean{at}", f"var{at}"), channels))
         words = cut.partial_words
@@ -136,7 +136,7 @@ class Forward:
             for column in range(cut.tile_w):
                 values = [sums[row, column, lane] for lane in range(cut.vector_c)]
                 with when(tile.exists(row, column)):
-                    store(self.y, sums.vector((row, column, 0), cut.vector_c), tile.at(row, column))
+                    sums.save((row, column, 0), self.y, tile.at(row, column), lanes=cut.vector_c)
                     if moments:
                         if row == column == 0:  # a tile that has results begins with one
                             moments.begin(values)

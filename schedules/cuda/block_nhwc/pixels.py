@@ -14,8 +14,8 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut
 from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial
-from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, in_register, span, threads
-from dwconv.schedules.emit import Expr, all_of, divided, least, serial, store, when
+from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, in_register, threads
+from dwconv.schedules.emit import Expr, all_of, divided, least, serial, when
 
 HELD_THREADS = 1024
 """Threads that an SM holds at least, which leaves each of them 64 registers."""
@@ -65,12 +65,12 @@ class PixelPlace:
     def load(self, image: Any, pixel: Expr) -> Registers:
         """The thread's vector of an image, (pixels · C) in one axis."""
         lanes = self.cut.vector_c
-        loaded = Registers("loaded", lanes)
-        loaded.put(0, image[self.at(pixel)], lanes=lanes)
+        loaded = Registers("loaded", lanes, dtype=image.dtype)
+        loaded.load(0, image, self.at(pixel), lanes=lanes)
         return loaded
 
     def at(self, pixel: Expr) -> Expr:
-        return span(pixel * self.cut.workload.channels + self.channel, self.cut.vector_c)
+        return pixel * self.cut.workload.channels + self.channel
 
 
 def pixel_places(cut: Cut, pixels: Expr) -> Iterator[PixelPlace]:
@@ -102,11 +102,11 @@ def sum_moments(cut: Cut, image: Any, partial: Partial, pixels: Expr) -> None:
             mine = place.first + place.mate
             with when(mine < place.stop):
                 pivot = place.load(image, mine)
-                moments.begin([pivot[lane] for lane in range(cut.vector_c)])
+                moments.begin([pivot.in_float32(lane) for lane in range(cut.vector_c)])
             for batch in place.batches():
                 loaded = [place.load(image, pixel) for pixel in batch]
                 for values in loaded:
-                    moments.add([values[lane] for lane in range(cut.vector_c)])
+                    moments.add([values.in_float32(lane) for lane in range(cut.vector_c)])
         moments.leave(partial, place.part, place.channel, place.mates, has_channels=place.has_channels)
 
 
@@ -127,13 +127,12 @@ def sum_terms(
             for batch in place.batches():
                 for loaded in [[place.load(image, pixel) for image in images] for pixel in batch]:
                     for lane in range(cut.vector_c):
-                        for row, term in enumerate(terms([values[lane] for values in loaded], lane)):
+                        for row, term in enumerate(terms([values.in_float32(lane) for values in loaded], lane)):
                             sums[row, lane] = sums[row, lane] + term
         place.mates.add(sums)
         with when(all_of(place.mate == 0, place.has_channels)):
             for row in range(partial.rows):
-                value = sums.vector((row, 0), cut.vector_c)
-                partial.put(place.part, row, place.channel, value, lanes=cut.vector_c)
+                partial.put(place.part, row, place.channel, sums, (row, 0), lanes=cut.vector_c)
 
 
 def map_pixels(
@@ -152,5 +151,5 @@ def map_pixels(
                 for pixel, loaded in zip(batch, given, strict=True):
                     made = Registers("made", cut.vector_c)
                     for lane in range(cut.vector_c):
-                        made[lane] = result_of([values[lane] for values in loaded], lane)
-                    store(result, made.vector(0, cut.vector_c), place.at(pixel))
+                        made[lane] = result_of([values.in_float32(lane) for values in loaded], lane)
+                    made.save(0, result, place.at(pixel), lanes=cut.vector_c)

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import Cut, axes_of
 from dwconv.schedules.cuda.block_nhwc.start import preferred
 from dwconv.schedules.cuda.block_nhwc.thread_work import code_size, registers_of
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.code_limits import CHANNELS_LAST as MOST_CODE
-from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
 
-LANES = (1, 2, 4)
+LANES = (1, 2, 4, 8)
 TILES = (1, 2, 3, 4, 7, 8)
 THREADS = (1, 2, 4, 7, 8, 14, 16, 28)
 PARTS = (16, 32, 64, 128, 256, 512, 1024)
@@ -26,8 +26,6 @@ PARTS = (16, 32, 64, 128, 256, 512, 1024)
 
 def why_unfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why the templates cannot run a workload; None if they can."""
-    if workload.dtype != "float32":
-        return f"blocks are float32, the workload is {workload.dtype}"
     if workload.multiplier > 1:
         return "blocks have no channel multiplier"
     if workload.block and workload.block.layer_norm:
@@ -66,7 +64,8 @@ def block_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 
 def knobs_of(workload: Workload) -> dict[str, list[Value]]:
     axes = axes_of(workload)
-    lanes = [count for count in LANES if workload.channels % count == 0]
+    most = VECTOR_BYTES // ITEMSIZE[workload.dtype]
+    lanes = [count for count in LANES if count <= most and workload.channels % count == 0]
     return {
         "vector_c": list(lanes),
         "threads_c": list(_channel_threads(workload.channels, lanes)),

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.block_nhwc.thread_work import registers_of
@@ -20,12 +20,13 @@ from dwconv.schedules.space import Value
 BLOCK_SIZES = range(64, 385)
 """Threads of the convolution's block."""
 PATCH_BYTES = 40 << 10
-"""Several blocks fit on an SM, so that some compute while others wait for memory."""
+"""Of float32: several blocks fit on an SM, so that some compute while others wait for memory. As many pixels, if they
+have 16 bits."""
 MOST_OWN = 16
 """Results of a thread in a channel."""
 PIXEL_THREADS = 256
 SPARE_REGISTERS = 8
-"""Beyond what a thread needs at least."""
+"""Beyond what a thread needs at least; with 16 bits twice as many, since that is less."""
 LONELY = 0.2
 """Longer by so much where a block is alone on an SM. A guess."""
 WAVES = 2
@@ -39,10 +40,11 @@ def preferred(
     workload: Workload, target: CudaTarget, knobs: Mapping[str, Sequence[Value]], is_legal: Callable[[Cut], bool]
 ) -> dict[str, Value]:
     """Empty if no usual block is legal."""
+    itemsize = ITEMSIZE[workload.dtype]
     found = [
         cut
         for vector_c, threads_c in itertools.product(_numbers(knobs["vector_c"]), _numbers(knobs["threads_c"]))
-        if 4 * vector_c * threads_c >= min(LINE_BYTES, 4 * workload.channels)
+        if itemsize * vector_c * threads_c >= min(LINE_BYTES, itemsize * workload.channels)
         for rows, columns in _tiles(workload, knobs, vector_c=vector_c, threads_c=threads_c)
         if (cut := _with_parts(workload, target, knobs, vector_c, threads_c, rows, columns)) and is_legal(cut)
     ]
@@ -117,7 +119,7 @@ def _holds(cut: Cut, target: CudaTarget, blocks: int) -> bool:
     if not (shared and fits):
         return False
     left = registers_left(target, threads=cut.tile_threads, blocks=blocks)
-    return registers_of(cut) + SPARE_REGISTERS <= left
+    return registers_of(cut) + SPARE_REGISTERS * 4 // cut.itemsize <= left
 
 
 def _nearest(values: Sequence[Value], wanted: float) -> int:

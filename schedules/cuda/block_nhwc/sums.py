@@ -20,7 +20,7 @@ from dwconv.schedules.cuda.block_nhwc.channels import NormTensors
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, adding_shares
 from dwconv.schedules.cuda.emit.activations import kept, quotient
 from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
-from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, span, threads
+from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, threads
 from dwconv.schedules.emit import Expr, all_of, serial, store, when
 
 FIRST, SECOND, COUNT, PIVOT = range(MOMENT_ROWS)
@@ -57,8 +57,10 @@ class Partial:
     def at(self, part: Expr, row: Expr, channel: Expr) -> Expr:
         return (part * self.rows + row) * self.channels + channel
 
-    def put(self, part: Expr, row: int, channel: Expr, value: Expr, *, lanes: int) -> None:
-        store(self.memory, value, span(self.at(part, row, channel), lanes))
+    def put(
+        self, part: Expr, row: int, channel: Expr, sums: Registers, position: int | tuple[int, ...], *, lanes: int
+    ) -> None:
+        sums.save(position, self.memory, self.at(part, row, channel), lanes=lanes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +100,12 @@ class Moments:
     def leave(self, partial: Partial, part: Expr, channel: Expr, mates: Mates, *, has_channels: Expr) -> None:
         """Those of all threads of the block, as its part; all take part."""
         common = shared("pivots", mates.threads_c * self.lanes)
-        own = span(mates.thread_c * self.lanes, self.lanes)
+        own = mates.thread_c * self.lanes
         with when(mates.number == 0):
-            store(common, self.pivot.vector(0, self.lanes), own)
+            self.pivot.save(0, common, own, lanes=self.lanes)
         barrier()
         pivots = Registers("common", self.lanes)
-        pivots.put(0, common[own], lanes=self.lanes)
+        pivots.load(0, common, own, lanes=self.lanes)
         count = kept("pixels", tirx.Cast("float32", self.count[0]))
         for lane in range(self.lanes):
             apart = kept("apart", self.pivot[lane] - pivots[lane])
@@ -114,8 +116,8 @@ class Moments:
         mates.add(self.sums)
         with when(all_of(mates.number == 0, has_channels)):
             for row in (FIRST, SECOND, COUNT):
-                partial.put(part, row, channel, self.sums.vector((row, 0), self.lanes), lanes=self.lanes)
-            partial.put(part, PIVOT, channel, pivots.vector(0, self.lanes), lanes=self.lanes)
+                partial.put(part, row, channel, self.sums, (row, 0), lanes=self.lanes)
+            partial.put(part, PIVOT, channel, pivots, 0, lanes=self.lanes)
 
 
 # -- kernels that add the parts --------------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, part
 
     def give(channel: Expr, totals: Registers, row: Expr) -> None:
         with when(row < taps if norm else True):
-            store(dw, totals[0], channel * taps + row)
+            store(dw, totals[0].astype(dw.dtype), channel * taps + row)
         if norm:
             for number in (TOTAL, DOT):
                 with when(row == taps + number):

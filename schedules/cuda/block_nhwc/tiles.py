@@ -25,6 +25,7 @@ from dwconv.schedules.cuda.emit.words import (
     Registers,
     blocks,
     blocks_per_sm,
+    in_float32,
     in_register,
     shared,
     span,
@@ -61,10 +62,9 @@ class Tile:
         )
 
     def at(self, row: int, column: int) -> Expr:
-        """The thread's vector there, in an image of results in one axis."""
+        """Where the thread's vector there begins, in an image of results in one axis."""
         pixel = self.first + (row * self.cut.columns.axis.outputs + column)
-        lanes = self.cut.vector_c
-        return span(pixel * self.cut.workload.channels + self.vector * lanes, lanes)
+        return pixel * self.cut.workload.channels + self.vector * self.cut.vector_c
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,9 @@ class SharedMemory:
             read_from=in_register("read_from", pixel * cut.threads_c + place.thread_c),
             # Alone in what is dynamic, which TVM takes for one array: it would have all threads wait between reading
             # the table and writing the patch, and some of them are not there.
-            patch=shared("patch", cut.patch_words, dynamic=cut.shared_bytes > STATIC_SHARED_BYTES),
+            patch=shared(
+                "patch", cut.patch_elements, dtype=cut.patch_dtype, dynamic=cut.shared_bytes > STATIC_SHARED_BYTES
+            ),
             weights=shared("weights", cut.weight_words),
             table=shared("table", cut.table_words) if cut.table_words else None,
         )
@@ -210,7 +212,7 @@ class SharedMemory:
                 first + at < cut.workload.channels * cut.taps if cut.idle_channels else True,
             ]
             with when(all_of(*there)):
-                store(self.weights, w[first + at], at % cut.taps * cut.weight_pitch + at // cut.taps)
+                store(self.weights, in_float32(w[first + at]), at % cut.taps * cut.weight_pitch + at // cut.taps)
 
     def stage(
         self,
@@ -239,19 +241,24 @@ class SharedMemory:
             for number, image in enumerate(images):
                 value = image[at]
                 if (is_there := there(pixel)) is not True:
-                    value = tirx.if_then_else(is_there, value, zero("float32", lanes))
+                    value = tirx.if_then_else(is_there, value, zero(image.dtype, lanes))
                 held.values.put((number, 0), value, lanes=lanes)
             return item
 
         def put(held: Staged, item: Expr) -> None:
+            at = (item * cut.threads_c + place.thread_c) * lanes
+            if cut.copies_patch:
+                held.values.save((0, 0), self.patch, at, lanes=lanes)
+                return
             made = Registers("made", lanes)
             if (is_there := there(held.pixel)) is not True:
                 made.clear()  # the padding is around what the norm and the activation make
             with when(is_there):
                 for lane in range(lanes):
-                    made[lane] = made_of([held.values[number, lane] for number in range(len(images))], lane)
-            at = span((item * cut.threads_c + place.thread_c) * lanes, lanes)
-            store(self.patch, made.vector(0, lanes), at)
+                    made[lane] = made_of(
+                        [held.values.in_float32((number, lane)) for number in range(len(images))], lane
+                    )
+            made.save(0, self.patch, at, lanes=lanes)
 
         with when(place.has_channels):
             made_of = prepare()
@@ -261,7 +268,8 @@ class SharedMemory:
                 threads=cut.strips,
                 most=cut.staged_ahead,
                 value=lambda: Staged(
-                    values=Registers("staged", len(images), lanes), pixel=Registers("pixel", 2, dtype="int32")
+                    values=Registers("staged", len(images), lanes, dtype=cut.workload.dtype),
+                    pixel=Registers("pixel", 2, dtype="int32"),
                 ),
                 fetch=fetch,
                 keep=put,
@@ -274,17 +282,20 @@ class SharedMemory:
         cut, lanes = self.place.cut, self.place.cut.vector_c
         slots = {column: slot for slot, column in enumerate(cut.columns.reads)}
         row = (at - cut.rows.spanned[0]) * cut.columns.spanned[1]
+        loaded = Registers("loaded", *values.sizes, dtype=cut.patch_dtype) if cut.copies_patch else values
         for column, slot in slots.items():
             pixel = row + column - cut.columns.spanned[0]
-            value = self.patch[span((self.read_from + pixel * cut.threads_c) * lanes, lanes)]
-            values.put((slot, 0), value, lanes=lanes)
+            loaded.load((slot, 0), self.patch, (self.read_from + pixel * cut.threads_c) * lanes, lanes=lanes)
+            if cut.copies_patch:
+                for lane in range(lanes):
+                    values[slot, lane] = loaded.in_float32((slot, lane))
         return slots
 
     def weights_of_row(self, loaded: Registers, kh: int) -> None:
         cut, lanes = self.place.cut, self.place.cut.vector_c
         for kw in range(cut.columns.axis.taps):
             at = (kh * cut.columns.axis.taps + kw) * cut.weight_pitch + self.place.thread_c * lanes
-            loaded.put((kw, 0), self.weights[span(at, lanes)], lanes=lanes)
+            loaded.load((kw, 0), self.weights, at, lanes=lanes)
 
 
 def row_values(columns: TileAxis, lanes: int) -> Registers:

@@ -121,6 +121,24 @@ class Registers:
         """Sets ``lanes`` neighbours on the last axis to a vector."""
         store(self._buffer, value, span(self._index(position), lanes))
 
+    def load(self, position: int | tuple[int, ...], source: Any, start: Expr, *, lanes: int) -> None:
+        """Sets ``lanes`` neighbours on the last axis to those of a tensor from ``start`` on."""
+        index, width = self._index(position), min(lanes, VECTOR_BYTES // ITEMSIZE[self.dtype])
+        for lane in range(0, lanes, width):
+            store(self._buffer, source[span(start + lane, width)], span(index + lane, width))
+
+    def save(self, position: int | tuple[int, ...], target: Any, start: Expr, *, lanes: int) -> None:
+        """The way back: into a tensor, rounded to its type."""
+        index, held = self._index(position), self._buffer
+        if target.dtype != self.dtype:
+            rounded = Registers("rounded", lanes, dtype=target.dtype)
+            for lane in range(lanes):
+                rounded[lane] = held[index + lane].astype(target.dtype)
+            index, held = 0, rounded._buffer
+        width = min(lanes, VECTOR_BYTES // ITEMSIZE[target.dtype])
+        for lane in range(0, lanes, width):
+            store(target, held[span(index + lane, width)], span(start + lane, width))
+
     def clear(self) -> None:
         """Sets all to zero."""
         self.fill(zero(self.dtype))
