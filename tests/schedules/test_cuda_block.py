@@ -234,7 +234,14 @@ def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
     row = f"{channels} × {size}², k{kernel}" + (f", stride {stride}" if stride > 1 else "")
     cell = table_row("docs/cuda.md", row, under="## Blocks")[BLOCK_PASSES.index(pass_)]
     assert cell == f"{shares[0]:.2f} ({shares[1]:.2f})"
-    assert f"without the {launches:.0f} µs of five launches" in text_of("docs/cuda.md")
+    page = text_of("docs/cuda.md")
+    assert f"without the {launches:.0f} µs of five launches" in page
+    half = dataclasses.replace(workload, dtype="float16")
+    artifact = build(Candidate(half, space(half).default), SM_90)
+    assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
+    share = computed_cost(artifact, half, SM_90).microseconds / cost.microseconds
+    found = re.search(r"In float16 they are computed to take (\S+) to (\S+) of the time", page)
+    assert found and float(found[1]) <= round(share, 2) <= float(found[2])
 
 
 @pytest.mark.slow

@@ -21,7 +21,14 @@ from dwconv.schedules.cuda.block_nhwc.thread_work import (
     weight_reads,
 )
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.hardware import (
+    BANK_BYTES,
+    LINE_BYTES,
+    REGISTERS_PER_UNIT,
+    SECTOR_BYTES,
+    VECTOR_BYTES,
+    WARP,
+)
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_REGISTERS
 
@@ -118,7 +125,8 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     """The convolution, which reads and writes so many pixels at least."""
     warps = -(-cut.tile_threads // WARP)
     items = math.ceil(cut.workload.batch * cut.rows.tiles / cut.split)
-    images, lanes, of_patch = cut.images_staged, cut.vector_c, ITEMSIZE[cut.patch_dtype] / BANK_BYTES
+    images, lanes, of_patch = cut.images_staged, cut.vector_c, ITEMSIZE[cut.patch_dtype]
+    patch_vectors = patch_reads(cut) + staged_vectors(cut)
     of_pixel = float(cut.itemsize * cut.workload.channels)
     own = cut.tile_h * cut.tile_w
     x = 0 if cut.is_forward else written  # of which a thread reads its own tile
@@ -145,13 +153,19 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
         instructions=warps * instructions * (1 + fma_of_tile(cut) / LONG_CODE),
         fma=warps * items * fma_of_tile(cut),
         lines=warps * items * touched * _lines(cut),
-        bank_turns=warps * items * lanes * (weight_reads(cut) + of_patch * (patch_reads(cut) + staged_vectors(cut))),
+        bank_turns=warps * items * (weight_reads(cut) * _turns(4 * lanes) + patch_vectors * _turns(of_patch * lanes)),
         dram_bytes=of_pixel * (read + written + x) + partial,
         again_bytes=of_pixel * (max(0.0, beside - read) + (staged + written + x) * (_padded_channels(cut) - 1)),
         cache_bytes=of_pixel * (staged + written + x) * _padded_channels(cut) + partial,
         bytes_in_flight=float(cut.itemsize * cut.tile_threads * lanes * ahead),
         waits=items * rounds,
     )
+
+
+def _turns(vector_bytes: int) -> float:
+    """Of shared memory, for a warp's vectors, which lie side by side. Of two loads for each every other one's banks are
+    idle."""
+    return vector_bytes / BANK_BYTES * (2 if vector_bytes > VECTOR_BYTES else 1)
 
 
 def _lines(cut: Cut) -> float:
