@@ -53,7 +53,6 @@ LAYERS = {
     "stride beyond the kernel": layer(8, (13, 14), (1, 2), padding=((0, 0), (0, 0)), stride=(4, 3)),
     "1-D": layer(32, (1, 30), (1, 5), padding=((0, 0), (4, 0))),
 }
-TWO_TYPES: tuple[DType, ...] = ("float32", "float16")
 BLOCKS = (
     "bn+relu6,bn+relu6", "bn@0.001+hardswish,bn@0.01+silu", "bn+silu,bn", "none,bn+relu", "bn+gelu,none",
     "bn,bn+gelu", "relu,bn+hardswish", "bn+relu,bn+relu",
@@ -262,7 +261,8 @@ def test_both_gradients_in_one_take_the_share_that_the_page_says() -> None:
 
     page = text_of("docs/cuda.md")
     least, most = (192, 28), (960, 7)
-    for dtype in TWO_TYPES:
+    dtypes: tuple[DType, ...] = ("float32", "float16")
+    for dtype in dtypes:
         between = f"{share(dtype, *least, 3):.2f} to {share(dtype, *most, 3):.2f}"
         assert f"with k3 {between} of the time in {dtype}, {share(dtype, 240, 28, 5):.2f} with k5" in page
 

@@ -151,5 +151,5 @@ def test_who_could_in_the_other_layout_is_told() -> None:
     with pytest.raises(NoTemplate, match=r"the workload is nchw; in the other layout it could: --layout nhwc$"):
         templates_for(workload, gpu)
     assert templates_for(dataclasses.replace(workload, layout="nhwc"), gpu)
-    with pytest.raises(NoTemplate, match=r"not bfloat16$|the workload is bfloat16$"):
-        templates_for(dataclasses.replace(workload, layout="nhwc", dtype="bfloat16"), gpu)
+    with pytest.raises(NoTemplate, match=r"blocks have no channel multiplier$"):
+        templates_for(dataclasses.replace(workload, layout="nhwc", multiplier=2), gpu)

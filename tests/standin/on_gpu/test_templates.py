@@ -59,11 +59,14 @@ def test_a_template_of_3d_is_right_at_any_batch(template: str, dtype: DType) -> 
         assert verdict.right, f"batch {batch}: {verdict.reason}"
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-def test_a_block_is_right_at_any_batch(pass_: Pass) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("pass_", "around"), [*((pass_, "bn+relu6,bn+silu") for pass_ in BLOCK_PASSES), ("backward", "none,none")]
+)
+def test_a_block_is_right_at_any_batch(pass_: Pass, around: str, dtype: DType) -> None:
     """Its statistics are those of the batch."""
-    around = Block.parse("bn+relu6,bn+silu")
-    workload = dataclasses.replace(layer(16, (7, 8), (3, 3), batch=3), pass_=pass_, layout="nhwc", block=around)
+    given = layer(16, (7, 8), (3, 3), batch=3)
+    workload = dataclasses.replace(given, pass_=pass_, layout="nhwc", dtype=dtype, block=Block.parse(around))
     kernel = default(workload, f"cuda.block_{pass_}_nhwc")
     for batch in (workload.batch, 1, workload.batch + 2):
         verdict = verify(kernel, make_case(workload.with_batch(batch), data="integers", device="cuda"))
