@@ -32,7 +32,6 @@ from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from dwconv.tuner.search.ranking import rank_correlation
 from tests.conftest import Golden
-from tests.pages import table_row
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_right_on_extreme_values, drawn
 from tests.turns import every, slow
@@ -210,18 +209,6 @@ def test_defaults_are_lean(channels: int, size: int, kernel: int) -> None:
             assert not each.note, "addresses follow from thread numbers alone"
         assert cost.slowest.conflicts <= 1.2
         assert 0.95 * workload.bytes <= cost.slowest.dram_bytes <= 1.1 * workload.bytes, "x and dy once, dx once"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("channels", "size", "kernel"), LAYERS)
-def test_both_gradients_in_one_take_the_share_that_the_page_says(channels: int, size: int, kernel: int) -> None:
-    shares = []
-    dtypes: tuple[DType, ...] = ("float32", "float16")
-    for dtype in dtypes:
-        one = square(channels, size, kernel, dtype)
-        shares.append(computed_us(one) / sum(computed_us(one.convolution(pass_)) for pass_ in ("dgrad", "wgrad")))
-    cells = table_row("docs/cuda.md", f"{channels} × {size} × {size}, k{kernel}")
-    assert cells == [f"{share:.2f}" for share in shares]
 
 
 @pytest.mark.slow

@@ -244,30 +244,6 @@ def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
 
 
 @pytest.mark.slow
-def test_both_gradients_in_one_take_the_share_that_the_page_says() -> None:
-    def computed_us(workload: Workload) -> float:
-        """Of the fastest default that the passes have."""
-        costs = []
-        for found in templates_for(workload, SM_90):
-            artifact = build(Candidate(workload, found.space(workload, SM_90).default), SM_90)
-            assert workload.block is None or artifact.resources["spill_bytes"] == 0
-            costs.append(computed_cost(artifact, workload, SM_90).microseconds)
-        return min(costs)
-
-    def share(dtype: DType, channels: int, size: int, kernel: int) -> float:
-        one = both_gradients(channels, size, kernel, dtype)
-        dgrad, wgrad = (dataclasses.replace(one, pass_=pass_, block=None) for pass_ in ("dgrad", "wgrad"))
-        return computed_us(one) / (computed_us(dgrad) + computed_us(wgrad))
-
-    page = text_of("docs/cuda.md")
-    least, most = (192, 28), (960, 7)
-    dtypes: tuple[DType, ...] = ("float32", "float16")
-    for dtype in dtypes:
-        between = f"{share(dtype, *least, 3):.2f} to {share(dtype, *most, 3):.2f}"
-        assert f"with k3 {between} of the time in {dtype}, {share(dtype, 240, 28, 5):.2f} with k5" in page
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "workload", [*(square(192, 28, 3, 1, pass_) for pass_ in BLOCK_PASSES), both_gradients(192, 28, 3, "float16")]
 )

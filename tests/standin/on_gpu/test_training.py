@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 import dwconv
-from dwconv.problems.workload import PASSES
+from dwconv.problems.memory_format import memory_format
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout
 from tests.standin.on_gpu.kernels import Launches, plant
 from tests.standin.on_gpu.models import WORKLOADS, data, loss_of, network
 
@@ -60,12 +61,16 @@ def test_a_step_is_right_and_runs_tuned_kernels_where_it_should(side_stream: boo
         assert {launch["stream"] for launch in launches.seen} == {stream.cuda_stream}
 
 
-def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path, layout: Layout) -> None:
     """After the first layer, whose input needs none; and when a weight is frozen, later."""
-    layers = [dataclasses.replace(workload, layout="nhwc") for workload in WORKLOADS]
+    layers, lies = (
+        [dataclasses.replace(workload, layout=layout) for workload in WORKLOADS],
+        memory_format(layout, axes=2),
+    )
     plant(logs / "log.jsonl", layers, passes=(*PASSES, "backward"))
     dwconv.reset()
-    model = network().to(memory_format=torch.channels_last)
+    model = network().to(memory_format=lies)
     ours = converted(model)
 
     def passes_of_a_step() -> list[str] | None:
@@ -82,7 +87,7 @@ def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path) -> No
         return seen and [key for key, _ in itertools.groupby(each["workload"].partition("-")[0] for each in seen)]
 
     def on_gpu(seed: int) -> torch.Tensor:
-        return data(seed).to("cuda", memory_format=torch.channels_last)
+        return data(seed).to("cuda", memory_format=lies)
 
     assert passes_of_a_step() in (None, ["fprop", "backward", "wgrad"])
     for each in (ours, model):
