@@ -64,10 +64,8 @@ def test_a_step_is_right_and_runs_tuned_kernels_where_it_should(side_stream: boo
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path, layout: Layout) -> None:
     """After the first layer, whose input needs none; and when a weight is frozen, later."""
-    layers, lies = (
-        [dataclasses.replace(workload, layout=layout) for workload in WORKLOADS],
-        memory_format(layout, axes=2),
-    )
+    lies = memory_format(layout, axes=2)
+    layers = [dataclasses.replace(workload, layout=layout) for workload in WORKLOADS]
     plant(logs / "log.jsonl", layers, passes=(*PASSES, "backward"))
     dwconv.reset()
     model = network().to(memory_format=lies)
