@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv.commands.command_line import ArgumentParser, run, with_arithmetic
-from dwconv.commands.tune_arguments import add_passes, add_what_to_tune, model_request, workloads_from
+from dwconv.commands.tune_arguments import (
+    add_passes,
+    add_what_to_tune,
+    asks_for_both_gradients,
+    model_request,
+    workloads_from,
+)
 from dwconv.errors import LogError
 from dwconv.system.remote_files import shown
 from dwconv.system.versions import check_can_build
@@ -104,7 +110,7 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target,
     if counts is not None:
         from dwconv.tuner.expected_gain import with_both_gradients
 
-        return list(with_both_gradients(counts, target) if "backward" in args.passes.split(",") else counts)
+        return list(with_both_gradients(counts, target) if asks_for_both_gradients(args) else counts)
     records = [record for record in known if record.device == target.device]
     if not records:
         logs = ", ".join(map(str, args.log))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
 from dwconv.commands.tune_arguments import (
+    asks_for_both_gradients,
     check_board,
     check_ray,
     check_refresh,
@@ -220,7 +221,7 @@ def _choices(args: argparse.Namespace) -> Choices:
         seed=args.seed,
         jobs=args.jobs,
         caches=args.caches,
-        both_gradients="backward" in args.passes.split(","),
+        both_gradients=asks_for_both_gradients(args),
         log=args.log,
         resume=not args.no_resume,
         refresh=args.refresh,

@@ -119,8 +119,8 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
     usual = (
-        f"default {','.join(PASSES)}, and on a GPU backward, both gradients in one kernel; of blocks "
-        f"{','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
+        f"default {','.join(PASSES)}; on a GPU backward, both gradients in one kernel, goes with dgrad,wgrad; default "
+        f"of blocks {','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
     )
     parser.add_argument("--passes", default=",".join((*PASSES, *BLOCK_PASSES)), metavar="PASS,…", help=usual)
 
@@ -321,6 +321,11 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
 def _passes_that_run(parser: ArgumentParser, args: argparse.Namespace) -> tuple[Pass, ...]:
     """Those of a model or of layers that name theirs; all of them, if none is asked for."""
     return ALL_PASSES if args.passes == parser.get_default("passes") else _passes(args)
+
+
+def asks_for_both_gradients(args: argparse.Namespace) -> bool:
+    """Whether the passes have both: then a GPU may have a kernel that gives the two."""
+    return {"dgrad", "wgrad"} <= {*_passes(args)}
 
 
 def _passes(args: argparse.Namespace) -> tuple[Pass, ...]:

@@ -56,7 +56,7 @@ class Choices:
     """Builds at a time."""
     caches: Literal["warm", "training"] = "warm"
     both_gradients: bool = True
-    """Tune the kernel that gives both gradients of a layer, too, as ``with_both_gradients`` says."""
+    """Where both gradients are tuned, tune the kernel that gives both, too, as ``with_both_gradients`` says."""
     log: Path | None = None
     """To read and extend; by default the user's own."""
     resume: bool = True

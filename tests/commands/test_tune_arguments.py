@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dwconv.commands.tune_arguments import parser_of_tune, workloads_from
+from dwconv.commands.tune_arguments import asks_for_both_gradients, parser_of_tune, workloads_from
 from dwconv.problems import target
 from dwconv.problems.layer_files import read_layers
 from dwconv.system import cpu_facts
@@ -99,6 +99,19 @@ def layers(tmp_path):
 )
 def test_bad_input_is_one_clear_line(capsys, options, words):
     assert words in error_of(capsys, *options)
+
+
+@pytest.mark.parametrize(
+    ("passes", "asks"),
+    [
+        ([], True),
+        (["--passes", "wgrad,dgrad"], True),
+        (["--passes", "fprop,wgrad"], False),
+        (["--passes", "backward"], False),
+    ],
+)
+def test_a_kernel_of_both_gradients_goes_with_the_two(passes, asks):
+    assert asks_for_both_gradients(parser_of_tune().parse_args([*SHAPE, *passes])) == asks
 
 
 def test_a_block_is_tuned_for_training_unless_evaluation_is_asked_for(tmp_path):
