@@ -182,22 +182,23 @@ def odd_workloads() -> list[Workload]:
         for layout in LAYOUTS
     ]
     both = [each.for_pass("backward") for each in alone if each.pass_ == "wgrad" and not each.bias]
-    return [*alone, *both, *odd_blocks(problems[:3])]
+    return [*alone, *both, *odd_blocks(problems[:3], dtypes=DTYPES)]
 
 
-def odd_blocks(problems: Sequence[dict[str, Any]]) -> list[Workload]:
-    """``problems`` with norms and activations around them."""
+def odd_blocks(problems: Sequence[dict[str, Any]], *, dtypes: Sequence[DType] = ("float32",)) -> list[Workload]:
+    """``problems`` with norms and activations around them, in one type after the other."""
     blocks = ("bn+relu6,bn+hardswish", "none,bn+silu", "bn+gelu,none")
     return [
         Workload(
             pass_=pass_,
             batch=3,
             channels=20,
+            dtype=dtypes[(at + number) % len(dtypes)],
             layout="nhwc",
             block=Block.parse(block),
             **problem,
         )
-        for problem in problems
-        for block in blocks
+        for at, problem in enumerate(problems)
+        for number, block in enumerate(blocks)
         for pass_ in BLOCK_PASSES
     ]

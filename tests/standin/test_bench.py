@@ -55,7 +55,7 @@ def test_every_other_stage_shows_something_and_the_second_run_has_nothing_to_do(
     assert not done.problems
     summary = done.stdout.partition("\nsummary, ")[2]
     for told in (
-        "15 of 15 templates and types right", "2 of 2 workloads tuned", "2 of 2 tuned workloads raced; warm",
+        "16 of 16 templates and types right", "2 of 2 workloads tuned", "2 of 2 tuned workloads raced; warm",
         " passes by dwconv, losses apart ",
     ):  # fmt: skip
         assert told in summary, done.stdout
