@@ -7,18 +7,19 @@ import re
 import pytest
 
 from dwconv.kernels import build
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import DType, Layout, Workload
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.pages import table_row
 from tests.schedules.cuda_layers import SM_90, layer
 
-KINDS = [(layout, dtype) for layout in ("nchw", "nhwc") for dtype in ("float32", "float16")]
-"""The columns of the table."""
-LAYERS = [
-    "144 × 56 × 56, k3", "192 × 28 × 28, k3", "384 × 14 × 14, k3", "576 × 14 × 14, k3", "960 × 7 × 7, k3",
-    "240 × 28 × 28, k5", "384 × 14 × 14, k7", "768 × 7 × 7, k7",
-]  # fmt: skip
+CELLS: list[tuple[str, int, Layout, DType]] = [
+    ("192 × 28 × 28, k3", 0, "nchw", "float32"),
+    ("960 × 7 × 7, k3", 1, "nchw", "float16"),
+    ("240 × 28 × 28, k5", 2, "nhwc", "float32"),
+    ("144 × 56 × 56, k3", 3, "nhwc", "float16"),
+]
+"""One of each column of the table: all of them take minutes."""
 
 
 def computed_us(workload: Workload) -> float:
@@ -30,12 +31,11 @@ def computed_us(workload: Workload) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("named", LAYERS)
-def test_one_kernel_takes_the_share_of_the_time_that_the_page_says(named: str) -> None:
+@pytest.mark.parametrize(("named", "column", "layout", "dtype"), CELLS)
+def test_one_kernel_takes_the_share_of_the_time_that_the_page_says(
+    named: str, column: int, layout: Layout, dtype: DType
+) -> None:
     channels, size, _, kernel = map(int, re.findall(r"\d+", named))
-    cells = []
-    for layout, dtype in KINDS:
-        one = layer(channels, (size, size), (kernel, kernel), batch=64, layout=layout, dtype=dtype)
-        both, *apart = (computed_us(one.for_pass(pass_)) for pass_ in ("backward", "dgrad", "wgrad"))
-        cells.append(f"{both / sum(apart):.2f}")
-    assert table_row("docs/cuda.md", named) == cells
+    one = layer(channels, (size, size), (kernel, kernel), batch=64, layout=layout, dtype=dtype)
+    both, *apart = (computed_us(one.for_pass(pass_)) for pass_ in ("backward", "dgrad", "wgrad"))
+    assert table_row("docs/cuda.md", named)[column] == f"{both / sum(apart):.2f}"
