@@ -152,6 +152,9 @@ def test_a_pack_for_a_gpu_that_is_not_here(tmp_path, capsys):
         "the launches are read back as they were"
     )
     assert (manifest.made_for.arch, manifest.made_for.measured) == ("sm_90", False)
+    layer = ("--shape", "2,8,12,12", "--kernel", 3)
+    assert run("--target", target, "--log", tmp_path / "log.jsonl", *layer, "-o", tmp_path / "of_a_layer") == 0
+    assert "note: 2 of the passes have no deciding record" in capsys.readouterr().err, "nobody lacks both in one kernel"
 
 
 def test_a_wheel_is_what_installers_expect(made, tmp_path):

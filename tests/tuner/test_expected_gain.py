@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
 
+from dwconv import export
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
+from dwconv.tuner.device_campaign import Choices, DeviceCampaign
 from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, most_to_win_first, with_both_gradients
+from dwconv.tuner.race import model_race
 from dwconv.tuner.step_time import StepTime
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
@@ -235,3 +240,33 @@ def test_on_a_gpu_the_kernel_of_both_gradients_comes_after_the_two():
 def test_a_layer_without_such_a_kernel_stays_as_it_is(fields, passes):
     step = {workload_of(shape=(8, 32, 14, 14), **fields).for_pass(pass_): 1 for pass_ in passes}
     assert with_both_gradients(step, parse_target("cuda:sm_90")) == step
+
+
+LAYER = workload_of(shape=(8, 32, 14, 14))
+PASSES_OF_LAYER = {LAYER.for_pass(pass_): 1 for pass_ in PASSES}
+GPU = parse_target("cuda:sm_90")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_campaign_on_a_gpu_tunes_it_where_both_gradients_are_asked_for(tmp_path, asked):
+    choices = Choices(search="analytic", both_gradients=asked)
+    log, known = TuningLog(tmp_path / "log.jsonl"), Database.of([])
+    campaign = DeviceCampaign.of(PASSES_OF_LAYER, GPU, choices, log=log, known=known, network=False)
+    assert (LAYER.for_pass("backward") in campaign.agenda.workloads) == asked
+
+
+def test_a_race_on_a_gpu_has_it_and_what_a_pack_lacks_of_it_is_not_left(monkeypatch):
+    raced = []
+    monkeypatch.setattr(model_race, "target_of", lambda device: GPU)
+    monkeypatch.setattr(model_race, "_race_one", lambda target, counts, **_: raced.append(counts))
+    model_race.race_for({torch.device("cuda"): PASSES_OF_LAYER}, seconds=1.0)
+    assert [*raced[0]] == [*PASSES_OF_LAYER, LAYER.for_pass("backward")]
+    assert set(model_race._without_race(GPU, raced[0], problem="no TVM").left) == set(PASSES_OF_LAYER)
+
+
+@pytest.mark.parametrize(("passes", "has_it"), [([], True), (["--passes", "fprop,wgrad"], False)])
+def test_so_has_an_export_of_both_gradients(passes, has_it):
+    parser = export.parser_of_export()
+    options = ["--shape", "8,32,14,14", "--kernel", "3", "--layout", "nhwc", "--out", "pack", *passes]
+    workloads = export._workloads(parser, parser.parse_args(options), GPU, Database.of([]))
+    assert (LAYER.for_pass("backward") in workloads) == has_it

@@ -93,7 +93,12 @@ def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path, layou
     assert passes_of_a_step() in (None, ["fprop", "dgrad", "wgrad"])
 
 
-def test_a_step_in_a_graph_is_the_same_step_on_other_data() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_step_in_a_graph_is_the_same_step_on_other_data(logs: Path, at_once: bool) -> None:
+    """Whether or not both gradients come from one kernel."""
+    if at_once:
+        plant(logs / "log.jsonl", WORKLOADS, passes=["backward"])
+        dwconv.reset()
     model = network()
     ours, x = converted(model), data(0).to("cuda")
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.01, momentum=0.9) for each in (ours, model)]
@@ -123,6 +128,7 @@ def test_a_step_in_a_graph_is_the_same_step_on_other_data() -> None:
     same(ours, model)  # nothing has run
     if captured.seen is not None and seen is not None:
         assert all(launch["captured"] for launch in captured.seen)
+        assert any(launch["workload"].startswith("backward") for launch in captured.seen) == at_once
         assert WARM_UPS * [launch["kernel"] + launch["workload"] for launch in captured.seen] == seen
 
     for seed in (1, 2):
