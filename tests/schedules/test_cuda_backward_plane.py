@@ -23,7 +23,7 @@ from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.measure.verify.cases import make_case
-from dwconv.problems.block import Block
+from dwconv.problems.block import NOTHING, Block
 from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.cuda.backward_planes.cut import Cut
 from dwconv.schedules.estimate import estimated_us
@@ -37,12 +37,11 @@ from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_ri
 from tests.turns import every, slow
 
 TEMPLATE = template("cuda.backward_nchw_plane")
-NOTHING_AROUND = Block.parse("none,none")
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
     alone = cuda_layers.layer(channels, size, kernel, **other)
-    return dataclasses.replace(alone, pass_="backward", block=NOTHING_AROUND)
+    return dataclasses.replace(alone, pass_="backward", block=NOTHING)
 
 
 SHAPES = {
@@ -299,7 +298,7 @@ def test_what_fits_has_a_default(channels, size, kernel, stride, dilation, paddi
     try:
         workload = Workload(
             pass_="backward", batch=1, channels=channels, input_size=size, kernel=kernel, stride=stride,
-            dilation=dilation, padding=padding, dtype=dtype, block=NOTHING_AROUND,
+            dilation=dilation, padding=padding, dtype=dtype, block=NOTHING,
         )  # fmt: skip
     except InvalidWorkload:
         return

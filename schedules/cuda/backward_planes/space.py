@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.backward_planes.cut import Cut
@@ -16,9 +17,8 @@ TILES = (2, 4, 7, 8, 14)
 
 def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why no configuration fits; None if one does."""
-    block = workload.block
-    if block and (block.norm1 or block.act1 != "identity" or block.norm2):
-        return f"block={block}: it is for a convolution with nothing around it"
+    if workload.block != NOTHING:
+        return f"block={workload.block}: it is for a convolution with nothing around it"
     if workload.multiplier > 1:
         return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
     if reason := misfit_of_images(workload):
