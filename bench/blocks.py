@@ -2,9 +2,10 @@
 
 Of each block of well-known networks in training, forward and backward pass in turns: PyTorch's ops one after the other
 in both layouts, the same with our convolution, and as one; with ``--compile`` the first and the second under
-torch.compile, too. With ``--eval`` the forward pass alone, without gradients, of norms with the statistics that they
-have learnt. Untuned passes are tuned first; then PyTorch's ops are timed against themselves, as a control. Whose
-results are too far from those of PyTorch's ops does not race. What each keeps for its backward pass is counted.
+torch.compile, too. With ``--device cuda`` each is a CUDA graph on a GPU. With ``--eval`` the forward pass alone,
+without gradients, of norms with the statistics that they have learnt. Untuned passes are tuned first; then PyTorch's
+ops are timed against themselves, as a control. Whose results are too far from those of PyTorch's ops does not race.
+What each keeps for its backward pass is counted.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from bench.machine import MachineWatch
 from bench.results import add_log_argument, add_out_argument, write_results
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
-from dwconv.errors import one_line
-from dwconv.measure.clock.timing import CpuClock, Effort, rounds_in_turns
+from dwconv.errors import CannotBeCaptured, one_line
+from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, rounds_in_turns
 from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.target import CpuTarget, Target, cpu_target, parse_target
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
@@ -69,6 +71,7 @@ def _blocks(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench blocks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--network", choices=BLOCK_NETWORKS, action="append", help="default all; may be repeated")
     parser.add_argument("--batch", type=whole, default=8, help="default 8")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of images and weights, default float32")
     parser.add_argument("--seconds", type=from_0, default=10, help="to tune an untuned pass, default 10; 0: none")
     parser.add_argument("--compile", action="store_true", help="race them under torch.compile as well")
@@ -79,19 +82,21 @@ def _blocks(argv: Sequence[str] | None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     arguments = parser.parse_args(argv)
 
-    target = cpu_target()
+    target = parse_target("cuda") if arguments.device == "cuda" else cpu_target()
     log = TuningLog(arguments.log or log_path(target))
     known = Database.behind_log(log.path, alone=arguments.log is not None)
     log.followers.append(known.add)
     layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
-    case = Case(batch=arguments.batch, dtype=arguments.dtype, trains=not arguments.eval)
+    case = Case(batch=arguments.batch, dtype=arguments.dtype, trains=not arguments.eval, device=target.kind)
     workloads = [each for layer in layers for each in case.workloads(layer)]
     if arguments.dry_run:
         measuring_s = 2 * MEASURING_S * len(layers)
         print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
         return 0
-    machine = MachineWatch(threads=target.threads)
-    target = with_limits(target)
+    threads = target.threads if isinstance(target, CpuTarget) else 1
+    machine = MachineWatch(threads=threads)
+    if isinstance(target, CpuTarget):
+        target = with_limits(target)
     if arguments.seconds:
         with Workers(target, jobs=os.cpu_count() or 1) as workers:
             for workload in workloads:
@@ -108,7 +113,7 @@ def _blocks(argv: Sequence[str] | None) -> int:
         print(line_of(found), flush=True)
         return found
 
-    rows = timed_again([row(number) for number in range(len(layers))], row, threads=target.threads)
+    rows = timed_again([row(number) for number in range(len(layers))], row, threads=threads)
     print(summary_of(rows, control))
     print(means_of(rows))
     asked = {"eval": arguments.eval, "compile": arguments.compile, arguments.dtype: arguments.dtype != "float32"}
@@ -125,6 +130,11 @@ class Case:
     batch: int
     dtype: DType
     trains: bool = True
+    device: str = "cpu"
+
+    @property
+    def clock(self) -> Clock:
+        return CpuClock() if self.device == "cpu" else CudaClock()
 
     def workload(self, layer: ListedLayer) -> Workload:
         """The first pass of the block."""
@@ -186,7 +196,7 @@ def control_of(layer: ListedLayer, case: Case) -> Ratio:
     """PyTorch's ops one after the other against themselves, on tensors of their own."""
     plain, x, dz = plain_of(layer, case)
     calls = {PLAIN: case.step_of(plain, x, dz), AGAIN: case.step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
-    rounds = rounds_in_turns(calls, clock=CpuClock(), effort=EFFORT).rounds_us
+    rounds = rounds_in_turns(calls, clock=case.clock, effort=EFFORT).rounds_us
     return ratio_of(rounds[AGAIN], over=rounds[PLAIN])
 
 
@@ -194,9 +204,9 @@ def plain_of(layer: ListedLayer, case: Case) -> tuple[nn.Module, Tensor, Tensor]
     """What the block stands for, with an input and the gradient of its result."""
     workload = case.workload(layer)
     torch.manual_seed(0)
-    plain = region_of(workload).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    plain = region_of(workload).train().to(case.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     x, dz = (
-        torch.randn(shape).to(getattr(torch, case.dtype), memory_format=torch.channels_last)
+        torch.randn(shape).to(case.device, getattr(torch, case.dtype), memory_format=torch.channels_last)
         for shape in (workload.input_shape, workload.output_shape)
     )
     if not case.trains:
@@ -205,7 +215,7 @@ def plain_of(layer: ListedLayer, case: Case) -> tuple[nn.Module, Tensor, Tensor]
     return plain.train(case.trains), x, dz
 
 
-def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool, control: Control) -> dict[str, Any]:
+def row_of(layer: ListedLayer, case: Case, target: Target, *, compiles: bool, control: Control) -> dict[str, Any]:
     """The times of all rivals, and what they keep. Raises BeyondLimit."""
     workload = case.workload(layer)
     plain, x, dz = plain_of(layer, case)
@@ -225,8 +235,16 @@ def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool,
     about = {"network": layer.network, "layer": str(layer), "block": str(workload.block), "caches": "warm"}
     if AS_ONE in refused:
         return {**about, "difference": differences, "failed": refused[AS_ONE]}
-    raced = {name: step for name, step in steps.items() if name not in refused}
-    taken = rounds_in_turns(raced, clock=CpuClock(), effort=EFFORT)
+    clock = case.clock
+    raced: dict[str, Call] = {}
+    for name in (name for name in steps if name not in refused):
+        try:
+            raced[name] = clock.ready(steps[name])
+        except CannotBeCaptured as error:
+            refused[name] = str(error)
+    if AS_ONE in refused:
+        return {**about, "difference": differences, "failed": refused[AS_ONE]}
+    taken = rounds_in_turns(raced, clock=clock, effort=EFFORT)
     median_us = {name: measured.median_us for name, measured in taken.measurements.items()}
     over = partial(ratio_of, over=taken.rounds_us[AS_ONE])
     others = [name for name in raced if name != AS_ONE]
@@ -245,7 +263,7 @@ def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool,
         "verdict": control.verdict(over_best.interval),
         "kept_bytes": {name: kept_bytes(models[name], x) for name in (PLAIN, CONVERTED, AS_ONE) if case.trains},
         "gb_per_s": moved / median_us[AS_ONE] / 1e3,
-        "percent_of_limit": percent_of_limit(
+        "percent_of_limit": _percent_of_limit(
             str(layer),
             median_us[AS_ONE],
             bytes_moved=moved,
@@ -255,6 +273,13 @@ def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool,
         "difference": differences,
         "refused": refused,
     }
+
+
+def _percent_of_limit(name: str, us: float, *, bytes_moved: int, flops: int, target: Target) -> float:
+    """On a GPU by its published limits."""
+    if isinstance(target, CpuTarget):
+        return percent_of_limit(name, us, bytes_moved=bytes_moved, flops=flops, target=target)
+    return 100 * target.limits.limit_us(bytes_moved=bytes_moved, flops=flops) / us
 
 
 def runs_as_one(workload: Workload) -> bool:

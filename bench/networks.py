@@ -69,9 +69,12 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--autocast", choices=("float16", "bfloat16"), help="train in mixed precision")
 
 
-def mixed_precision(device: str, autocast: str | None) -> AbstractContextManager[object]:
-    """A context in which a forward pass runs in the type ``autocast``; None changes nothing."""
-    return torch.autocast(device, dtype=getattr(torch, autocast)) if autocast else contextlib.nullcontext()
+def mixed_precision(device: str, autocast: str | None, *, caches: bool = True) -> AbstractContextManager[object]:
+    """A context in which a forward pass runs in the type ``autocast``; None changes nothing. ``caches``: a weight is
+    cast once, however often it is used."""
+    if not autocast:
+        return contextlib.nullcontext()
+    return torch.autocast(device, dtype=getattr(torch, autocast), cache_enabled=caches)
 
 
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
@@ -92,15 +95,19 @@ _FEW_IMAGES = 2
 
 
 def workloads_of(
-    network: Network, *, contiguous: bool = False, autocast: str | None = None, blocks: bool = False
+    network: Network,
+    *,
+    contiguous: bool = False,
+    autocast: str | None = None,
+    blocks: bool = False,
+    device: str = "cpu",
 ) -> list[Workload]:
     """The passes of a network's depthwise layers, each once, those with SiLU where it comes next and, with ``blocks``,
-    those of the blocks around them. They are found with few images on the CPU, since the batch and the device change
-    nothing else."""
-    image = image_for(dataclasses.replace(network, batch=_FEW_IMAGES), contiguous=contiguous)
-    model = network.make().train()
+    those of the blocks around them. They are found with few images, since the batch changes nothing else."""
+    image = image_for(dataclasses.replace(network, batch=_FEW_IMAGES), contiguous=contiguous, device=device)
+    model = network.make().train().to(device)
     model.to(memory_format=memory_format_of(network, contiguous=contiguous))  # type: ignore[call-overload]
-    with mixed_precision("cpu", autocast):
+    with mixed_precision(device, autocast):
         discovered = discover(model, image)
         found = (discovered.with_blocks(all_of_them=True) if blocks else discovered).counts()
     return [workload.with_batch(network.batch) for workload in found]

@@ -9,8 +9,9 @@ data ──► plain model     ──► loss ──► step        the two loss
 
 In the same turns, where they are asked for: the plain model in the other layout (``--both-layouts``), the plain model
 once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
-torch.compile, with inductor (``--compile``). What torch.compile cannot run does not race, and the reason is kept. A
-race in which the converted model does not run the kernels that it is said to run is void (``misnamed``).
+torch.compile, with inductor (``--compile``), and as CUDA graphs (``--graphs``), which ``make_graphed_callables``
+captures. What cannot run so does not race, and the reason is kept. A race in which the converted model does not run the
+kernels that it is said to run is void (``misnamed``).
 
 With ``--apart`` each model has a process of its own, as a user's has, and the processes take the turns. In one process
 the models share a heap, and what one gives back another takes: no model pays for memory that its steps give back to the
@@ -48,7 +49,7 @@ from bench.networks import (
     where_layers_run,
 )
 from bench.step_profile import STEPS, Step, profiles
-from bench.step_rows import AGAIN, CONVERTED, OTHER_LAYOUT, PLAIN, WITH_BLOCKS, WITH_INDUCTOR, summary
+from bench.step_rows import AGAIN, CONVERTED, OTHER_LAYOUT, PLAIN, WITH_BLOCKS, WITH_GRAPHS, WITH_INDUCTOR, summary
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, run, writable_file
 from dwconv.errors import one_line
@@ -70,6 +71,7 @@ def _race(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
     parser.add_argument("--compile", action="store_true", help="the models under torch.compile as well")
+    parser.add_argument("--graphs", action="store_true", help="the models as CUDA graphs as well")
     parser.add_argument("--blocks", action="store_true", help="a converted model with its blocks as one as well")
     parser.add_argument("--both-layouts", action="store_true", help="the plain model in the other layout as well")
     parser.add_argument("--control", action="store_true", help="the plain model once more, against itself")
@@ -83,11 +85,19 @@ def _race(argv: Sequence[str] | None) -> int:
     if on_gpu:
         parse_target("cuda")  # raises NoDevice without one
     makers = makers_of(network, arguments)
-    raced = {name: make() for name, make in makers.items()}
+    raced: dict[str, nn.Module] = {}
+    refused: dict[str, str] = {}
+    for name, make in makers.items():
+        try:
+            raced[name] = make()
+        except Exception as error:  # whatever a capture raises, the model does not race
+            if name not in WITH_GRAPHS.values():
+                raise
+            refused[name] = one_line(f"{type(error).__name__}: {error}", most=200)
     image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
     plain, converted = raced[PLAIN], raced[CONVERTED]
-    compiled = {name: raced[name] for name in WITH_INDUCTOR.values() if name in raced}
-    refused = not_trainable(compiled, image, autocast=arguments.autocast)
+    unsure = {name: raced[name] for way in (WITH_INDUCTOR, WITH_GRAPHS) for name in way.values() if name in raced}
+    refused |= not_trainable(unsure, image, autocast=arguments.autocast)
     raced = {name: model for name, model in raced.items() if name not in refused}
     models = {**raced, "rounded": moved_by_one_rounding(plain, arguments.autocast)}
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
@@ -149,6 +159,10 @@ def makers_of(network: Network, arguments: argparse.Namespace) -> dict[str, Call
     if arguments.compile:
         eager = {name: make for name, make in makers.items() if name in WITH_INDUCTOR}
         makers |= {WITH_INDUCTOR[name]: partial(_under_inductor, make) for name, make in eager.items()}
+    if arguments.graphs:
+        eager = {name: make for name, make in makers.items() if name in WITH_GRAPHS}
+        graphed = partial(_as_graphs, image=image, autocast=arguments.autocast)
+        makers |= {WITH_GRAPHS[name]: partial(graphed, make) for name, make in eager.items()}
     return makers
 
 
@@ -196,6 +210,15 @@ def _under_inductor(make: Callable[[], nn.Module]) -> nn.Module:
     """The model under torch.compile as it is by default."""
     compiled: nn.Module = torch.compile(copy.deepcopy(make()))  # type: ignore[assignment]
     return compiled
+
+
+def _as_graphs(make: Callable[[], nn.Module], *, image: torch.Tensor, autocast: str | None) -> nn.Module:
+    """The model whose forward and backward pass are CUDA graphs. Under autocast weights are cast in the graph, so the
+    cache of casts is off while it is captured."""
+    model = copy.deepcopy(make())
+    with mixed_precision(image.device.type, autocast, caches=False):
+        torch.cuda.make_graphed_callables(model, (image,))  # in place
+    return model
 
 
 def not_trainable(models: Mapping[str, nn.Module], image: torch.Tensor, *, autocast: str | None) -> dict[str, str]:

@@ -22,8 +22,11 @@ WITH_INDUCTOR = {
     WITH_BLOCKS: "blocks + inductor",
 }
 """What the models are called under torch.compile."""
-OTHERS = (PLAIN, OTHER_LAYOUT, WITH_INDUCTOR[PLAIN])
-OURS = (CONVERTED, WITH_BLOCKS, WITH_INDUCTOR[CONVERTED], WITH_INDUCTOR[WITH_BLOCKS])
+WITH_GRAPHS = {PLAIN: "plain + graphs", CONVERTED: "converted + graphs", WITH_BLOCKS: "blocks + graphs"}
+"""What they are called where forward and backward pass are CUDA graphs."""
+_WAYS = {"compiled": WITH_INDUCTOR, "graphed": WITH_GRAPHS}
+OTHERS = (PLAIN, OTHER_LAYOUT, *(way[PLAIN] for way in _WAYS.values()))
+OURS = (CONVERTED, WITH_BLOCKS, *(way[name] for way in _WAYS.values() for name in (CONVERTED, WITH_BLOCKS)))
 Turn = dict[str, Lap]
 
 
@@ -32,9 +35,9 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     turn, and the share of the time that other work took. If it took little in more than half of the turns, only those
     count. ``layouts`` has the ratio of the plain model in the other layout over the plain one. With models under
     torch.compile, ``compiled`` has their ratios over the plain model, and ``inductor`` that of the converted one over
-    the plain one, both compiled; with blocks, ``blocks`` and ``compiled_blocks`` have how many times as fast as each of
-    the others they are, eager and compiled. With the plain model once more, ``control`` has its ratio, and the row its
-    verdict."""
+    the plain one, both compiled; ``graphed`` and ``graphs`` have the same of CUDA graphs. With blocks, ``blocks``,
+    ``compiled_blocks`` and ``graphed_blocks`` have how many times as fast as each of the others they are. With the
+    plain model once more, ``control`` has its ratio, and the row its verdict."""
     turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
     calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
     kept = calm if 2 * len(calm) > len(turns) else turns
@@ -53,11 +56,13 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     rivals = [name for name in laps if name != AGAIN]
     if OTHER_LAYOUT in laps:
         figures["layouts"] = {OTHER_LAYOUT: _ratio(kept, OTHER_LAYOUT, over=PLAIN)}
-    if compiled := [name for name in WITH_INDUCTOR.values() if name in laps]:
-        figures["compiled"] = {name: _ratio(kept, name, over=PLAIN) for name in compiled}
-    if {WITH_INDUCTOR[PLAIN], WITH_INDUCTOR[CONVERTED]} <= laps.keys():
-        figures["inductor"] = _ratio(kept, WITH_INDUCTOR[CONVERTED], over=WITH_INDUCTOR[PLAIN])
-    for key, blocks in (("blocks", WITH_BLOCKS), ("compiled_blocks", WITH_INDUCTOR[WITH_BLOCKS])):
+    for of_each, of_both, way in (("compiled", "inductor", WITH_INDUCTOR), ("graphed", "graphs", WITH_GRAPHS)):
+        if raced := [name for name in way.values() if name in laps]:
+            figures[of_each] = {name: _ratio(kept, name, over=PLAIN) for name in raced}
+        if {way[PLAIN], way[CONVERTED]} <= laps.keys():
+            figures[of_both] = _ratio(kept, way[CONVERTED], over=way[PLAIN])
+    ours = {"blocks": WITH_BLOCKS, **{f"{key}_blocks": way[WITH_BLOCKS] for key, way in _WAYS.items()}}
+    for key, blocks in ours.items():
         if blocks in laps:
             figures[key] = {name: _ratio(kept, blocks, over=name) for name in rivals if name != blocks}
     return figures
@@ -120,11 +125,10 @@ def table_of(row: dict[str, Any]) -> str:
         f"  {row['best_ours']} over {row['best_other']}: {row['over_best_other']:.2f} ({low:.2f} to {high:.2f})"
         + (f", {row['verdict']}" if "verdict" in row else "")
     )
-    if "inductor" in row:
-        found = row["inductor"]
-        lines.append(
-            f"  converted over plain, both compiled: {found['median']:.2f} ({_span(found['interval']).strip()})"
-        )
+    for key, way in (("inductor", "both compiled"), ("graphs", "both as CUDA graphs")):
+        if key in row:
+            found = row[key]
+            lines.append(f"  converted over plain, {way}: {found['median']:.2f} ({_span(found['interval']).strip()})")
     return "\n".join(lines)
 
 
@@ -135,7 +139,7 @@ def _span(interval: Sequence[float]) -> str:
 
 def _over_plain(row: dict[str, Any]) -> dict[str, Any]:
     """The ratio of each model over the plain one."""
-    found = {CONVERTED: row["ratio"], **row.get("layouts", {}), **row.get("compiled", {})}
+    found = {CONVERTED: row["ratio"], **row.get("layouts", {}), **row.get("compiled", {}), **row.get("graphed", {})}
     return {**found, WITH_BLOCKS: row["blocks"][PLAIN]} if "blocks" in row else found
 
 

@@ -123,6 +123,7 @@ _PARTS = {
     "profile": "say where the time of a step goes, too",
     "compile": "race the models under torch.compile as well, which takes minutes",
     "blocks": "race a converted model with its blocks as one as well",
+    "graphs": "on a GPU, race the models as CUDA graphs as well",
 }
 """Parts of a race that may be left out."""
 
@@ -140,6 +141,7 @@ def results_name(arguments: argparse.Namespace) -> str:
     elif arguments.dims != "2":
         words.append(f"{arguments.dims}d")
     words += ["compile"] * arguments.compile + ["blocks"] * arguments.blocks
+    words += ["graphs"] * (arguments.graphs and arguments.device == "cuda")
     words += [arguments.autocast] * bool(arguments.autocast)
     return "-".join([*words, "nchw" if arguments.contiguous else "nhwc"])
 
@@ -206,6 +208,8 @@ def options_of(arguments: argparse.Namespace) -> list[str]:
     ]
     if arguments.autocast:
         options += ["--autocast", arguments.autocast]
+    if arguments.graphs and arguments.device == "cuda":
+        options.append("--graphs")
     return [*options, "--device", arguments.device]
 
 

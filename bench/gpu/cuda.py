@@ -1,12 +1,13 @@
 """``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, from first contact to training.
 
-    smoke ──► verify ──► tune ──► race ──────► train ──► rank ──────────────► fit
-    a minute  every      layers   dwconv and   steps of  does the computed    its constants
-    of first  template,  of       everybody,   two       cost order the       for this device
-    contact   type       networks in turns     networks  candidates?
+    smoke ──► verify ──► host ───► tune ───► race ──────► train ──► rank ────────────► fit
+    a minute  every      µs of a   layers    dwconv and   steps of  does the computed  its constants
+    of first  template,  call on   of        everybody,   four      cost order the     for this
+    contact   type       the host  networks  in turns     networks  candidates?        device
 
 Each stage can be asked for alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
-beside it; run again, each goes on where it stopped. Races and steps are results as those of other benchmarks, too.
+beside it; run again, each goes on where it stopped. What ships of the device is not measured again. Races and steps
+are results as those of other benchmarks, too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pathlib import Path
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.budget import Budget, Interrupted, interrupted_after
 from bench.gpu.fit import fit_stage
+from bench.gpu.host import FIRST_S as HOST_S
+from bench.gpu.host import host_stage
 from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_stage, worst_first
 from bench.gpu.rank import FIRST_S as RANK_S
@@ -31,7 +34,7 @@ from bench.gpu.rank import rank_stage
 from bench.gpu.run import Ended, Run, say
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
 from bench.gpu.smoke import smoke_stage
-from bench.gpu.state import FILE, State
+from bench.gpu.state import FILE, State, take_over
 from bench.gpu.train import FIRST_S as TRAIN_S
 from bench.gpu.train import train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
@@ -42,6 +45,7 @@ from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import BrokenInstallation, DwconvError, one_line
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
+from dwconv.settings import shipped_log_folder
 from dwconv.tuner.expected_gain import with_both_gradients
 
 
@@ -59,6 +63,7 @@ class Stage:
 STAGES = {
     "smoke": Stage(run=smoke_stage, weight=4, most_s=SMOKE_MOST_S),
     "verify": Stage(run=verify_stage, weight=5),
+    "host": Stage(run=host_stage, weight=2, first_s=HOST_S),
     "tune": Stage(run=tune_stage, weight=9, first_s=LEAST_S + BESIDE_S),
     "race": Stage(run=race_stage, weight=7, first_s=RACE_S),
     "train": Stage(run=train_stage, weight=6, first_s=TRAIN_S),
@@ -98,6 +103,8 @@ def _cuda(argv: Sequence[str] | None) -> int:
     if arguments.dry_run:
         return _dry_run(stages, workloads, target, seconds=arguments.seconds)
     state = State.open(arguments.out, device=target.device, continue_from=arguments.continue_from)
+    log = f"{target.device}.jsonl"
+    take_over(shipped_log_folder() / log, arguments.out / log)
     return run_stages(
         stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process
     )

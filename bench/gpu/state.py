@@ -47,7 +47,7 @@ class State:
         if continue_from is not None:
             way_out = f"name the {FILE} of an earlier run on {device}, or leave --continue-from out"
             answers = _read(continue_from, device=device, option="continue-from", way_out=way_out)
-            _take_over(continue_from.parent / f"{device}.jsonl", folder / f"{device}.jsonl")
+            take_over(continue_from.parent / f"{device}.jsonl", folder / f"{device}.jsonl")
         if path.exists():
             way_out = "remove it, or name another folder with --out"
             for stage, own in _read(path, device=device, option="out", way_out=way_out).items():
@@ -106,7 +106,7 @@ def _read(path: Path, *, device: str, option: str, way_out: str) -> dict[str, An
     return answers
 
 
-def _take_over(old: Path, own: Path) -> None:
+def take_over(old: Path, own: Path) -> None:
     """Append to the log ``own`` the records that only the log ``old`` has."""
     if not old.exists() or (own.exists() and old.samefile(own)):
         return

@@ -1,7 +1,7 @@
-"""Stage ``train``: training steps of two networks in mixed precision, plain against converted, in turns.
+"""Stage ``train``: training steps of networks in mixed precision, plain and converted, in turns: op by op and as CUDA
+graphs; the first network under torch.compile, too.
 
-Untuned layers are tuned first, those that move most bytes before the others, in at most half of the time.
-Each network then runs in a process of its own.
+What is untuned is timed before: the few configurations of each pass that are likely to be good, blocks included.
 """
 
 from __future__ import annotations
@@ -9,79 +9,94 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from bench.gpu.budget import Pace
 from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.state import has_failed
-from bench.gpu.tune import BESIDE_S, LEAST_S, tune_all
+from bench.gpu.tune import COMPARED_S, compare_starts
 from bench.models import NETWORKS, Network
 from bench.networks import workloads_of
+from bench.step_rows import CONVERTED, PLAIN, WITH_BLOCKS, WITH_GRAPHS, WITH_INDUCTOR
 from bench.train import raced, void
 from dwconv import settings
-from dwconv.errors import WorkerDied
-from dwconv.records.database import Database
+from dwconv.errors import DwconvError, WorkerDied
+from dwconv.model.by_name import load_model
 from dwconv.tuner.expected_gain import with_both_gradients
 
-FIRST_S = 20.0
+FIRST_S = 30.0
 """Expected seconds of a network, until one has run."""
 _MOST_S = 120.0
+_COMPILING_S = 180.0
+"""What torch.compile may take longer for the models of a network."""
 _STEPS = 20
 _BATCH = 64
-_TUNING_SHARE = 0.5
-
+_TUNING_SHARE, _SHARING = 0.6, 3
+"""Of the time, for what is untuned in this network and in the next ones."""
+TYPES = ("float16", "bfloat16")
+_OURS = {network.name: network for network in NETWORKS}
 TRAINED = tuple(
-    dataclasses.replace(network, batch=_BATCH)
-    for name in ("ConvNeXt-like", "MobileNetV2")
-    for network in NETWORKS
-    if network.name == name
+    dataclasses.replace(_OURS.get(name) or Network(name=name, make=partial(load_model, name)), batch=_BATCH)
+    for name in ("MobileNetV2", "timm:convnext_tiny", "MobileNetV3-Large", "timm:efficientnet_b0")
 )
 
 
 def train_stage(
-    run: Run, *, networks: Sequence[Network] = TRAINED, autocast: str = "float16", steps: int = _STEPS
+    run: Run, *, networks: Sequence[Network] = TRAINED, types: Sequence[str] = TYPES, steps: int = _STEPS
 ) -> Ended:
-    """The run fails if no network that was started could be trained."""
-    by_name = {f"{network.name} {autocast}": network for network in networks}
-    left = run.state.left("train", by_name)
-    _tune_what_is_untuned([by_name[name] for name in left], run, autocast=autocast)
-    environment = {**os.environ, **settings.PROFILER_ENVIRONMENT, "DWCONV_TUNING_LOGS": str(run.log.path)}
-    options = ["--device", run.target.kind, "--autocast", autocast]
-    for name in left:
+    """All networks in the first type come before the next, what torch.compile does with the first at last. The run
+    fails if no network that was started could be trained."""
+    items = {f"{network.name} {dtype}": (network, dtype, False) for dtype in types for network in networks}
+    items[f"{networks[0].name} {types[0]} compiled"] = (networks[0], types[0], True)
+    left = run.state.left("train", items)
+    for position, name in enumerate(left):
         if not run.pace.fits:
             break
-        timeout_s = min(_MOST_S, run.pace.left_s)
+        network, dtype, compiles = items[name]
         with run.pace.item():
             try:
-                answer = raced(by_name[name], options, steps=steps, environment=environment, timeout_s=timeout_s)
-            except WorkerDied as error:
+                _tune_what_is_untuned(network, run, autocast=dtype, items=len(left) - position)
+                answer = _trained(network, run, autocast=dtype, steps=steps, compiles=compiles)
+            except DwconvError as error:
                 answer = {"failed": str(error)}
-            if answer.get("misnamed"):
-                answer = {"failed": void(answer["misnamed"])}
         run.state.put("train", name, answer)
         say("train", f"{name}: {_in_words(answer)}")
-    answers = {name: run.state.of("train")[name] for name in by_name if name in run.state.of("train")}
+    answers = {name: run.state.of("train")[name] for name in items if name in run.state.of("train")}
     told = "; ".join(f"{name} {_in_words(answer)}" for name, answer in answers.items())
     return Ended(
-        line=f"{told or 'no network was trained'}{of_all(len(answers), len(by_name))}",
+        line=f"{told or 'no network was trained'}{of_all(len(answers), len(items))}",
         failed=bool(answers) and all(map(has_failed, answers.values())),
     )
 
 
-def _tune_what_is_untuned(networks: Sequence[Network], run: Run, *, autocast: str) -> None:
-    known = Database.load([run.log.path])
-    wanted = with_both_gradients(
-        dict.fromkeys((each for network in networks for each in workloads_of(network, autocast=autocast)), 1),
-        run.target,
-    )
-    untuned = [workload for workload in wanted if not known.at_any_batch(workload, run.target.device)]
-    if not untuned:
-        return
-    say("train", f"{len(untuned)} of {len(wanted)} passes of the networks' layers are untuned")
-    to_race_s = len(networks) * run.pace.expected_s
-    pace = Pace(min(_TUNING_SHARE * run.pace.left_s, run.pace.left_s - to_race_s), first_s=LEAST_S + BESIDE_S)
-    by_traffic = sorted(untuned, key=lambda workload: -workload.bytes)
-    tune_all(by_traffic, dataclasses.replace(run, pace=pace), stage="train")
+def _trained(network: Network, run: Run, *, autocast: str, steps: int, compiles: bool) -> dict[str, Any]:
+    """Raises WorkerDied. A model that cannot be captured may break the process: then none is captured."""
+    environment = {**os.environ, **settings.PROFILER_ENVIRONMENT, "DWCONV_TUNING_LOGS": str(run.log.path)}
+    options = ["--device", run.target.kind, "--autocast", autocast, "--blocks", "--control", "--profile"]
+
+    def tried(*more: str) -> dict[str, Any]:
+        limit_s = max(1.0, min(_MOST_S + _COMPILING_S * compiles, run.pace.left_s))
+        return raced(network, [*options, *more], steps=steps, environment=environment, timeout_s=limit_s)
+
+    try:
+        answer = tried("--compile" if compiles else "--graphs")
+    except WorkerDied as error:
+        if compiles or run.pace.left_s < FIRST_S:
+            raise
+        say("train", f"{network.name} {autocast}, with graphs: {error}")
+        answer = tried()
+    return {"failed": void(answer["misnamed"])} if answer.get("misnamed") else answer
+
+
+def _tune_what_is_untuned(network: Network, run: Run, *, autocast: str, items: int) -> None:
+    """``items``: how many networks are left."""
+    found = workloads_of(network, autocast=autocast, blocks=True, device=run.target.kind)
+    wanted = with_both_gradients(dict.fromkeys(found, 1), run.target)
+    seconds = min(_TUNING_SHARE * run.pace.left_s / min(items, _SHARING), run.pace.left_s - run.pace.expected_s)
+    by_traffic = sorted(wanted, key=lambda workload: -workload.bytes)
+    pace = Pace(max(0.0, seconds), first_s=COMPARED_S)
+    compare_starts(by_traffic, dataclasses.replace(run, pace=pace), stage="train", only_unknown=True)
 
 
 def _in_words(answer: dict[str, Any]) -> str:
@@ -89,9 +104,29 @@ def _in_words(answer: dict[str, Any]) -> str:
         return f"failed: {answer['failed']}"
     ratio, (low, high) = answer["ratio"], answer["ratio"]["quartiles"]
     ours = sum(count for who, count in answer["layers"].items() if who.endswith(" dwconv"))
-    apart = answer["loss_difference"]
-    return (
-        f"{answer['median_ms']['converted']:.1f} ms, {ratio['median']:.2f} times as fast ({low:.2f} to {high:.2f}, at "
-        f"most {ratio['at_most']:.2f}), {ours} of {sum(answer['layers'].values())} passes by dwconv, losses apart "
-        f"{apart['converted']:.1e} (by rounding {apart['rounded']:.1e})"
+    apart, ms = answer["loss_difference"], answer["median_ms"]
+    profile = answer.get("profile_ms", {}).get(CONVERTED, {})
+    busy = ", ".join(
+        f"{name} {_busy(answer['profile_ms'][name]):.1f} ms on the GPU" for name in answer.get("profile_ms", {})
     )
+    told = [
+        f"{ms[CONVERTED]:.1f} ms, {ratio['median']:.2f} times as fast ({low:.2f} to {high:.2f}, at most "
+        f"{ratio['at_most']:.2f})",
+        *(
+            f"{ours_} {ms[plain] / ms[ours_]:.2f}"
+            for way in ({PLAIN: PLAIN, CONVERTED: CONVERTED, WITH_BLOCKS: WITH_BLOCKS}, WITH_GRAPHS, WITH_INDUCTOR)
+            for plain in [way[PLAIN]]
+            for ours_ in (way[CONVERTED], way[WITH_BLOCKS])
+            if plain in ms and ours_ in ms and ours_ != CONVERTED
+        ),
+        *([busy] if profile else []),
+        f"{ours} of {sum(answer['layers'].values())} passes by dwconv, losses apart {apart[CONVERTED]:.1e} (by "
+        f"rounding {apart['rounded']:.1e})",
+        *(f"{name} refused: {why}" for name, why in answer.get("refused", {}).items()),
+    ]
+    return ", ".join(told)
+
+
+def _busy(profile: dict[str, float]) -> float:
+    """Milliseconds of a profiled step in which kernels run, one after the other."""
+    return sum(ms for kind, ms in profile.items() if kind not in ("step", "between the ops"))

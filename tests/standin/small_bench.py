@@ -17,6 +17,7 @@ from pathlib import Path
 from bench.cases import Layer
 from bench.gpu import cuda, race, smoke, tune
 from bench.gpu.budget import Budget
+from bench.gpu.host import host_stage
 from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage
 from bench.gpu.run import Ended, Run, say
@@ -43,7 +44,8 @@ def stages() -> dict[str, cuda.Stage]:
     small = {
         "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
-        "train": partial(train_stage, networks=[NETWORK], steps=2),
+        "host": partial(host_stage, batch=1, rounds=1),
+        "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2),
     }
     return {
         name: dataclasses.replace(stage, run=_timed(name, small.get(name, stage.run)), first_s=0.0, most_s=600.0)

@@ -206,6 +206,7 @@ def install() -> None:
         "_host_emptyCache": lambda: None,
     }.items():
         setattr(bindings, name, answer)
+    cuda.graphs.graph_pool_handle = cuda.graph_pool_handle  # where make_graphed_callables looks
     torch.profiler.profile = Profile  # type: ignore[misc, assignment]
     torch.UntypedStorage.clone = _clone  # type: ignore[method-assign, assignment]
     torch.backends.cuda.is_built = lambda: True

@@ -1,0 +1,187 @@
+"""Stage ``host``: what a depthwise layer takes of the host, in microseconds, plain and converted, where a GPU computes.
+
+    a chain of 1 layer ──┐ forward, backward: the host's time without waiting for the GPU
+    a chain of 11 layers ┘ a layer takes a tenth of the difference
+
+In float16 and under autocast, on the road through C++ and, in a process of its own, on that through Python. Where a
+step waits for the host, these decide, not the kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import dwconv
+from bench.gpu.run import Ended, Run, of_all, say
+from bench.gpu.state import has_failed
+from bench.gpu.tune import compare_starts
+from bench.networks import mixed_precision
+from dwconv import native
+from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.problems.workload import PASSES, DType, Workload
+
+FIRST_S = 25.0
+"""Expected seconds of a road, until one has been measured."""
+_MOST_S = 90.0
+ROADS = {"C++": "", "Python": "0"}
+"""Roads of a call, and ``DWCONV_NATIVE`` for each; empty: as it is."""
+CHANNELS, SIZE = 192, 28
+_LAYERS = 11
+_ROUNDS, _CALLS = 60, 5
+DTYPE: DType = "float16"
+
+
+def host_stage(given: Run, *, batch: int = 64, rounds: int = _ROUNDS) -> Ended:
+    """The run fails if no road could be measured."""
+    first = Workload(
+        pass_="fprop", batch=batch, channels=CHANNELS, input_size=(SIZE, SIZE), kernel=(3, 3),
+        padding=((1, 1), (1, 1)), dtype=DTYPE, layout="nhwc",
+    )  # fmt: skip
+    compare_starts([first.for_pass(pass_) for pass_ in PASSES], given, stage="host", only_unknown=True)
+    for road in given.state.left("host", ROADS):
+        if not given.pace.fits:
+            break
+        with given.pace.item():
+            answer = _of_road(road, given, batch=batch, rounds=rounds)
+        given.state.put("host", road, answer)
+        say("host", f"{road}: {_in_words(answer)}")
+    answers = {road: given.state.of("host")[road] for road in ROADS if road in given.state.of("host")}
+    told = "; ".join(f"{road}: {_in_words(answer)}" for road, answer in answers.items())
+    return Ended(
+        line=f"{told or 'nothing was measured'}{of_all(len(answers), len(ROADS))}",
+        failed=bool(answers) and all(map(has_failed, answers.values())),
+    )
+
+
+def _of_road(road: str, given: Run, *, batch: int, rounds: int) -> dict[str, Any]:
+    environment = {**os.environ, "DWCONV_TUNING_LOGS": str(given.log.path)}
+    if ROADS[road]:
+        environment["DWCONV_NATIVE"] = ROADS[road]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "host.json"
+        command = [sys.executable, "-m", "bench.gpu.host", "--device", given.target.kind, "--out", str(out)]
+        command += ["--batch", str(batch), "--rounds", str(rounds)]
+        try:
+            subprocess.run(command, env=environment, check=True, timeout=min(_MOST_S, max(1.0, given.pace.left_s)))
+        except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+            return {"failed": str(error)}
+        found: dict[str, Any] = json.loads(out.read_text())
+        return found
+
+
+def _in_words(answer: dict[str, Any]) -> str:
+    if has_failed(answer):
+        return f"failed: {answer['failed']}"
+    told = [f"road {answer['road']}"]
+    for precision, of_models in answer["us"].items():
+        (plain, ours) = (of_models[name] for name in ("plain", "converted"))
+        ratio = (ours["forward"] + ours["backward"]) / max(plain["forward"] + plain["backward"], 1e-9)
+        told.append(
+            f"{precision} {ours['forward']:.1f} + {ours['backward']:.1f} µs a layer, PyTorch's {plain['forward']:.1f} "
+            f"+ {plain['backward']:.1f}: {ratio:.2f}"
+        )
+    return ", ".join(told)
+
+
+# -- in a process of its own -----------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_host, list(argv))
+
+
+def _host(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench.gpu.host", description="host microseconds of a layer on one road")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=_ROUNDS)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments: argparse.Namespace = parser.parse_args(argv)
+    native.native()
+    found = {
+        "road": native.why_not or "C++",
+        "us": {
+            "float16": of_models(arguments.device, None, batch=arguments.batch, rounds=arguments.rounds),
+            "autocast": of_models(arguments.device, DTYPE, batch=arguments.batch, rounds=arguments.rounds),
+        },
+    }
+    arguments.out.write_text(json.dumps(found))
+    return 0
+
+
+def of_models(device: str, autocast: str | None, *, batch: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Microseconds of a layer, forward and backward, plain and converted; and of one layer with the call of
+    ``backward()``."""
+    half = getattr(torch, DTYPE)
+    plain = nn.Sequential(
+        *(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, bias=False) for _ in range(_LAYERS))
+    )
+    plain.to(device, torch.float32 if autocast else half, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x, dy = (
+        torch.randn(batch, CHANNELS, SIZE, SIZE, device=device).to(half, memory_format=torch.channels_last)
+        for _ in range(2)
+    )
+    models = {"plain": plain, "converted": dwconv.convert(copy.deepcopy(plain))}
+    return {
+        name: _of_model(model, x.requires_grad_(), dy, autocast=autocast, rounds=rounds)
+        for name, model in models.items()
+    }
+
+
+def _of_model(model: nn.Sequential, x: Tensor, dy: Tensor, *, autocast: str | None, rounds: int) -> dict[str, float]:
+    def forward(layers: nn.Module) -> Tensor:
+        with mixed_precision(x.device.type, autocast):
+            found: Tensor = layers(x)
+        return found
+
+    for _ in range(3):
+        forward(model).backward(dy)  # type: ignore[no-untyped-call]
+    chains = {count: model[:count] for count in (1, _LAYERS)}
+    gc.collect()
+    gc.disable()
+    try:
+        forward_us = {count: _least_us(partial(forward, chain), rounds=rounds) for count, chain in chains.items()}
+        backward_us = {}
+        for count, chain in chains.items():
+            gradients = partial(torch.autograd.grad, forward(chain), (x, *chain.parameters()), dy, retain_graph=True)
+            backward_us[count] = _least_us(gradients, rounds=rounds)
+        whole_us = _least_us(lambda: forward(chains[1]).backward(dy), rounds=rounds)  # type: ignore[no-untyped-call]
+    finally:
+        gc.enable()
+    return {
+        "forward": (forward_us[_LAYERS] - forward_us[1]) / (_LAYERS - 1),
+        "backward": (backward_us[_LAYERS] - backward_us[1]) / (_LAYERS - 1),
+        "one_layer": whole_us,
+    }
+
+
+def _least_us(call: Callable[[], object], *, rounds: int) -> float:
+    """The least of several rounds: what is more came from outside."""
+    least_s = float("inf")
+    for _ in range(rounds):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        started_s = time.perf_counter()
+        for _ in range(_CALLS):
+            call()
+        least_s = min(least_s, (time.perf_counter() - started_s) / _CALLS)
+    return least_s * 1e6
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
