@@ -183,7 +183,12 @@ def _write_results(state: State, target: Target) -> None:
     if not rows and not state.of("train"):
         return
     verified = Counter(in_words_of_verdict(answer).partition(":")[0] for answer in state.of("verify").values())
-    facts = {"measured": state.of("limits").get("device"), "verified": dict(verified), "steps": state.of("train")}
+    facts = {
+        "measured": state.of("limits").get("device"),
+        "verified": dict(verified),
+        "host": state.of("host"),
+        "steps": state.of("train"),
+    }
     write_results("cuda", target=target, rows=rows, folder=state.path.parent, **facts)
 
 

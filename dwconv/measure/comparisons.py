@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dwconv import settings
-from dwconv.errors import WorkerError
+from dwconv.errors import RequestFailed, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure.grid import is_late
 from dwconv.measure.measuring import Comparison, LineUp, Measured
@@ -191,10 +191,14 @@ class Comparisons:
         return [measured_record(artifact, Measured(verdict=verdict), target=self._target)]
 
     def _one_by_one(self, artifacts: Sequence[Artifact]) -> list[TuningRecord]:
-        """The records of candidates that are tried alone; the best is confirmed."""
+        """The records of candidates that are tried alone; the best is confirmed. Where PyTorch's op cannot be timed
+        there is nothing to compare with: the workload has no record, and the next one is compared."""
         candidates = [artifact.candidate for artifact in artifacts]
         with LocalRunner(candidates[0].workload, self._target, workers=self._workers) as runner:
-            records = list(runner.measure(candidates))
+            try:
+                records = list(runner.measure(candidates))
+            except RequestFailed:
+                return []
             best = min(records, key=lambda record: record.slowness)
             if best.measurement is not None and self._is_worth(best):
                 records += _raced(runner.confirm([Candidate(best.workload, best.config)]))

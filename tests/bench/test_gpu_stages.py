@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCann
 from dwconv.problems.cost_constants import fitted_constants
 from dwconv.problems.target import parse_target
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
 from dwconv.tuner.search.search_result import Stop, TuningResult
 from tests.bench.fitted import OTHERWISE, measured_with
 from tests.bench.gpu_runs import TARGET, NoWorkers, faults, run_of, workload
@@ -182,6 +184,7 @@ def tuned(tmp_path, monkeypatch):
     def tune(*plan, seconds=600.0, beside_s=0.0):
         tuner = Tuner(*plan, beside_s=beside_s)
         monkeypatch.setattr(tune_module, "tune_workload", tuner)
+        monkeypatch.setattr(tune_module, "compare_starts", lambda workloads, run: None)
         run = run_of(tmp_path, WORKLOADS, pace=Pace(seconds, first_s=10, now=lambda: tuner.at))
         ended = tune_stage(run)
         run.state.flush()
@@ -226,6 +229,52 @@ def test_what_does_not_fit_is_not_begun(tuned):
     ended, answers, tuner = tuned(True, True, True, seconds=20, beside_s=14)
     assert len(tuner.seconds) == len(answers) == 1
     assert ended.line.endswith("time is up, 2 of 3 left") and not ended.failed
+
+
+class Timed:
+    """For ``Comparisons``: each candidate works, a later one in less time."""
+
+    compared: ClassVar[list[list[Candidate]]] = []
+
+    def __init__(self, workers, *, is_worth):
+        pass
+
+    def run(self, next_comparison):
+        while (candidates := next_comparison()) is not None:
+            self.compared.append(candidates)
+            yield [
+                record_of(each.workload, config=each.config, device=TARGET.device, median_us=20.0 - number)
+                for number, each in enumerate(candidates)
+            ]
+
+
+def test_likely_configurations_are_compared_once_beside_the_best_that_is_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(tune_module, "Comparisons", Timed)
+    monkeypatch.setattr(tune_module, "Workers", lambda target, **how: NoWorkers(target, jobs=1))
+    Timed.compared = []
+    run = run_of(tmp_path, WORKLOADS)
+    tune_module.compare_starts(WORKLOADS[:1], run)
+    ((first, *others),) = Timed.compared
+    assert first.workload == WORKLOADS[0] and 1 <= len(others) < tune_module.MOST_STARTS
+    answer = run.state.of("starts")[WORKLOADS[0].key]
+    assert answer["median_us"] == 20.0 - len(others) and answer["trials"] == len(others) + 1
+    tune_module.compare_starts(WORKLOADS[:2], run, only_unknown=True)
+    assert [candidates[0].workload for candidates in Timed.compared] == WORKLOADS[:2], "the first is known"
+    best = record_of(WORKLOADS[2], device=TARGET.device, median_us=1.0)
+    run.log.append(best)
+    tune_module.compare_starts(WORKLOADS[2:], run)
+    assert Timed.compared[-1][-1].config == best.config and len(Timed.compared[-1]) > 1
+    count = len(Timed.compared)
+    tune_module.compare_starts(WORKLOADS, run)
+    assert len(Timed.compared) == count and len(run.state.of("starts")) == 3, "nothing is timed twice"
+
+
+def test_no_comparison_begins_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(tune_module, "Comparisons", Timed)
+    monkeypatch.setattr(tune_module, "Workers", lambda target, **how: NoWorkers(target, jobs=1))
+    Timed.compared = []
+    tune_module.compare_starts(WORKLOADS, run_of(tmp_path, WORKLOADS, pace=Pace(2, first_s=1)))
+    assert Timed.compared == []
 
 
 # -- rank ------------------------------------------------------------------------------------------------------------

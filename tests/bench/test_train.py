@@ -107,10 +107,10 @@ def test_a_race_is_started_as_the_command_was_and_bounded(monkeypatch, tmp_path)
     assert seen["timeout"] == 7.0 and seen["command"][-2:] == ["--autocast", "float16"]
     options = train.options_of(
         argparse.Namespace(
-            contiguous=True, profile=False, compile=True, blocks=False, autocast="bfloat16", device="cuda"
+            contiguous=True, profile=False, compile=True, blocks=False, graphs=True, autocast="bfloat16", device="cuda"
         )
     )
-    assert options == ["--contiguous", "--compile", "--autocast", "bfloat16", "--device", "cuda"]
+    assert options == ["--contiguous", "--compile", "--autocast", "bfloat16", "--graphs", "--device", "cuda"]
     assert train.allocators("cuda") == (train.GPU_ALLOCATOR,) and train._environment(train.GPU_ALLOCATOR, None)
 
 
@@ -126,6 +126,14 @@ def test_ratios_under_torch_compile_are_over_plain_and_over_inductor():
     over = found["inductor"]
     assert (over["median"], over["quartiles"]) == (2.0, [1.5, 3.0]) and over["interval"] == [1.0, 4.0]
     assert not {"compiled", "inductor"} & summary(laps(plain=[2.0] * 3, converted=[1.0] * 3)).keys()
+
+
+def test_steps_as_graphs_are_compared_with_each_other_and_with_the_best_other():
+    taken = {"plain": 12.0, "converted": 10.0, "plain + graphs": 6.0, "converted + graphs": 4.0, "blocks + graphs": 3.0}
+    found = summary(laps(**{name: [seconds] * 3 for name, seconds in taken.items()}))
+    assert found["graphs"]["median"] == 1.5 and found["graphed"]["converted + graphs"]["median"] == 3
+    assert found["graphed_blocks"]["plain + graphs"]["median"] == 2
+    assert (found["best_ours"], found["best_other"]) == ("blocks + graphs", "plain + graphs")
 
 
 def test_blocks_are_compared_with_all_others_eager_and_compiled():
@@ -264,10 +272,12 @@ def test_parts_may_be_left_out(trained_here):
         ({"dims": "1", "compile": True}, "train-1d-compile-nhwc"),
         ({"model": "Mamba-like"}, "train-mamba-like-nhwc"),
         ({"model": "my.models:Net"}, "train-my-models-net-nhwc"),
+        ({"device": "cuda"}, "train-graphs-nhwc"),
     ],
 )
 def test_results_of_other_kinds_have_other_names(options, name):
-    defaults = {"model": None, "dims": "2", "autocast": None, "compile": False, "blocks": False, "contiguous": False}
+    defaults = {"model": None, "dims": "2", "autocast": None, "compile": False, "blocks": False, "contiguous": False,
+                "graphs": True, "device": "cpu"}  # fmt: skip
     assert train.results_name(argparse.Namespace(**(defaults | options))) == name
 
 
@@ -308,10 +318,11 @@ def trained(tmp_path, monkeypatch):
             return answer
 
         monkeypatch.setattr(gpu_train, "raced", raced)
-        monkeypatch.setattr(gpu_train, "tune_all", lambda workloads, run, stage: tuned.append((workloads, run)))
+        compared = lambda workloads, run, stage, only_unknown: tuned.append((workloads, run))  # noqa: E731
+        monkeypatch.setattr(gpu_train, "compare_starts", compared)
         run = run_of(tmp_path, pace=pace)
         networks = [dataclasses.replace(TINY, name=name) for name in "AB"]
-        ended = gpu_train.train_stage(run, networks=networks)
+        ended = gpu_train.train_stage(run, networks=networks, types=("float16",))
         run.state.flush()
         return ended, asked, tuned, run
 
@@ -319,13 +330,13 @@ def trained(tmp_path, monkeypatch):
 
 
 def test_two_networks_are_trained_in_mixed_precision_each_bounded(trained):
-    ended, asked, ((workloads, tuning_run),), run = trained(FIGURES, FIGURES)
-    assert [name for name, *_ in asked] == ["A", "B"] and not ended.failed
-    for _, options, logs, timeout_s in asked:
-        assert options == ["--device", "cpu", "--autocast", "float16"] and logs == str(run.log.path)
-        assert 0 < timeout_s <= 120
+    ended, asked, ((workloads, tuning_run), *_), run = trained(FIGURES, FIGURES, FIGURES)
+    assert [name for name, *_ in asked] == ["A", "B", "A"] and not ended.failed
+    for (_, options, logs, timeout_s), last in zip(asked, ("--graphs", "--graphs", "--compile"), strict=True):
+        assert options[:4] == ["--device", "cpu", "--autocast", "float16"] and logs == str(run.log.path)
+        assert options[-1] == last and 0 < timeout_s <= 300
     assert "A float16 20.0 ms, 1.10 times as fast (1.05 to 1.15, at most 1.30), 2 of 3 passes by dwconv" in ended.line
-    assert {workload.dtype for workload in workloads} == {"float16"} and len(workloads) == 9
+    assert {workload.dtype for workload in workloads} == {"float16"} and len(workloads) > 9
     sizes = [workload.bytes for workload in workloads]
     assert sizes == sorted(sizes, reverse=True) and tuning_run.pace.left_s <= 300 <= run.pace.left_s
     ended, asked, *_ = trained()
@@ -333,24 +344,26 @@ def test_two_networks_are_trained_in_mixed_precision_each_bounded(trained):
 
 
 def test_a_network_that_fails_is_told_and_the_next_is_trained(trained):
-    ended, asked, *_ = trained(WorkerDied("training A: it ended with code 1"), FIGURES)
-    assert len(asked) == 2 and "A float16 failed: training A: it ended with code 1; B" in ended.line
+    died = WorkerDied("training A: it ended with code 1")
+    ended, asked, *_ = trained(died, died, FIGURES, died)
+    assert len(asked) == 4 and "A float16 failed: training A: it ended with code 1; B" in ended.line
     assert not ended.failed
+    assert ("--graphs" in asked[0][1], "--graphs" in asked[1][1]) == (True, False), "a capture may break a process"
 
 
 def test_a_network_without_the_kernels_that_its_row_names_fails(trained):
     misnamed = {"converted": "dwconv's kernels ran fprop 0 of 2 times"}
-    ended, *_ = trained({**FIGURES, "misnamed": misnamed}, {**FIGURES, "misnamed": misnamed})
+    ended, *_ = trained(*[{**FIGURES, "misnamed": misnamed}] * 3)
     assert ended.failed and "A float16 failed: converted: dwconv's kernels ran fprop 0 of 2 times; B" in ended.line
 
 
 def test_if_no_network_can_be_trained_the_run_fails(trained):
-    assert trained(WorkerDied("boom"), WorkerTimeout("no end"))[0].failed
+    assert trained(*[WorkerDied("boom"), WorkerTimeout("no end")] * 3)[0].failed
 
 
 def test_training_that_does_not_fit_is_not_begun(trained):
     ended, asked, *_ = trained(pace=Pace(10, first_s=20))
-    assert asked == [] and ended.line == "no network was trained; time is up, 2 of 2 left" and not ended.failed
+    assert asked == [] and ended.line == "no network was trained; time is up, 3 of 3 left" and not ended.failed
 
 
 def test_the_allocators_differ_in_nothing_else(logs, monkeypatch):

@@ -6,7 +6,9 @@ from functools import partial
 import pytest
 
 from dwconv import settings
+from dwconv.errors import RequestFailed
 from dwconv.kernels import cache
+from dwconv.measure import comparisons as comparisons_module
 from dwconv.measure.comparisons import _AHEAD, Comparisons
 from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup
 from dwconv.measure.runner import Workers, misfit_of_answer
@@ -42,6 +44,22 @@ def raced(workers, *comparisons, is_worth=lambda record: True):
 
 def one_by_one(comparisons):
     return partial(next, iter(comparisons), None)
+
+
+def test_a_workload_whose_pytorch_op_cannot_be_timed_costs_no_other(workers, monkeypatch):
+    of = workload("wgrad", layout="nchw")
+    prepare = comparisons_module.LocalRunner._prepare
+
+    def refused(runner, **how):
+        if runner._workload == of:
+            raise RequestFailed("CannotBeCaptured: it cannot be captured in a CUDA graph")
+        prepare(runner, **how)
+
+    monkeypatch.setattr(comparisons_module.LocalRunner, "_prepare", refused)
+    first, second, third = raced(
+        workers, [candidate()], [candidate("raises", of=of), candidate(of=of, order=1)], [candidate("slow")]
+    )
+    assert second == [] and [[each.confirmed for each in records] for records in (first, third)] == [[True], [True]]
 
 
 def test_the_winner_of_each_heat_is_confirmed(workers):

@@ -15,6 +15,8 @@ class Graph:
 
     captured: ClassVar[Graph | None] = None
     """The graph that is being captured."""
+    spoilt: ClassVar[set[object]] = set()
+    """Pools of captures that failed: PyTorch goes on recording to them."""
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._steps: int | None = None
@@ -31,6 +33,8 @@ class Graph:
             raise RuntimeError(f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
                                f"{capture_error_mode}")  # fmt: skip
         self._pool = pool or self._pool
+        if self._pool in Graph.spoilt:
+            raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
         Graph.captured = self
         device().standin_begin_capture()
 
@@ -41,6 +45,7 @@ class Graph:
         self._operators = device().standin_captured_steps()
         self._steps = device().standin_end_capture()
         if not self._steps:
+            Graph.spoilt.add(self._pool)
             raise torch.AcceleratorError("CUDA error: operation failed due to a previous error during capture")
 
     def replay(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 from bench.cases import Layer
 from bench.ranking import costs_of
 from dwconv.problems.target import parse_target
+from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.estimate import estimated_us
@@ -20,6 +21,7 @@ from dwconv.schedules.template import all_templates
 from dwconv.tuner.search.ranking import rank_correlation
 from tests.pages import ROOT, table_row, text_of
 
+GRADIENTS = ("dgrad", "wgrad")
 H200 = parse_target("cuda:sm_90")
 LAYERS = {  # by their row in docs/cuda.md
     "96 × 56², k7, 64": Layer(network="H200", batch=64, channels=96, size=56, kernel=7),
@@ -90,3 +92,19 @@ def test_the_table_of_tensor_cores_is_what_was_measured(name):
         if layout == "nchw":
             products = min(us for us, fields in of_cell if "toeplitz" in fields["template"])
             assert cells[at] == f"{products:.0f} ({others:.0f})"
+
+
+def test_the_table_of_both_gradients_in_one_kernel_is_what_was_measured():
+    records = Database.load([ROOT / "tuning_logs/nvidia-h200.jsonl"])
+    seen = 0
+    for workload in {record.workload for record in records if record.workload.pass_ == "backward"}:
+        one, *two = (records.best(each, "nvidia-h200") for each in (workload, *map(workload.convolution, GRADIENTS)))
+        if workload.layout == "nchw" or not all(two):
+            continue
+        stride = "" if workload.stride[0] == 1 else f", stride {workload.stride[0]}"
+        layer = f"{workload.channels} × {workload.input_size[0]}², k{workload.kernel[0]}{stride}"
+        share = one.measurement.median_us / sum(each.measurement.median_us for each in two)
+        told = f"| {layer} | {workload.dtype} | {share:.2f} |"
+        assert told in (ROOT / "docs/cuda.md").read_text()
+        seen += 1
+    assert seen > 10

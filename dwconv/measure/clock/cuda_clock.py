@@ -4,6 +4,10 @@
     capture               COUNT calls ──► one graph
     a lap                 event ─ replay ─ replay ─ … ─ event, on the device's own clock
 
+A backward pass runs on the stream of its forward pass, whatever stream is current, and no capture holds what runs on
+another stream than its own. So a process that measures leaves the default stream, which cannot be captured
+(``leave_default_stream``), and captures on its current one.
+
 A call costs the host 5 to 50 µs, and many kernels run for less: launched one by one, all of them would seem to take as
 long as Python does. A graph launches its kernels without Python.
 """
@@ -27,6 +31,12 @@ _ENOUGH_S = 0.004
 """Calls that together take longer than this are not captured in one graph."""
 _FIRST_CALLS = 3
 _LEAST_ROUNDS = 5
+
+
+def leave_default_stream() -> None:
+    """From now on this thread uses a stream of its own, which can be captured."""
+    if torch.cuda.current_stream() == torch.cuda.default_stream():
+        torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
 
 
 class CudaClock:
@@ -67,15 +77,17 @@ class CudaClock:
         return lambda: 0.0
 
     def _capture(self, call: Call, *, count: int) -> torch.cuda.CUDAGraph:
-        """Capture ``count`` calls. All graphs share their memory, since nobody reads their results."""
+        """Capture ``count`` calls. All graphs share their memory, since nothing reads their results."""
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        own = None if stream == torch.cuda.default_stream() else stream
         try:
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=self._pool, stream=own, capture_error_mode="thread_local"):
                 for _ in range(count):
                     call()
         except RuntimeError as error:
+            self._pool = None  # a capture that failed goes on recording to it
             raise CannotBeCaptured(f"it cannot be captured in a CUDA graph: {first_line(error)}") from error
         finally:
             torch.cuda.set_stream(stream)  # a capture that failed leaves its own stream current

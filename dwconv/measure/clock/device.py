@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from dwconv import native, settings
-from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.cuda_clock import CudaClock, leave_default_stream
 from dwconv.measure.clock.timing import Clock, CpuClock
 from dwconv.problems.target import Target
 
@@ -21,6 +21,7 @@ def get_ready(target: Target, *, compiles_calls: bool = True) -> None:
     import tvm  # noqa: F401
 
     if target.kind != "cpu":
+        leave_default_stream()
         native.leave_out("compiling it takes half a minute, and the clock of a GPU does not see how long a call takes")
     elif compiles_calls:
         native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.errors import CannotBeCaptured
+from dwconv.measure.clock.cuda_clock import CudaClock, leave_default_stream
 from dwconv.measure.clock.timing import GLANCE, time_in_turns
 from dwconv.problems.workload import Workload
 from tests.standin.on_gpu.kernels import Launches, default
@@ -23,3 +25,30 @@ def test_kernels_and_operators_take_time() -> None:
     assert all(measured.median_us > 0 for measured in taken.values())
     if Launches().seen is not None:  # on a GPU, other things take time, too
         assert taken["twice"].median_us > 1.5 * taken["kernel"].median_us
+
+
+def test_a_call_that_cannot_be_captured_costs_no_other_its_graph() -> None:
+    ones, clock = torch.ones(4, device="cuda"), CudaClock()
+    clock.ready(lambda: ones.add(1.0))
+    with pytest.raises(CannotBeCaptured):
+        clock.ready(lambda: (ones.add(1.0), torch.cuda.synchronize()))
+    assert time_in_turns({"next": lambda: ones.add(1.0)}, clock=clock, effort=GLANCE)["next"].median_us > 0
+
+
+def test_a_backward_pass_is_captured_whose_forward_pass_ran_before() -> None:
+    before = torch.cuda.current_stream()
+    leave_default_stream()
+    try:
+        ours = torch.cuda.current_stream()
+        x = torch.ones(4, device="cuda", requires_grad=True)
+        y, streams = x.exp(), set[int]()
+
+        def backward() -> None:
+            streams.add(torch.cuda.current_stream().cuda_stream)
+            torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
+
+        captured = CudaClock().ready(backward)
+        assert ours.cuda_stream in streams and ours != torch.cuda.default_stream()
+        captured()
+    finally:
+        torch.cuda.set_stream(before)
