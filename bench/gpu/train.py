@@ -102,29 +102,26 @@ def _tune_what_is_untuned(network: Network, run: Run, *, autocast: str, items: i
 def _in_words(answer: dict[str, Any]) -> str:
     if has_failed(answer):
         return f"failed: {answer['failed']}"
-    ratio, (low, high) = answer["ratio"], answer["ratio"]["quartiles"]
+    ratio, (low, high), apart = answer["ratio"], answer["ratio"]["quartiles"], answer["loss_difference"]
     ours = sum(count for who, count in answer["layers"].items() if who.endswith(" dwconv"))
-    apart, ms = answer["loss_difference"], answer["median_ms"]
-    profile = answer.get("profile_ms", {}).get(CONVERTED, {})
-    busy = ", ".join(
-        f"{name} {_busy(answer['profile_ms'][name]):.1f} ms on the GPU" for name in answer.get("profile_ms", {})
-    )
     told = [
-        f"{ms[CONVERTED]:.1f} ms, {ratio['median']:.2f} times as fast ({low:.2f} to {high:.2f}, at most "
-        f"{ratio['at_most']:.2f})",
-        *(
-            f"{ours_} {ms[plain] / ms[ours_]:.2f}"
-            for way in ({PLAIN: PLAIN, CONVERTED: CONVERTED, WITH_BLOCKS: WITH_BLOCKS}, WITH_GRAPHS, WITH_INDUCTOR)
-            for plain in [way[PLAIN]]
-            for ours_ in (way[CONVERTED], way[WITH_BLOCKS])
-            if plain in ms and ours_ in ms and ours_ != CONVERTED
-        ),
-        *([busy] if profile else []),
+        f"{answer['median_ms'][CONVERTED]:.1f} ms, {ratio['median']:.2f} times as fast ({low:.2f} to {high:.2f}, at "
+        f"most {ratio['at_most']:.2f})",
+        *_other_ways(answer["median_ms"]),
+        *(f"{name} {_busy(of_one):.1f} ms on the GPU" for name, of_one in answer.get("profile_ms", {}).items()),
         f"{ours} of {sum(answer['layers'].values())} passes by dwconv, losses apart {apart[CONVERTED]:.1e} (by "
         f"rounding {apart['rounded']:.1e})",
         *(f"{name} refused: {why}" for name, why in answer.get("refused", {}).items()),
     ]
     return ", ".join(told)
+
+
+def _other_ways(ms: dict[str, float]) -> list[str]:
+    """How many times as fast each other step with dwconv is as the plain one that runs in the same way."""
+    rivals = {WITH_BLOCKS: PLAIN}
+    for way in (WITH_GRAPHS, WITH_INDUCTOR):
+        rivals |= {way[CONVERTED]: way[PLAIN], way[WITH_BLOCKS]: way[PLAIN]}
+    return [f"{ours} {ms[plain] / ms[ours]:.2f}" for ours, plain in rivals.items() if ours in ms and plain in ms]
 
 
 def _busy(profile: dict[str, float]) -> float:

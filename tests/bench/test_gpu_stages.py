@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -12,7 +14,7 @@ import torch
 
 from bench import ranking
 from bench.gpu import fit as fit_module
-from bench.gpu import rank, smoke, verify
+from bench.gpu import host, rank, smoke, verify
 from bench.gpu import tune as tune_module
 from bench.gpu.budget import Pace
 from bench.gpu.fit import fit_stage
@@ -374,3 +376,25 @@ def test_where_nothing_can_be_fitted_the_constants_stay(fitted, tmp_path):
         "the constants stay: 10 measured candidates of 1 workloads determine no constants; tune until there are 24 of 4"
     )
     assert (tmp_path / f"{GPU.device}.costs.json").read_text() == before
+
+
+# -- host ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_layer_takes_the_host_on_each_road_in_a_process_of_its_own(tmp_path, monkeypatch):
+    asked = []
+
+    def measured(command, *, env, check, timeout):
+        asked.append((env.get("DWCONV_NATIVE"), env["DWCONV_TUNING_LOGS"], timeout))
+        out = Path(command[command.index("--out") + 1])
+        us = {"plain": {"forward": 20.0, "backward": 60.0}, "converted": {"forward": 10.0, "backward": 30.0}}
+        out.write_text(json.dumps({"road": "C++", "us": {"float16": us}}))
+
+    monkeypatch.setattr(host.subprocess, "run", measured)
+    monkeypatch.setattr(host, "compare_starts", lambda workloads, run, **how: asked.append(len(workloads)))
+    monkeypatch.delenv("DWCONV_NATIVE", raising=False)
+    run = run_of(tmp_path)
+    ended = host.host_stage(run)
+    assert asked[0] == 3 and [each[0] for each in asked[1:]] == [None, "0"] and asked[1][1] == str(run.log.path)
+    assert "C++: road C++, float16 10.0 + 30.0 µs a layer, PyTorch's 20.0 + 60.0: 0.50; Python" in ended.line
+    assert not ended.failed and list(run.state.of("host")) == ["C++", "Python"]
