@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dwconv.call.functional import conv2d
+from dwconv.call.active import active
+from dwconv.call.functional import conv_of_layer
 from dwconv.problems.workload import Padding, tensorflow_padding
 
 _NAME = "Conv2dSame"
@@ -21,8 +22,12 @@ class SamePadding:
 
     def forward(self, x: Tensor) -> Tensor:
         assert isinstance(self, nn.Conv2d)
+        if F.conv2d is not torch.conv2d:  # somebody counts calls of it, or does something else with them
+            with active():
+                result: Tensor = super().forward(x)  # type: ignore[misc]
+                return result
         padding = same_padding(self, (x.shape[-2], x.shape[-1]))
-        return conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return conv_of_layer(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, 2)
 
 
 def same_padding(layer: nn.Conv2d, size: tuple[int, int]) -> Padding:

@@ -18,6 +18,7 @@ from dwconv.call.active import active
 from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.place import Place
 from dwconv.discovery.same_padding import SamePadding
+from dwconv.nn import AsPlain
 
 Class = type[nn.Module]
 
@@ -67,7 +68,9 @@ def reparametrized(module: nn.Module, target: Class) -> Class:
     parametrised: PyTorch looks for the properties in the class, and for the class before in its bases."""
     plain = type(module)
     members = {name: each for name, each in vars(plain).items() if name not in ("__dict__", "__weakref__")}
-    return type(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
+    kind: Any = type(target)
+    made: Class = kind(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
+    return made
 
 
 def class_before_parametrizations(module: nn.Module) -> Class:
@@ -76,13 +79,20 @@ def class_before_parametrizations(module: nn.Module) -> Class:
 
 
 def _made(kind: str, plain: Class, ours: Class | Place | None) -> Class:
-    of = kind, plain, ours
+    # By what they are, not by what they equal: classes live on in those that are made of them.
+    of = kind, id(plain), ours if isinstance(ours, Place) else id(ours)
     if of not in _classes:
         _classes[of] = _make(kind, plain, ours)
     return _classes[of]
 
 
 _classes: dict[Any, Class] = {}
+
+
+@functools.cache
+def _as_plain(usual: Any) -> Any:
+    """The type of what is made of a class of type ``usual``."""
+    return usual if issubclass(usual, AsPlain) else type("AsPlain", (AsPlain, usual), {})
 
 
 def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
@@ -98,7 +108,8 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
         name, bases = f"Depthwise{plain.__name__}", (plain, ours)
     else:
         name, bases = f"Depthwise{plain.__name__}", (SamePadding, plain, ours)
-    made: Class = type(name, bases, members)
+    usual: Any = type(plain)
+    made: Class = _as_plain(usual)(name, bases, members)
     if ours is None:
         method = "__call__" if kind == "called" else "forward"
         setattr(made, method, _under_active(getattr(plain, method)))
