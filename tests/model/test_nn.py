@@ -360,6 +360,13 @@ def test_a_layer_that_did_not_run_is_named(logs, races):
     assert "did not run in the example: b" in str(summary)
 
 
+def test_an_example_without_a_backward_pass_says_so(logs, races):
+    told = "no backward pass of these layers ran in the example"
+    assert told not in str(dwconv.summary(dwconv.convert(TinyNet(), IMAGES)))
+    with torch.no_grad():
+        assert told in str(dwconv.summary(dwconv.convert(TinyNet(), IMAGES)))
+
+
 def test_a_model_without_depthwise_layers_is_no_error(logs):
     summary = dwconv.summary(dwconv.convert(nn.Conv2d(3, 8, 1), IMAGES))
     assert str(summary) == "0 depthwise layers converted\nno depthwise layer ran in the example: nothing to race"
