@@ -6,6 +6,8 @@ bottom and to the right.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,6 +17,8 @@ from dwconv.call.functional import conv_of_layer
 from dwconv.problems.workload import Padding, tensorflow_padding
 
 _NAME = "Conv2dSame"
+_MOST_PIXELS = 100_000
+"""Of the image that shows what a layer computes."""
 
 
 class SamePadding:
@@ -54,6 +58,8 @@ def pads_the_same(layer: nn.Module) -> bool:
         d * (k - 1) + s + 2 for d, k, s in zip(layer.dilation, layer.kernel_size, layer.stride, strict=True)
     )
     size = (height, width + 1)
+    if math.prod(size) > _MOST_PIXELS:
+        return False
     ramp = torch.arange(layer.in_channels * size[0] * size[1], device=weight.device) % 7 - 3
     x = ramp.to(weight.dtype).reshape(1, layer.in_channels, *size)
     (top, bottom), (left, right) = same_padding(layer, size)

@@ -185,6 +185,13 @@ def test_a_lazy_layer_becomes_what_its_class_says(planted):
     assert isinstance(layer, Lazy.cls_to_become) and isinstance(layer, DepthwiseConv2d)
 
 
+def test_padding_as_tensorflow_has_it_at_an_absurd_stride_is_left_to_it(logs):
+    """To look at what it computes would take an image of as many pixels."""
+    layer = Conv2dSame(8, 8, 3, stride=2**40, groups=8)
+    dwconv.convert(layer)
+    assert type(layer) is Conv2dSame and layer(X).shape == (2, 8, 1, 1)
+
+
 def test_what_has_only_the_name_stays(logs):
     class Other(nn.Conv2d):
         def forward(self, x):
