@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Variable
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 
 @contextmanager
 def reentrant() -> Iterator[None]:
-    """In here, and in the threads that autograd runs for it, ``gradients`` may meet such functions."""
+    """In here, and in the threads that autograd runs for it, ``gradients_of`` may meet such functions."""
     global _entered, _pytorchs
     with _lock:
         if not _entered:
@@ -77,19 +77,23 @@ def leaves_of(outputs: Iterable[Tensor]) -> list[Tensor]:
 
 
 _pytorchs: Any = torch.autograd.backward, torch.autograd._is_checkpoint_valid
+_stack: Any = _get_current_function_mode_stack
 _lock = threading.Lock()
 _entered = 0
 """How many steps there are now, in all threads."""
 
 
-class _Step(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Step(TorchFunctionMode):
     """Tells the threads of a step from others: autograd's threads have the modes of who called it."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.before: list[tuple[Tensor, Tensor | None]] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.backward:
+            with self:
+                return _backward(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
     def backward(self, outputs: list[Tensor], gradients: Any, *, retain_graph: Any, create_graph: bool) -> None:
@@ -113,7 +117,7 @@ def _is_leaf(output: Tensor) -> bool:
 
 def _step() -> _Step | None:
     """The one that is running here."""
-    return next((mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, _Step)), None)
+    return next((mode for mode in _stack() if isinstance(mode, _Step)), None)
 
 
 def _is_valid() -> bool:
@@ -127,12 +131,16 @@ def _backward(
     create_graph: bool = False,
     grad_variables: Any = None,
     inputs: Any = None,
+    *,
+    gradient: Any = None,
 ) -> None:
+    """``torch.autograd.backward``, and ``Tensor.backward``, which has ``gradient``."""
     step = _step()
+    given = grad_tensors if gradient is None else gradient
     if step is None or inputs is not None or grad_variables is not None:
-        _pytorchs[0](tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
+        _pytorchs[0](tensors, given, retain_graph, create_graph, grad_variables, inputs)
         return
     outputs, gradients = (
-        [each] if isinstance(each, Tensor) else None if each is None else list(each) for each in (tensors, grad_tensors)
+        [each] if isinstance(each, Tensor) else None if each is None else list(each) for each in (tensors, given)
     )
     step.backward(outputs or [], gradients, retain_graph=retain_graph, create_graph=create_graph)

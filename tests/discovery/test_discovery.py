@@ -260,6 +260,23 @@ def test_calls_are_counted_those_of_checkpoints_again(converts):
     assert by_pass == {"fprop": 5, "dgrad": 2, "wgrad": 3}
 
 
+class Again(torch.autograd.Function):
+    """A checkpoint of its author's own."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.save_for_backward(x)
+        ctx.layer = layer
+        return layer(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            ctx.layer(x).backward(dy)
+        return x.grad, None
+
+
 class Checkpointed(nn.Module):
     """Its layers run again in a backward pass within the backward pass, as that of transformers do."""
 
@@ -267,6 +284,7 @@ class Checkpointed(nn.Module):
         super().__init__()
         self.outer = nn.ModuleList(nn.Conv2d(3, 3, 3, padding=1, groups=3) for _ in range(2))
         self.inner = nn.Conv1d(3, 3, 3, padding=1, groups=3)
+        self.last = nn.Conv1d(3, 3, 5, groups=3)
         self.hidden = (nn.Parameter(torch.randn(3, 1, 3, 3)),)
 
     def forward(self, x):
@@ -277,7 +295,7 @@ class Checkpointed(nn.Module):
     def again(self, x):
         (hidden,) = self.hidden
         x = dwconv.conv2d(x, hidden).flatten(2)
-        return checkpoint(self.inner, x, use_reentrant=True)
+        return Again.apply(checkpoint(self.inner, x, use_reentrant=True), self.last)
 
 
 @pytest.mark.parametrize("converts", [False, True])
@@ -299,8 +317,8 @@ def test_reentrant_checkpoints(converts):
     ran = Counter((layer.name, layer.passes, layer.calls) for layer in discover(model, image).layers)
     assert ran == {
         ("outer.0", PASSES, 1): 1,
-        **{(name, ("fprop",), calls): 1 for name, calls in (("outer.1", 1), ("", 1), ("inner", 2))},
-        **{(name, PASSES, 1): 1 for name in ("outer.1", "", "inner")},
+        **{(name, ("fprop",), calls): 1 for name, calls in (("outer.1", 1), ("", 1), ("inner", 2), ("last", 2))},
+        **{(name, PASSES, 1): 1 for name in ("outer.1", "", "inner", "last")},
     }
     assert not told and image.grad is None
     assert [id(parameter.grad) for parameter in trained] == before
