@@ -48,6 +48,23 @@ class _Depthwise(nn.Module, metaclass=AsPlain):
     plain_class: ClassVar[type[nn.Module]]
     """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
 
+    @property
+    def qconfig(self) -> Any:
+        """How ``torch.ao.quantization`` is to quantise it. Given one, it is PyTorch's layer again, as that asks for."""
+        if "qconfig" not in vars(self):
+            raise AttributeError("qconfig")
+        return vars(self)["qconfig"]
+
+    @qconfig.setter
+    def qconfig(self, value: Any) -> None:
+        vars(self)["qconfig"] = value
+        if value is not None:
+            self.__class__ = _plain(type(self))
+
+    @qconfig.deleter
+    def qconfig(self) -> None:
+        del vars(self)["qconfig"]
+
     def __init__(
         self,
         channels: int,

@@ -167,6 +167,31 @@ def test_a_reverted_model_is_quantised(logs):
     torch.testing.assert_close(quantised(x), model(x), rtol=0.2, atol=0.2)
 
 
+@pytest.mark.parametrize("learns", [False, True], ids=["prepare", "prepare_qat"])
+@pytest.mark.parametrize("fuses", [False, True], ids=["", "fused"])
+@pytest.mark.filterwarnings(
+    "ignore:Please use quant_min", "ignore:torch.quantize_per_tensor", "ignore:must run observer"
+)
+def test_a_converted_model_is_quantised_as_the_plain_one(logs, learns, fuses):
+    torch.manual_seed(0)
+    layers = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU()
+    plain = nn.Sequential(quantization.QuantStub(), *layers, quantization.DeQuantStub()).train(learns)
+    converted, x, ran = dwconv.convert(copy.deepcopy(plain)), torch.randn(4, 8, 12, 10), []
+    assert not hasattr(converted[1], "qconfig")
+    for model in (plain, converted):
+        if fuses:
+            fuse_modules = quantization.fuse_modules_qat if learns else quantization.fuse_modules
+            model = fuse_modules(model, [["1", "2", "3"]])
+        model.qconfig = quantization.get_default_qat_qconfig() if learns else quantization.get_default_qconfig()
+        model = (quantization.prepare_qat if learns else quantization.prepare)(model)
+        model(x)
+        quantised = quantization.convert(model.eval())
+        ran += [[type(module).__name__ for module in quantised.modules()], quantised(x)]
+    assert "quantized" in type(quantised[1]).__module__
+    assert ran[0] == ran[2]
+    torch.testing.assert_close(ran[1], ran[3])
+
+
 def test_a_traced_graph_calls_dwconv(logs):
     """torch.fx sees through the layer to the call, which then runs as before."""
     model, x = TinyNet(), torch.randn(4, 3, 12, 10)
