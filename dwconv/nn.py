@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comment in a scripted method is an error
 
+from dwconv.call.active import active
 from dwconv.call.arguments import Arguments
 from dwconv.call.awaited import awaited
 from dwconv.call.awaited_block import may_wait, started
-from dwconv.call.functional import conv1d, conv2d, conv3d
+from dwconv.call.functional import conv_of_layer
 from dwconv.call.place import Place
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.block import Activation, Block, Norm
@@ -23,11 +24,46 @@ Size = int | tuple[int, ...]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 
-class _Depthwise(nn.Module):
+class AsPlain(type):
+    """The type of a class that has a ``plain_class``, which it equals, as ``==`` and tables have it: what counts,
+    quantises or prunes layers by their type finds it there. ``is`` and ``isinstance`` tell the two apart."""
+
+    def __eq__(cls, other: object) -> bool:
+        return _plain(cls) is _plain(other) if isinstance(other, type) else NotImplemented
+
+    def __hash__(cls) -> int:
+        return type.__hash__(_plain(cls))
+
+
+def _plain(of: type) -> type:
+    """The class that ``dwconv.revert`` gives back; ``of`` itself, if it does not change that."""
+    while (plain := vars(of).get("plain_class")) is not None:
+        of = plain
+    return of
+
+
+class _Depthwise(nn.Module, metaclass=AsPlain):
     """What the layers below have in common: how they are made."""
 
     plain_class: ClassVar[type[nn.Module]]
     """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
+
+    @property
+    def qconfig(self) -> Any:
+        """How ``torch.ao.quantization`` is to quantise it. Given one, it is PyTorch's layer again, as that asks for."""
+        if "qconfig" not in vars(self):
+            raise AttributeError("qconfig")
+        return vars(self)["qconfig"]
+
+    @qconfig.setter
+    def qconfig(self, value: Any) -> None:
+        vars(self)["qconfig"] = value
+        if value is not None:
+            self.__class__ = _plain(type(self))
+
+    @qconfig.deleter
+    def qconfig(self) -> None:
+        del vars(self)["qconfig"]
 
     def __init__(
         self,
@@ -69,12 +105,16 @@ class DepthwiseConv1d(_Depthwise, nn.Conv1d):
                 return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        if F.conv1d is not torch.conv1d:  # somebody counts calls of it, or does something else with them
+            with active():
+                plain: Tensor = nn.Conv1d._conv_forward(self, input, weight, bias)
+                return plain
         if self.padding_mode == "zeros":
             given = Arguments(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 1)
             waiting = awaited(given)
-            return conv1d(*given[:-1]) if waiting is None else waiting
+            return conv_of_layer(*given) if waiting is None else waiting  # type: ignore[arg-type]
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        return conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        return conv_of_layer(padded, weight, bias, self.stride, 0, self.dilation, self.groups, 1)
 
 
 class DepthwiseConv2d(_Depthwise, nn.Conv2d):
@@ -88,10 +128,14 @@ class DepthwiseConv2d(_Depthwise, nn.Conv2d):
                 return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        if F.conv2d is not torch.conv2d:  # somebody counts calls of it, or does something else with them
+            with active():
+                plain: Tensor = nn.Conv2d._conv_forward(self, input, weight, bias)
+                return plain
         if self.padding_mode == "zeros":
-            return conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            return conv_of_layer(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 2)
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        return conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        return conv_of_layer(padded, weight, bias, self.stride, 0, self.dilation, self.groups, 2)
 
 
 class DepthwiseConv3d(_Depthwise, nn.Conv3d):
@@ -105,10 +149,14 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
                 return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             return F.conv3d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        if F.conv3d is not torch.conv3d:  # somebody counts calls of it, or does something else with them
+            with active():
+                plain: Tensor = nn.Conv3d._conv_forward(self, input, weight, bias)
+                return plain
         if self.padding_mode == "zeros":
-            return conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            return conv_of_layer(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 3)
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        return conv3d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        return conv_of_layer(padded, weight, bias, self.stride, 0, self.dilation, self.groups, 3)
 
 
 LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)

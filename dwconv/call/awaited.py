@@ -44,7 +44,8 @@ def awaited(given: Arguments) -> Tensor | None:
 def is_causal(given: Arguments) -> bool:
     """True for a depthwise ``conv1d`` that pads as many elements on both sides as an element meets before itself."""
     before = given.weight.shape[-1] - 1
-    return before > 0 and given.input.dim() == 3 and given[3:6] in ((1, before, 1), ((1,), (before,), (1,)))
+    pads_as_wide = before > 0 and given.input.dim() == 3 and given[3:6] in ((1, before, 1), ((1,), (before,), (1,)))
+    return pads_as_wide and given.weight.shape[1] == 1
 
 
 def cuts(index: Any, length: int, *, beyond: int) -> bool:

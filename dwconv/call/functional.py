@@ -84,6 +84,32 @@ def conv3d(
     return _convolve(conv3d, Arguments(input, weight, bias, stride, padding, dilation, groups, 3))
 
 
+def conv_of_layer(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Size,
+    padding: Padding,
+    dilation: Size,
+    groups: int,
+    axes: int,
+) -> Tensor:
+    """What a layer computes: the same, and PyTorch's op where its groups and its weight were changed since, as who
+    prunes or groups anew does, and are no longer depthwise."""
+    if not torch.compiler.is_compiling():
+        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, axes)
+        if y is not None:
+            return y
+    given = Arguments(input, weight, bias, stride, padding, dilation, groups, axes)
+    is_traced = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
+    if not is_traced and isinstance(weight, Tensor) and weight.dim() > 1 and weight.shape[1] != 1:
+        return given.on_pytorch()
+    return _convolve(_FUNCTIONS[axes], given)
+
+
+_FUNCTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
+
+
 def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
     """A call that C++ has not learnt, on the road for those who look at it."""
     if has_torch_function_variadic(given.input, given.weight):  # a subclass, or a proxy that traces, decides instead

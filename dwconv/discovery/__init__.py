@@ -2,6 +2,7 @@
 
 discover      runs one step, and changes nothing
   ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
+  │    └─ reentrant    also where a backward pass calls another
   ├─ unchanged    the model, the example and the random numbers as they were before
   └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
        └─ chains       the norms and activations around it, which may be one with it
@@ -158,15 +159,16 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
     """Run ``model`` once on an example, and list the depthwise convolutions that ran, functional calls included.
 
     ``example_inputs`` is a tensor, a tuple or list of positional arguments, or a dict of keyword arguments, on the
-    model's device. The backward pass runs too, from the sum of all outputs that require a gradient, if ``trains``; by
-    default if grad mode is on and there are such outputs. Call it under ``torch.autocast`` for mixed precision.
+    model's device. The backward pass runs too, from the sum of all tensors in the result that require a gradient, in
+    whatever object they are, if ``trains``; by default if grad mode is on and there are such. Call it under
+    ``torch.autocast`` for mixed precision.
 
-    The model is as before afterwards: parameters and their ``grad``, buffers, attributes of its modules, random number
-    generators; also if it fails on the example, which raises its own error. Wrappers (DistributedDataParallel,
-    torch.compile) are looked through. A converted model and a plain one give the same answer.
+    The model is as before afterwards: parameters and their ``grad``, buffers, attributes and classes of its modules,
+    random number generators, also those that it holds; also if it fails on the example, which raises its own error.
+    Lazy layers stay lazy. Wrappers (DistributedDataParallel, torch.compile) are looked through. A converted model and a
+    plain one give the same answer.
 
-    Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters; and for parameters
-    that have no sizes yet.
+    Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters.
     """
     step = ExampleStep.of(model, example_inputs, trains=trains)
     with unchanged(step.model, step.tensors), Watch(step.model) as watch:

@@ -19,10 +19,12 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from dwconv.call.awaited_block import AwaitedBlock
 from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, has_channels_last
+from dwconv.discovery.held import held
 from dwconv.discovery.step import tensors_in
 from dwconv.dispatch.decide import target_of, why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
@@ -129,7 +131,7 @@ class Chains:
 
     def end(self, outputs: Any) -> None:
         """The model has given its outputs. What is done with them is not its own."""
-        self.used(outputs)
+        self.used(held(outputs, Tensor, but=nn.Module))
         self._has_ended = True
 
     def _add(self, link: Link, result: Tensor) -> None:
@@ -189,7 +191,7 @@ class Chains:
             module = self._modules[link.caller]
             if isinstance(module, nn.SyncBatchNorm):
                 return f"{_shown(link)} is a SyncBatchNorm, whose statistics are of all ranks"
-            if any(getattr(module, name) for name in _HOOKS):
+            if any(not _is_of_lazy(hook) for name in _HOOKS for hook in getattr(module, name).values()):
                 return f"{_shown(link)} has a hook"
             if link.kind != "act" and (times := self._runs[link.caller, link.kind]) > 1:
                 return f"{_shown(link)} runs {times} times in a step"
@@ -197,6 +199,11 @@ class Chains:
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _is_of_lazy(hook: Any) -> bool:
+    """True of the hook of a lazy module, which is gone after its first call."""
+    return getattr(hook, "__func__", None) is LazyModuleMixin._infer_parameters
 
 
 def _why_never(problem: Problem | None) -> str:

@@ -6,14 +6,19 @@ bottom and to the right.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dwconv.call.functional import conv2d
+from dwconv.call.active import active
+from dwconv.call.functional import conv_of_layer
 from dwconv.problems.workload import Padding, tensorflow_padding
 
 _NAME = "Conv2dSame"
+_MOST_PIXELS = 100_000
+"""Of the image that shows what a layer computes."""
 
 
 class SamePadding:
@@ -21,8 +26,12 @@ class SamePadding:
 
     def forward(self, x: Tensor) -> Tensor:
         assert isinstance(self, nn.Conv2d)
+        if F.conv2d is not torch.conv2d:  # somebody counts calls of it, or does something else with them
+            with active():
+                result: Tensor = super().forward(x)  # type: ignore[misc]
+                return result
         padding = same_padding(self, (x.shape[-2], x.shape[-1]))
-        return conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return conv_of_layer(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, 2)
 
 
 def same_padding(layer: nn.Conv2d, size: tuple[int, int]) -> Padding:
@@ -49,6 +58,8 @@ def pads_the_same(layer: nn.Module) -> bool:
         d * (k - 1) + s + 2 for d, k, s in zip(layer.dilation, layer.kernel_size, layer.stride, strict=True)
     )
     size = (height, width + 1)
+    if math.prod(size) > _MOST_PIXELS:
+        return False
     ramp = torch.arange(layer.in_channels * size[0] * size[1], device=weight.device) % 7 - 3
     x = ramp.to(weight.dtype).reshape(1, layer.in_channels, *size)
     (top, bottom), (left, right) = same_padding(layer, size)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dwconv.discovery.held import held
+from dwconv.discovery.reentrant import gradients_of, leaves_of, reentrant
 from dwconv.errors import InvalidWorkload
 
 
@@ -58,11 +60,7 @@ class ExampleStep:
     def __call__(self) -> None:
         wanted = torch.is_grad_enabled() if self.trains is None else self.trains
         with torch.set_grad_enabled(wanted):
-            outputs = [
-                output
-                for output in tensors_in(self.model(*self.positional, **self.keywords))
-                if output.requires_grad and output.is_floating_point()
-            ]
+            outputs = outputs_in(self.model(*self.positional, **self.keywords))
             if outputs and wanted:
                 _backward(outputs)
         if self.trains and not outputs:
@@ -70,6 +68,11 @@ class ExampleStep:
                 f"no output of {type(self.model).__name__} requires a gradient, so it cannot train; "
                 "use trains=False, or unfreeze a parameter"
             )
+
+
+def outputs_in(result: Any) -> list[Tensor]:
+    """The tensors in what a model gives that require a gradient: also those of a distribution, say, of any object."""
+    return [tensor for tensor in held(result, Tensor, but=nn.Module) if tensor.requires_grad]
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
@@ -100,9 +103,6 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _check_devices(step: ExampleStep) -> None:
-    for name, parameter in step.model.named_parameters():
-        if nn.parameter.is_lazy(parameter):
-            raise InvalidWorkload(f"parameter {name} is uninitialized; run the model once on an example first")
     known = dict.fromkeys(str(parameter.device) for parameter in step.model.parameters())
     for tensor in step.tensors:
         if known and str(tensor.device) not in known:
@@ -115,24 +115,13 @@ def _check_devices(step: ExampleStep) -> None:
 def _backward(outputs: Iterable[Tensor]) -> None:
     """The gradients of the sum of the outputs, of every tensor that ``backward()`` would give one to; kept nowhere."""
     reached = [output for output in outputs if output.grad_fn is not None]
-    leaves = _leaves(reached)
+    leaves = leaves_of(reached)
     if leaves:
-        ones = [torch.ones_like(output) for output in reached]
-        torch.autograd.grad(reached, leaves, grad_outputs=ones, allow_unused=True)
+        with reentrant():
+            gradients_of(reached, leaves, [_gradient(output) for output in reached])
 
 
-def _leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors without a history that the outputs were computed from: parameters, of the model or not, and
-    inputs."""
-    leaves: list[Tensor] = []
-    waiting: list[Any] = [output.grad_fn for output in outputs]
-    seen = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    return leaves
+def _gradient(output: Tensor) -> Tensor:
+    """Ones. Not all that is sparse or nested has such: then half the sum of the squares is what has the gradient."""
+    is_usual = output.layout is torch.strided and not output.is_nested
+    return torch.ones_like(output) if is_usual else output.detach().clone()

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from dwconv.discovery.held import held
 
 
 @contextmanager
 def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[None]:
     """At the end, also after an error, ``model`` and ``inputs`` are what they were: parameters, ``grad``, buffers, the
-    attributes of all modules, and the states of the random number generators. No gradient is there meanwhile.
+    attributes and classes of all modules, and the states of the random number generators, also of those that the model
+    holds. What had no sizes yet has none. No gradient is there meanwhile.
 
     A model may change any of these in its forward pass: statistics, counters, caches, hooks, weights that are averaged.
     """
     modules = list(model.modules())
     attributes = [_Attributes(module) for module in modules]
-    held = [value for module in modules for value in vars(module).values() if isinstance(value, Tensor)]
-    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers(), *held, *inputs)}.values()
-    contents = [(tensor, tensor.detach().clone()) for tensor in tensors if _can_be_written(tensor)]
+    own = [value for module in modules for value in vars(module).values() if isinstance(value, Tensor)]
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers(), *own, *inputs)}.values()
+    contents = [
+        (tensor, tensor.detach().clone()) for tensor in tensors if not is_lazy(tensor) and _can_be_written(tensor)
+    ]
+    lazy = [(tensor, type(tensor)) for tensor in tensors if is_lazy(tensor)]
     gradients = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
     python_state, numpy_state = random.getstate(), np.random.get_state()
+    rewind = [_rewind(generator) for generator in held(modules, _GENERATORS)]
     gpus = {tensor.device.index for tensor in tensors if tensor.device.type == "cuda"}
     cache_was_enabled = torch.is_autocast_cache_enabled()
     # The cache would keep weights for the caller that were lowered here, perhaps without a history.
@@ -39,30 +48,53 @@ def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[None]:
         torch.set_autocast_cache_enabled(cache_was_enabled)
         random.setstate(python_state)
         np.random.set_state(numpy_state)
-        for each in attributes:
-            each.restore()
+        for each in rewind:
+            each()
+        for module in attributes:
+            module.restore()
         for tensor, content in contents:
             tensor.data.copy_(content)  # `data`, so that a graph that was recorded before remains valid
         for parameter, requires_grad, gradient in gradients:
-            parameter.requires_grad_(requires_grad)
+            parameter.requires_grad = requires_grad  # so that one without sizes takes it, too
             parameter.grad = gradient
+        for tensor, kind in lazy:
+            if type(tensor) is not kind:
+                tensor.data = tensor.data.new_empty(0)
+                tensor.__class__ = kind
 
 
 class _Attributes:
     """The attributes of a module, and what their containers hold: parameters, buffers, hooks, modules, and its own."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._module = module
+        self._module, self._class = module, type(module)
         self._values = dict(vars(module))
         self._held = [(value, value.copy()) for value in self._values.values() if isinstance(value, (dict, list, set))]
 
     def restore(self) -> None:
+        if type(self._module) is not self._class:  # of a lazy layer
+            self._module.__class__ = self._class
         vars(self._module).clear()
         vars(self._module).update(self._values)
         container: Any
-        for container, held in self._held:
+        for container, before in self._held:
             container.clear()
-            container.extend(held) if isinstance(container, list) else container.update(held)
+            container.extend(before) if isinstance(container, list) else container.update(before)
+
+
+_GENERATORS: tuple[type[Any], ...] = (torch.Generator, random.Random, np.random.RandomState, np.random.BitGenerator)
+"""A generator of numpy holds one of the last."""
+
+
+def _rewind(generator: Any) -> Callable[[], None]:
+    """Sets its state to what it is now."""
+    if isinstance(generator, random.SystemRandom):
+        return lambda: None
+    if isinstance(generator, random.Random):
+        return partial(generator.setstate, generator.getstate())
+    if isinstance(generator, np.random.BitGenerator):
+        return partial(setattr, generator, "state", generator.state)
+    return partial(generator.set_state, generator.get_state())
 
 
 def _can_be_written(tensor: Tensor) -> bool:

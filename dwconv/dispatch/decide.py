@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 Provider = Literal["dwconv", "pytorch"]
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
+MOST_STRIDE, MOST_REACH = 1024, 65_536
+"""Of dilation and padding the second. Beyond these a layer makes no sense that anybody knows of, and who predicts would
+walk along them, for hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +149,10 @@ def why_no_kernels(problem: Problem, device: torch.device) -> str:
         return "dwconv has no kernels for AMD GPUs"
     if problem.dtype_name not in DTYPES:
         return f"dwconv has no kernels for {problem.dtype_name}"
+    if max(problem.stride) > MOST_STRIDE:
+        return f"dwconv has no kernels for a stride above {MOST_STRIDE}"
+    if max(*problem.dilation, *problem.padding) > MOST_REACH:
+        return f"dwconv has no kernels for a dilation or padding above {MOST_REACH}"
     return "there is nothing to compute" if 0 in problem.input_shape else ""
 
 

@@ -66,6 +66,8 @@ class ConversionSummary:
             return ["no depthwise layer ran in the example: nothing to race"]
         lines = [str(race) for race in self.races]
         lines += [f"not all was raced: {race.problem}" for race in self.races if race.problem]
+        if all(layer.passes == ("fprop",) for layer in self.discovery.layers):
+            lines += ["no backward pass of these layers ran in the example"]
         lines += [f"left out: {layer}" for layer in self.discovery.left_out]
         ran = {layer.name for layer in self.discovery.layers}
         idle = [shown_name(layer.name) for layer in self.converted if without_wrappers(layer.name) not in ran]

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
 from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.place import Place
 from dwconv.discovery.same_padding import SamePadding
+from dwconv.nn import AsPlain
 
 Class = type[nn.Module]
 
@@ -31,8 +33,9 @@ def overridden(plain: Class, pytorchs: Class) -> list[str]:
 
 
 def depthwise_class(plain: Class, ours: Class) -> Class:
-    """``plain``, which computes what PyTorch's layer computes, on the kernels of ``ours``."""
-    return _made("depthwise", plain, ours)
+    """``plain``, which computes what PyTorch's layer computes, on the kernels of ``ours``; a lazy layer becomes such a
+    one in its first call, if it is depthwise then."""
+    return ours if plain is vars(ours)["plain_class"] else _made("depthwise", plain, ours)
 
 
 def same_padding_class(plain: Class, ours: Class) -> Class:
@@ -67,7 +70,9 @@ def reparametrized(module: nn.Module, target: Class) -> Class:
     parametrised: PyTorch looks for the properties in the class, and for the class before in its bases."""
     plain = type(module)
     members = {name: each for name, each in vars(plain).items() if name not in ("__dict__", "__weakref__")}
-    return type(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
+    kind: Any = type(target)
+    made: Class = kind(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
+    return made
 
 
 def class_before_parametrizations(module: nn.Module) -> Class:
@@ -76,13 +81,20 @@ def class_before_parametrizations(module: nn.Module) -> Class:
 
 
 def _made(kind: str, plain: Class, ours: Class | Place | None) -> Class:
-    of = kind, plain, ours
+    # By what they are, not by what they equal: classes live on in those that are made of them.
+    of = kind, id(plain), ours if isinstance(ours, Place) else id(ours)
     if of not in _classes:
         _classes[of] = _make(kind, plain, ours)
     return _classes[of]
 
 
 _classes: dict[Any, Class] = {}
+
+
+@functools.cache
+def _as_plain(usual: Any) -> Any:
+    """The type of what is made of a class of type ``usual``."""
+    return usual if issubclass(usual, AsPlain) else type("AsPlain", (AsPlain, usual), {})
 
 
 def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
@@ -98,16 +110,31 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
         name, bases = f"Depthwise{plain.__name__}", (plain, ours)
     else:
         name, bases = f"Depthwise{plain.__name__}", (SamePadding, plain, ours)
-    made: Class = type(name, bases, members)
+    usual: Any = type(plain)
+    made: Class = _as_plain(usual)(name, bases, members)
     if ours is None:
         method = "__call__" if kind == "called" else "forward"
         setattr(made, method, _under_active(getattr(plain, method)))
     elif isinstance(ours, Place):
         made.forward = _with_block(plain.forward, ours)
+    if issubclass(plain, LazyModuleMixin):
+        setattr(made, "cls_to_become", _becomes(made, kind, ours))  # noqa: B010  of which nn.Module knows nothing
     if name == plain.__name__:
         made.__qualname__ = plain.__qualname__
     made.__reduce_ex__ = _reduce(made, (kind, plain, ours))  # type: ignore[method-assign, assignment]
     return made
+
+
+def _becomes(made: Class, kind: str, ours: Class | Place | None) -> property:
+    """The class that a lazy module becomes in its first call."""
+
+    def becomes(self: Any) -> Class | None:
+        plain: Class | None = super(made, self).cls_to_become
+        if plain is None or (kind == "depthwise" and self.groups != self.in_channels):
+            return plain
+        return depthwise_class(plain, ours) if kind == "depthwise" else _made(kind, plain, ours)  # type: ignore[arg-type]
+
+    return property(becomes)
 
 
 def _under_active(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from dwconv.call.place import Place
 from dwconv.discovery.same_padding import pads_the_same
@@ -77,7 +78,7 @@ _DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {
 
 def why_left(module: Convolution) -> str | None:
     """Why a convolution with groups is left alone; None if it can be converted."""
-    if module.groups != module.in_channels:
+    if module.groups != module.in_channels and not _is_lazy(module):
         return f"groups={module.groups} of {module.in_channels} channels is not depthwise"
     own = overridden(class_before_parametrizations(module), _pytorchs(module))
     if not own or pads_the_same(module):
@@ -94,18 +95,19 @@ def _class_for(module: Convolution) -> type[nn.Module]:
     """The class that a layer gets which is to be converted."""
     plain, pytorchs = class_before_parametrizations(module), _pytorchs(module)
     ours = _DEPTHWISE[pytorchs]
-    if plain is pytorchs:
-        found = ours
-    elif overridden(plain, pytorchs):
-        found = same_padding_class(plain, ours)
-    else:
-        found = depthwise_class(plain, ours)
+    found = same_padding_class(plain, ours) if overridden(plain, pytorchs) else depthwise_class(plain, ours)
     return found if plain is type(module) else reparametrized(module, found)
 
 
+def _is_lazy(module: nn.Module) -> bool:
+    """True of a layer that learns its sizes in its first call."""
+    return isinstance(module, LazyModuleMixin)
+
+
 def _sizes(module: Convolution) -> str:
-    multiplier = module.out_channels // module.in_channels
-    words = [f"{module.in_channels} channels", f"kernel {by(module.kernel_size)}"]
+    multiplier = module.out_channels // module.groups
+    lazy = "if its first call has " * _is_lazy(module)
+    words = [f"{lazy}{module.groups} channels", f"kernel {by(module.kernel_size)}"]
     words += [f"stride {by(module.stride)}"] if any(size != 1 for size in module.stride) else []
     words += [f"dilation {by(module.dilation)}"] if any(size != 1 for size in module.dilation) else []
     words += [f"multiplier {multiplier}"] if multiplier != 1 else []

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import dwconv
+from dwconv.discovery import discover
 from dwconv.errors import InvalidArgument, InvalidCall
 from tests.planted_records import plant, workload_of
 
@@ -107,3 +108,39 @@ def test_a_layer_raises_what_pytorchs_raises(logs):
     ):
         with pytest.raises(error, match=told):
             layer(wrong)
+
+
+ABSURD = {
+    "stride": {"stride": 2**40},
+    "stride of one axis": {"stride": (1, 1, 2**20)},
+    "stride and padding": {"stride": 2**24, "padding": 2**24},
+    "dilation": {"dilation": 2**40},
+    "dilation, stride and padding": {"dilation": 2**24, "stride": 2**24, "padding": 2**24},
+}
+
+
+@pytest.mark.parametrize("numbers", ABSURD.values(), ids=ABSURD)
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_absurd_sizes_are_pytorchs_and_nobody_walks_along_them(logs, monkeypatch, axes, numbers):
+    """A prediction took a second for each million."""
+    asked = []
+    monkeypatch.setattr("dwconv.dispatch.decide._by_expectation", lambda *_: asked.append(1))
+    numbers = {name: each[-axes:] if isinstance(each, tuple) else each for name, each in numbers.items()}
+    x = torch.randn(2, 8, *[5] * axes, requires_grad=True)
+    layer = getattr(torch.nn, f"Conv{axes}d")(8, 8, 1 if set(numbers) == {"dilation"} else 3, groups=8, **numbers)
+    expected = [layer(x), *torch.autograd.grad(layer(x).sum(), (x, layer.weight))]
+    dwconv.convert(layer)
+    torch._dynamo.reset()
+    for run in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager") if axes == 2 else layer):
+        y = run(x)
+        torch.testing.assert_close([y, *torch.autograd.grad(y.sum(), (x, layer.weight))], expected)
+    (left,) = discover(layer, x).left_out
+    assert "dwconv has no kernels for a" in left.why_no_kernels and not asked
+
+
+@pytest.mark.parametrize("numbers", [{"stride": 2**63}, {"padding": 2**63}, {"dilation": 2**64}, {"padding": 2**40}])
+def test_numbers_that_pytorch_cannot_take_raise_what_it_raises(logs, numbers):
+    with pytest.raises((RuntimeError, ValueError)) as theirs:
+        F.conv2d(X, W, B, groups=8, **numbers)
+    with pytest.raises(theirs.type):
+        dwconv.conv2d(X, W, B, **numbers)

@@ -240,6 +240,10 @@ CHANGES = {
     "another dilation": lambda model: setattr(model.conv, "dilation", (2, 2)),
     "another activation": lambda model: setattr(model, "act1", nn.ReLU()),
     "a dense convolution": lambda model: setattr(model, "conv", nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)),
+    "fewer groups": lambda model: (
+        setattr(model.conv, "groups", CHANNELS // 2),
+        setattr(model.conv, "weight", nn.Parameter(torch.randn(CHANNELS, 2, 3, 3))),
+    ),
     "a hook on its input": lambda model: model.conv.register_forward_pre_hook(lambda _, given: (given[0] * 2,)),
     "a hook on its result": lambda model: model.act1.register_forward_hook(lambda _, given, h: h + 1),
     "a backward hook": lambda model: model.bn2.register_full_backward_hook(lambda _, dx, dz: (dx[0] * 2,)),

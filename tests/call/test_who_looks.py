@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -13,10 +14,16 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
-from tests.models import ConformerConvolution, TinyNet
+from tests.model.test_subclasses import Conv2dSame
+from tests.models import ConformerConvolution, TinyNet, VideoNet
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+
+
+class PaddedAsTensorFlow(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(3, 8, 1), Conv2dSame(8, 8, 3, stride=2, groups=8))
 
 
 def gradients(x, w, bias):
@@ -73,3 +80,46 @@ def test_as_many_flops_as_the_plain_model(logs, model, inputs, tuned):
             each(x.clone().requires_grad_()).sum().backward()
         counted.append(counter.get_total_flops())
     assert counted[0] == counted[1] > 0
+
+
+@pytest.mark.parametrize("make", [TinyNet, ConformerConvolution, VideoNet, PaddedAsTensorFlow])
+def test_counters_of_layers_and_of_functions_count_what_the_plain_model_has(logs, make):
+    """Some look for the type of a module in a table, others put their own function in the place of PyTorch's."""
+    model = make()
+    converted = dwconv.convert(copy.deepcopy(model))
+    x = torch.randn(2, *{ConformerConvolution: (20, 16), VideoNet: (3, 4, 9, 7)}.get(make, (3, 12, 10)))
+    by_type, by_function = zip(*(count(each, x) for each in (model, converted)), strict=True)
+    assert by_type[0] == by_type[1] and by_function[0] == by_function[1]
+    assert len(by_type[0]) >= 3 and len(by_function[0]) >= 2
+
+
+def count(model, x):
+    """What thop and ptflops look up, and what the profiler of DeepSpeed and calflops count."""
+    table = {nn.Conv1d: "1-D", nn.Conv2d: "2-D", nn.Conv3d: "3-D", PaddedAsTensorFlow: "its model"}
+    types = [table[type(module)] for module in model.modules() if type(module) in table]
+    types += [name for module in model.modules() for each, name in table.items() if type(module) == each]  # noqa: E721
+    called = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("conv1d", "conv2d", "conv3d"):
+            patch.setattr(F, name, counted(getattr(F, name), called))
+        model(x).sum().backward()
+    return types, called
+
+
+def counted(function, called):
+    def run(input, weight, *rest, **options):
+        called.append((tuple(input.shape), tuple(weight.shape)))
+        return function(input, weight, *rest, **options)
+
+    return run
+
+
+def test_while_somebody_counts_calls_of_a_function_kernels_run(logs, monkeypatch):
+    plant(logs / "log.jsonl", [workload_of(layout="nchw")], baseline_us=1e6, template_layout="nchw")
+    layer, x = dwconv.convert(nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)), torch.randn(2, 8, 9, 7)
+    expected, called = layer(x), []
+    monkeypatch.setattr(F, "conv2d", counted(F.conv2d, called))
+    y = layer(x)
+    assert torch.equal(y, expected) and "Dwconv" in y.grad_fn.name() and len(called) == 1
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), expected)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import random
+import warnings
 import weakref
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -13,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import distributions, nn
 from torch.nn.modules.module import _global_forward_hooks
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
 from dwconv.discovery import DiscoveredLayer, discover
-from dwconv.errors import InvalidWorkload
+from dwconv.errors import DwconvWarning, InvalidWorkload
 from dwconv.nn import DepthwiseConv2d
 from dwconv.problems.workload import PASSES, Workload
 from tests.model.test_subclasses import Conv2dSame
@@ -249,11 +252,113 @@ class Repeated(nn.Module):
         return x
 
 
-def test_calls_are_counted_those_of_checkpoints_again():
-    found = discover(Repeated(), IMAGE)
+@pytest.mark.parametrize("converts", [False, True])
+def test_calls_are_counted_those_of_checkpoints_again(converts):
+    found = discover(dwconv.convert(Repeated()) if converts else Repeated(), IMAGE)
     assert {layer.name for layer in found.layers} == {"layer"}
     by_pass = {workload.pass_: count for workload, count in found.counts().items()}
     assert by_pass == {"fprop": 5, "dgrad": 2, "wgrad": 3}
+
+
+class Again(torch.autograd.Function):
+    """A checkpoint of its author's own."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.save_for_backward(x)
+        ctx.layer = layer
+        return layer(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            ctx.layer(x).backward(dy)
+        return x.grad, None
+
+
+class Checkpointed(nn.Module):
+    """Its layers run again in a backward pass within the backward pass, as that of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer = nn.ModuleList(nn.Conv2d(3, 3, 3, padding=1, groups=3) for _ in range(2))
+        self.inner = nn.Conv1d(3, 3, 3, padding=1, groups=3)
+        self.last = nn.Conv1d(3, 3, 5, groups=3)
+        self.hidden = (nn.Parameter(torch.randn(3, 1, 3, 3)),)
+
+    def forward(self, x):
+        first, second = self.outer
+        x = checkpoint(lambda x: self.again(second(x)), first(x), use_reentrant=True)
+        return checkpoint(lambda x: x, x, use_reentrant=True)
+
+    def again(self, x):
+        (hidden,) = self.hidden
+        x = dwconv.conv2d(x, hidden).flatten(2)
+        return Again.apply(checkpoint(self.inner, x, use_reentrant=True), self.last)
+
+
+@pytest.mark.parametrize("converts", [False, True])
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
+def test_reentrant_checkpoints(converts):
+    """Nobody who waits for gradients is told of those of the example: an optimizer would step, DDP would send them."""
+    model, image, told = Checkpointed(), IMAGE.clone().requires_grad_(), []
+    if converts:
+        dwconv.convert(model, image, seconds=0)
+    trained = [*model.parameters(), *model.hidden]
+    for parameter in trained:
+        parameter.grad = torch.ones_like(parameter)
+        parameter.register_post_accumulate_grad_hook(told.append)
+    buckets = [parameter.expand_as(parameter).grad_fn.next_functions[0][0] for parameter in trained]
+    for bucket in buckets:
+        bucket.register_hook(lambda *_: told.append("a bucket"))
+    before = [id(parameter.grad) for parameter in trained]
+    functions = torch.autograd.backward, torch.autograd._is_checkpoint_valid
+    ran = Counter((layer.name, layer.passes, layer.calls) for layer in discover(model, image).layers)
+    assert ran == {
+        ("outer.0", PASSES, 1): 1,
+        **{(name, ("fprop",), calls): 1 for name, calls in (("outer.1", 1), ("", 1), ("inner", 2), ("last", 2))},
+        **{(name, PASSES, 1): 1 for name in ("outer.1", "", "inner", "last")},
+    }
+    assert not told and image.grad is None
+    assert [id(parameter.grad) for parameter in trained] == before
+    assert all(bool((parameter.grad == 1).all()) for parameter in trained)
+    assert functions == (torch.autograd.backward, torch.autograd._is_checkpoint_valid)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DwconvWarning)
+        model(image).sum().backward()
+    assert len(told) == 2 * len(trained), "as in every step of a training"
+
+
+def test_other_threads_train_meanwhile():
+    """What stands in for PyTorch's functions does so for the step alone."""
+    other = nn.Parameter(torch.ones(3))
+
+    class Trains(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, dy):
+            with (
+                pytest.raises(RuntimeError, match=r"use_reentrant=True, .* is incompatible with"),
+                ThreadPoolExecutor(1) as pool,
+            ):
+                pool.submit(train_elsewhere, other).result()
+            return dy
+
+    class Model(nn.Conv2d):
+        def forward(self, x):
+            return Trains.apply(super().forward(x))
+
+    discover(Model(3, 3, 3, groups=3), IMAGE)
+    assert torch.equal(other.grad, torch.ones(3)), "it trained"
+
+
+def train_elsewhere(parameter):
+    (parameter * 1).sum().backward()
+    torch.autograd.grad(checkpoint(torch.sin, parameter * 1, use_reentrant=True).sum(), parameter)
 
 
 def test_what_has_no_kernels_is_left_out_with_a_reason():
@@ -307,6 +412,58 @@ def test_all_outputs_are_differentiated(kind):
     assert passes_by_name(Branches(lambda one, two: one), {"images": IMAGE})["layers.1"] == ("fprop",)
 
 
+class Slotted:
+    __slots__ = ("held",)
+
+    def __init__(self, held) -> None:
+        self.held = held
+
+
+RESULTS = {
+    "a spectrum": lambda y: torch.stft(y.flatten(0, 2), 8, window=torch.ones(8), return_complex=True),
+    "a distribution": lambda y: distributions.Normal(y, 1.0),
+    "a distribution of one, beside None": lambda y: (
+        None,
+        {"of": distributions.Independent(distributions.TransformedDistribution(distributions.Normal(y, 1), []), 1)},
+    ),
+    "a dataclass": lambda y: Output(loss=Output(loss=y)),
+    "an object": lambda y: Slotted([Slotted(y)]),
+    "a function": lambda y: lambda: y,
+    "an iterator": lambda y: (each for each in y),
+    "sparse": lambda y: y.to_sparse(),
+    "sparse rows": lambda y: y[0].to_sparse_csr(),
+    "nested": lambda y: torch.nested.as_nested_tensor(list(y)),
+    "jagged": lambda y: torch.nested.as_nested_tensor(list(y.flatten(2)), layout=torch.jagged),
+    "packed": lambda y: nn.utils.rnn.pack_sequence(list(y)),
+    "of 16 bits": lambda y: y.half(),
+}
+
+
+class Gives(nn.Module):
+    def __init__(self, kind) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 3, 3, groups=3)
+        self.kind = kind
+
+    def forward(self, x):
+        return self.kind(self.layer(x))
+
+
+@pytest.mark.parametrize("kind", RESULTS.values(), ids=RESULTS)
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested")
+def test_a_result_of_any_kind_is_differentiated(kind):
+    for model in (Gives(kind), dwconv.convert(Gives(kind))):
+        assert passes_by_name(model, IMAGE) == {"layer": ("fprop", "wgrad")}
+
+
+def test_a_model_in_its_own_result_is_no_result():
+    """What it keeps of a step before is freed."""
+    model = Gives(lambda y: Slotted((y.detach(), model)))
+    model.kept = model.layer(IMAGE).sum()
+    model.kept.backward()
+    assert passes_by_name(model, IMAGE) == {"layer": ("fprop",)}
+
+
 def test_arguments_in_a_tuple_and_what_is_no_example():
     assert discover(nn.Bilinear(2, 2, 2), (torch.ones(1, 2), torch.ones(1, 2))).layers == ()
     with pytest.raises(InvalidWorkload, match="example_inputs is of type str; give a tensor"):
@@ -338,8 +495,6 @@ def test_an_example_elsewhere_is_one_clear_line():
     message = r"the example is on meta, the parameters are on cpu; move the example with \.to\('cpu'\)"
     with pytest.raises(InvalidWorkload, match=message):
         discover(TinyNet(), IMAGE.to("meta"))
-    with pytest.raises(InvalidWorkload, match=r"parameter 0\.weight is uninitialized; run the model once"):
-        discover(nn.Sequential(nn.LazyLinear(3)), IMAGE)
 
 
 # -- what is left as it was --------------------------------------------------------------------------------------------
@@ -363,6 +518,53 @@ def test_nothing_is_changed(fails):
     assert {what for what in before if after[what] != before[what]} == set()
     assert torch.equal(image, given)
     graph.backward()  # what was recorded before is still valid
+
+
+class Draws(nn.Module):
+    """Holds generators of random numbers in every way, and draws from each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, in_list, in_sampler, in_function, self.seeded = (torch.Generator().manual_seed(0) for _ in range(5))
+        self.listed = [{"one": (in_list,)}]
+        self.sampler = torch.utils.data.RandomSampler(range(9), generator=in_sampler)
+        self.draw = lambda: torch.rand(2, generator=in_function)
+        self.of_numpy, self.legacy = np.random.default_rng(0), np.random.RandomState(0)
+        self.of_python, self.of_the_system = random.Random(0), random.SystemRandom()
+
+    def forward(self, x):
+        return x * self.drawn()[0]
+
+    def drawn(self):
+        listed = self.listed[0]["one"][0]
+        numbers = [torch.rand(2, generator=each).tolist() for each in (self.own, listed, self.seeded)]
+        self.seeded.manual_seed(7)
+        numbers += [list(self.sampler), self.draw().tolist(), self.of_numpy.random(), self.of_python.random()]
+        self.of_the_system.random()
+        return torch.rand(()), *numbers, self.legacy.randn()
+
+
+def test_generators_that_it_holds_go_on_as_if_nothing_had_been():
+    model, twin = (nn.Sequential(Draws(), nn.Conv2d(3, 3, 3, groups=3)) for _ in range(2))
+    for each in (model, twin):
+        each[0].drawn()  # one number of a pair is kept for later, by numpy
+    dwconv.convert(model, IMAGE, seconds=0)
+    assert model[0].drawn()[1:] == twin[0].drawn()[1:]
+
+
+def test_lazy_layers_stay_lazy():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.LazyConv2d(3, 1), nn.LazyBatchNorm2d(), nn.LazyConv2d(6, 3, groups=3), nn.LazyLinear(2))
+    model[2].weight.requires_grad = False
+    assert passes_by_name(model, IMAGE) == {"2": ("fprop", "dgrad")}
+    with pytest.raises(RuntimeError):
+        discover(model, IMAGE[..., :2, :])  # fails amidst
+    assert [type(module).__name__[:4] for module in model] == ["Lazy"] * 4
+    assert all(map(nn.parameter.is_lazy, (model[0].weight, model[1].running_var, model[2].weight, model[3].weight)))
+    first = model(IMAGE)
+    assert type(model[2]) is nn.Conv2d and not model[2].weight.requires_grad and model[0].weight.requires_grad
+    first.sum().backward()
+    assert model(IMAGE).shape == first.shape and model[0].weight.grad is not None
 
 
 def test_no_activation_is_kept():

@@ -17,6 +17,7 @@ import dwconv
 from bench.models import NETWORKS, MobileNetV3Large
 from dwconv import settings
 from dwconv.call.call_plan import plans
+from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.measure.processes.started_process import Running
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
@@ -107,7 +108,7 @@ def test_convert_names_what_it_did_and_what_it_left(logs):
     assert type(model["depthwise"]) is DepthwiseConv2d
     assert type(model["line"]) is DepthwiseConv1d
     assert type(model["volume"]) is DepthwiseConv3d
-    assert [type(model[name]) for name in ("plain", "grouped", "own")] == [nn.Conv2d, nn.Conv2d, Blurred]
+    assert type(model["plain"]) is type(model["grouped"]) is nn.Conv2d and type(model["own"]) is Blurred
 
 
 def test_converting_again_changes_nothing(logs):
@@ -179,6 +180,34 @@ def test_an_optimizer_made_before_goes_on(logs):
     model(torch.randn(4, 3, 12, 10).to(memory_format=torch.channels_last)).sum().backward()
     optimizer.step()
     assert not torch.equal(model.body[1].weight, before)
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "reflect"])
+@pytest.mark.parametrize("pytorchs", [nn.Conv1d, nn.Conv2d, nn.Conv3d])
+def test_groups_and_weight_may_change_after(logs, pytorchs, padding_mode):
+    """As who prunes does, in whole channels or to fewer groups: it is what PyTorch's layer is."""
+    torch._dynamo.reset()
+    axes = int(pytorchs.__name__[4])
+    twins = [pytorchs(8, 8, 3, padding=2, groups=8, padding_mode=padding_mode)]
+    twins.append(dwconv.convert(copy.deepcopy(twins[0])))
+    x = torch.randn(2, 8, *[9] * axes)
+    twins[1](x)  # as depthwise first, which is remembered
+    for groups in (4, 1):
+        weight, ran = torch.randn(8, 8 // groups, *[3] * axes), []
+        for layer in twins:
+            layer.groups, layer.weight = groups, nn.Parameter(weight.clone())
+            compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+            for run in (layer, compiled if padding_mode == "zeros" else layer):
+                given = x.clone().requires_grad_()
+                y = run(given)
+                ran += [y.detach(), *torch.autograd.grad(y.square().sum(), (given, layer.weight))]
+        torch.testing.assert_close(ran[:6], ran[6:], rtol=0, atol=0)
+        assert discover(twins[1], x).layers == () == discover(twins[0], x).layers
+    for layer in twins:
+        layer.groups, layer.in_channels, layer.weight = 4, 4, nn.Parameter(weight[:, :1].clone())
+    torch.testing.assert_close(twins[1](x[:, :4]), twins[0](x[:, :4]))
+    with pytest.raises(RuntimeError, match="6 input channels"):
+        twins[1](x[:, :6])
 
 
 def test_checkpoints_go_both_ways(logs):
@@ -329,6 +358,13 @@ def test_a_layer_that_did_not_run_is_named(logs, races):
     summary = dwconv.summary(dwconv.convert(model, torch.randn(2, 8, 9, 7)))
     assert names(summary.converted) == ["a", "b"]
     assert "did not run in the example: b" in str(summary)
+
+
+def test_an_example_without_a_backward_pass_says_so(logs, races):
+    told = "no backward pass of these layers ran in the example"
+    assert told not in str(dwconv.summary(dwconv.convert(TinyNet(), IMAGES)))
+    with torch.no_grad():
+        assert told in str(dwconv.summary(dwconv.convert(TinyNet(), IMAGES)))
 
 
 def test_a_model_without_depthwise_layers_is_no_error(logs):

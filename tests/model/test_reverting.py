@@ -20,7 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "
 
 
 def classes(model):
-    return [type(module) for module in model.modules()]
+    """Themselves: one that ``convert`` made equals what it was made of."""
+    return [id(type(module)) for module in model.modules()]
 
 
 def test_the_model_is_what_it_was(logs):
@@ -70,7 +71,7 @@ def test_a_class_made_of_ours_stays_and_is_named(logs):
     model = nn.Sequential(Doubled(4, 3), DepthwiseConv2d(4, 3))
     with pytest.warns(DwconvWarning, match="not reverted: 0, a Doubled: a class made of dwconv's"):
         dwconv.revert(model)
-    assert classes(model)[1:] == [Doubled, nn.Conv2d]
+    assert type(model[0]) is Doubled and type(model[1]) is nn.Conv2d
 
 
 def test_modules_that_make_functional_calls_have_their_classes_again(logs):
@@ -105,7 +106,7 @@ def test_a_converted_layer_in_a_module_that_makes_functional_calls_is_reverted_t
     before, y = classes(model), model(x)
     dwconv.convert(model, functional=True)
     dwconv.convert(model[0], functional=True)  # a class more for the inner module, which has converted layers
-    assert [type(layer) for block in model for layer in block.children()] == [DepthwiseConv2d] * 4
+    assert all(type(layer) is DepthwiseConv2d for block in model for layer in block.children())
     assert type(model) is not nn.Sequential and type(model[0]) is not Block
     torch.testing.assert_close(model(x), y)
     assert classes(dwconv.revert(model)) == before
@@ -164,6 +165,31 @@ def test_a_reverted_model_is_quantised(logs):
     layers = [type(module) for module in quantised.modules() if "Conv" in type(module).__name__]
     assert layers and all("quantized" in layer.__module__ for layer in layers)
     torch.testing.assert_close(quantised(x), model(x), rtol=0.2, atol=0.2)
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["prepare", "prepare_qat"])
+@pytest.mark.parametrize("fuses", [False, True], ids=["", "fused"])
+@pytest.mark.filterwarnings(
+    "ignore:Please use quant_min", "ignore:torch.quantize_per_tensor", "ignore:must run observer"
+)
+def test_a_converted_model_is_quantised_as_the_plain_one(logs, learns, fuses):
+    torch.manual_seed(0)
+    layers = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU()
+    plain = nn.Sequential(quantization.QuantStub(), *layers, quantization.DeQuantStub()).train(learns)
+    converted, x, ran = dwconv.convert(copy.deepcopy(plain)), torch.randn(4, 8, 12, 10), []
+    assert not hasattr(converted[1], "qconfig")
+    for model in (plain, converted):
+        if fuses:
+            fuse_modules = quantization.fuse_modules_qat if learns else quantization.fuse_modules
+            model = fuse_modules(model, [["1", "2", "3"]])
+        model.qconfig = quantization.get_default_qat_qconfig() if learns else quantization.get_default_qconfig()
+        model = (quantization.prepare_qat if learns else quantization.prepare)(model)
+        model(x)
+        quantised = quantization.convert(model.eval())
+        ran += [[type(module).__name__ for module in quantised.modules()], quantised(x)]
+    assert "quantized" in type(quantised[1]).__module__
+    assert ran[0] == ran[2]
+    torch.testing.assert_close(ran[1], ran[3])
 
 
 def test_a_traced_graph_calls_dwconv(logs):

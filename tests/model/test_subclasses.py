@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils import parametrizations, parametrize
 
 import dwconv
@@ -140,6 +141,55 @@ def test_padding_as_tensorflow_has_it_runs_on_kernels(logs):
     compiled(x).sum().backward()
     (row,) = dwconv.report(layer).rows
     assert row.problem.padding == (0, 1, 0, 1) and row.passes[0].calls == 3, "the compiled call is known as the layer's"
+
+
+@pytest.mark.parametrize("example", [None, X], ids=["alone", "with an example"])
+@pytest.mark.parametrize("blocks", [None, True], ids=["", "in blocks"])
+def test_lazy_layers_become_ours_in_their_first_call(planted, example, blocks):
+    plain, model = (
+        nn.Sequential(
+            nn.LazyConv2d(8, 3, padding=1, groups=8, bias=False), nn.LazyBatchNorm2d(), nn.ReLU(),
+            nn.LazyConv2d(16, 3, groups=8), nn.LazyConv2d(8, 3, groups=4), nn.LazyConv2d(8, 1),
+        ) for _ in range(2)
+    )  # fmt: skip
+    if example is not None:
+        example = example.to(memory_format=torch.channels_last)
+    dwconv.convert(model, example, **({} if example is None else {"seconds": 0, "blocks": blocks}))
+    summary = dwconv.summary(model)
+    assert [layer.text for layer in summary.converted] == [
+        "if its first call has 8 channels, kernel 3×3", "if its first call has 8 channels, kernel 3×3, multiplier 2",
+        "if its first call has 4 channels, kernel 3×3, multiplier 2",
+    ]  # fmt: skip
+    assert dwconv.summary(dwconv.convert(model)).converted_before == 3
+    assert all(module.has_uninitialized_params() for module in model if isinstance(module, LazyModuleMixin))
+    pickle.loads(pickle.dumps(model[0]))(X)
+    ran = []
+    for each in (plain, model):
+        torch.manual_seed(0)
+        ran.append(each(X))
+    torch.testing.assert_close(ran[1], ran[0], rtol=1e-4, atol=1e-5)
+    assert [isinstance(layer, DepthwiseConv2d) for layer in model] == [True, False, False, True, False, False]
+    assert "Dwconv" in model[0](X).grad_fn.name()
+    assert (hasattr(model[0], "block_place")) == (example is not None and blocks is True)
+    assert model.state_dict().keys() == plain.state_dict().keys()
+    assert [type(module) for module in dwconv.revert(model)] == [type(module) for module in plain]
+    assert not any(isinstance(module, DepthwiseConv2d) for module in model)
+
+
+def test_a_lazy_layer_becomes_what_its_class_says(planted):
+    class Lazy(nn.LazyConv2d):
+        cls_to_become = type("Own", (nn.Conv2d,), {})
+
+    layer = only(Lazy(8, 3, padding=1, groups=8, bias=False))
+    layer(X)
+    assert isinstance(layer, Lazy.cls_to_become) and isinstance(layer, DepthwiseConv2d)
+
+
+def test_padding_as_tensorflow_has_it_at_an_absurd_stride_is_left_to_it(logs):
+    """To look at what it computes would take an image of as many pixels."""
+    layer = Conv2dSame(8, 8, 3, stride=2**40, groups=8)
+    dwconv.convert(layer)
+    assert type(layer) is Conv2dSame and layer(X).shape == (2, 8, 1, 1)
 
 
 def test_what_has_only_the_name_stays(logs):

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dwconv.discovery.step import ExampleStep, tensors_in
+from dwconv.discovery.step import ExampleStep, outputs_in
 from dwconv.errors import InvalidChoice
 
 Loss = Callable[[Any], Tensor]
@@ -56,7 +56,7 @@ class TrainingExample:
             if self.loss is not None:
                 self.loss(outputs).backward()  # type: ignore[no-untyped-call]
                 return
-            found = [each for each in tensors_in(outputs) if each.requires_grad and each.is_floating_point()]
+            found = outputs_in(outputs)
             if not found:
                 raise InvalidChoice(
                     f"no output of {type(self.example.model).__name__} requires a gradient; "
