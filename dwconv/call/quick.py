@@ -107,7 +107,8 @@ class DwconvConvolution(Function):
         given, axes = dy, ctx.axes
         x, w = ctx.saved_tensors
         if not ctx.is_image:
-            x, w, dy = (each if each is None else image_of(each, axes=axes) for each in (x, w, dy))
+            x, w = (each if each is None else image_of(each, axes=axes) for each in (x, w))
+            dy = image_of(dy, axes=axes)
         needs_dx, needs_dw, needs_db, *_ = wanted(ctx)
         passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy, x, w) else ctx.passes.given(x, w, dy)
         dx, dw, db, _ = gradients(passes, Tied(x, w, None, dy), Needs(needs_dx, needs_dw, needs_db))

@@ -70,11 +70,7 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
     of_passes = passes.kernels
     asked = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
     kernels = {pass_: of_passes[pass_] for pass_ in asked}
-    is_other = (
-        given.axes == 1
-        or given.input.dim() < problem.axes + 2
-        or problem.padding[::2] != problem.padding[1::2]
-    )
+    is_other = given.axes == 1 or given.input.dim() < problem.axes + 2 or problem.padding[::2] != problem.padding[1::2]
     left_out = {pass_ for pass_ in kernels if not is_other and plan.decisions[pass_].provider == "pytorch"}
     if "backward" in of_passes and of_passes["backward"] is None:  # it was wrong here
         left_out.add("backward")
