@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -23,13 +23,61 @@ Size = int | tuple[int, ...]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 
-class _Depthwise(nn.Module):
-    """What the layers below have in common: how they are made."""
+class Revertible(nn.Module):
+    """Of a class of ours: the module has its plain one again once PyTorch's quantisation gives it a ``qconfig``, since
+    that looks for the classes that it knows, and leaves others as they are."""
 
     plain_class: ClassVar[type[nn.Module]]
     """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "qconfig" and value is not None and revert_class(self):
+            setattr(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+
+def revert_class(module: nn.Module) -> bool:
+    """Give a module its plain class again; False if it has that, or is of a class that was made of one of ours."""
+    reverted = False
+    # Its own: a subclass computes what its plain class does not. Of functional calls there may be a class more.
+    while (plain := vars(type(module)).get("plain_class")) is not None:
+        module.__class__, reverted = plain, True
+    return reverted
+
+
+class _Depthwise(Revertible):
+    """What the layers below have in common: how they are made. Who has a layer makes others by its class, and knows
+    only that it is one of PyTorch's: so ``type(layer)(in_channels, out_channels, kernel_size, …)`` makes one, too."""
+
+    @overload
     def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        *,
+        multiplier: int = 1,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Size, *others: Any, **options: Any
+    ) -> None: ...
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        if len(given) + ("kernel_size" in options) > 2 or not _OF_PYTORCH.isdisjoint(options):
+            super().__init__(*given, **options)
+        else:
+            self._make_depthwise(*given, **options)
+
+    def _make_depthwise(
         self,
         channels: int,
         kernel_size: Size,
@@ -58,13 +106,17 @@ class _Depthwise(nn.Module):
         )
 
 
+_OF_PYTORCH = frozenset({"in_channels", "out_channels", "groups"})
+
+
 class DepthwiseConv1d(_Depthwise, nn.Conv1d):
     """``torch.nn.Conv1d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
 
     plain_class = nn.Conv1d
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if is_scripting():  # what is scripted runs in processes without dwconv
+        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
+        if is_scripting() or self.groups != self.in_channels:
             if self.padding_mode == "zeros":
                 return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -83,7 +135,8 @@ class DepthwiseConv2d(_Depthwise, nn.Conv2d):
     plain_class = nn.Conv2d
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if is_scripting():  # what is scripted runs in processes without dwconv
+        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
+        if is_scripting() or self.groups != self.in_channels:
             if self.padding_mode == "zeros":
                 return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -100,7 +153,8 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
     plain_class = nn.Conv3d
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if is_scripting():  # what is scripted runs in processes without dwconv
+        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
+        if is_scripting() or self.groups != self.in_channels:
             if self.padding_mode == "zeros":
                 return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)

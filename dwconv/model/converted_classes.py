@@ -6,6 +6,7 @@ saved, as far as one of the user's class can. ``plain_class`` is the class that 
 
 from __future__ import annotations
 
+import abc
 import copyreg
 import functools
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from dwconv.call.active import active
 from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.place import Place
 from dwconv.discovery.same_padding import SamePadding
+from dwconv.nn import Revertible
 
 Class = type[nn.Module]
 
@@ -67,7 +69,7 @@ def reparametrized(module: nn.Module, target: Class) -> Class:
     parametrised: PyTorch looks for the properties in the class, and for the class before in its bases."""
     plain = type(module)
     members = {name: each for name, each in vars(plain).items() if name not in ("__dict__", "__weakref__")}
-    return type(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
+    return _new_class(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
 
 
 def class_before_parametrizations(module: nn.Module) -> Class:
@@ -93,12 +95,12 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
         name, bases = plain.__name__, (plain,)  # the name is what libraries know a model by
     elif isinstance(ours, Place):
         members |= {"block_place": ours, "waits_for_blocks": True}
-        name, bases = plain.__name__, (plain,)
+        name, bases = plain.__name__, (plain,) if issubclass(plain, Revertible) else (Revertible, plain)
     elif kind == "depthwise":
         name, bases = f"Depthwise{plain.__name__}", (plain, ours)
     else:
         name, bases = f"Depthwise{plain.__name__}", (SamePadding, plain, ours)
-    made: Class = type(name, bases, members)
+    made = _new_class(name, bases if issubclass(plain, _Unannounced) else (_Unannounced, *bases), members)
     if ours is None:
         method = "__call__" if kind == "called" else "forward"
         setattr(made, method, _under_active(getattr(plain, method)))
@@ -107,6 +109,23 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
     if name == plain.__name__:
         made.__qualname__ = plain.__qualname__
     made.__reduce_ex__ = _reduce(made, (kind, plain, ours))  # type: ignore[method-assign, assignment]
+    return made
+
+
+class _Unannounced:
+    """What ``convert`` makes is none of the user's own classes: these want arguments of each subclass, say, or keep a
+    list of them."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "plain_class" not in vars(cls):
+            super().__init_subclass__(**options)
+
+
+def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Class:
+    """A class of which the user's metaclass, if there is one, is not told either."""
+    metaclass: Any = max(map(type, bases), key=lambda each: len(each.__mro__))  # that of the user's class, or type
+    new: Any = abc.ABCMeta if issubclass(metaclass, abc.ABCMeta) else type
+    made: Class = new.__new__(metaclass, name, bases, members)
     return made
 
 
