@@ -68,11 +68,15 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("dwconv")
-    if name in ("nn", "tune"):  # modules; the second can be called
-        return import_module(f"dwconv.{name}")
     if name in _HOMES:
         found = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return found
+    if not name.startswith("_"):
+        try:
+            return import_module(f"dwconv.{name}")  # a module; ``tune`` can be called
+        except ModuleNotFoundError as error:
+            if error.name != f"dwconv.{name}":
+                raise
     raise AttributeError(f"module 'dwconv' has no attribute {name!r}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -42,30 +42,60 @@ def _plain(of: type) -> type:
     return of
 
 
-class _Depthwise(nn.Module, metaclass=AsPlain):
-    """What the layers below have in common: how they are made."""
+class Revertible(nn.Module):
+    """Of a class of ours: the module has its plain one again once PyTorch's quantisation gives it a ``qconfig``, since
+    that looks for the classes that it knows, and leaves others as they are."""
 
     plain_class: ClassVar[type[nn.Module]]
     """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
 
-    @property
-    def qconfig(self) -> Any:
-        """How ``torch.ao.quantization`` is to quantise it. Given one, it is PyTorch's layer again, as that asks for."""
-        if "qconfig" not in vars(self):
-            raise AttributeError("qconfig")
-        return vars(self)["qconfig"]
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "qconfig" and value is not None and revert_class(self):
+            setattr(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
-    @qconfig.setter
-    def qconfig(self, value: Any) -> None:
-        vars(self)["qconfig"] = value
-        if value is not None:
-            self.__class__ = _plain(type(self))
 
-    @qconfig.deleter
-    def qconfig(self) -> None:
-        del vars(self)["qconfig"]
+def revert_class(module: nn.Module) -> bool:
+    """Give a module its plain class again; False if it has that, or is of a class that was made of one of ours."""
+    before, plain = type(module), _plain(type(module))
+    if plain is not before:
+        module.__class__ = plain
+    return plain is not before
 
+
+class _Depthwise(Revertible, metaclass=AsPlain):
+    """What the layers below have in common: how they are made. Who has a layer makes others by its class, and knows
+    only that it is one of PyTorch's: so ``type(layer)(in_channels, out_channels, kernel_size, …)`` makes one, too."""
+
+    @overload
     def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        *,
+        multiplier: int = 1,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Size, *others: Any, **options: Any
+    ) -> None: ...
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        if len(given) + ("kernel_size" in options) > 2 or not _OF_PYTORCH.isdisjoint(options):
+            super().__init__(*given, **options)
+        else:
+            self._make_depthwise(*given, **options)
+
+    def _make_depthwise(
         self,
         channels: int,
         kernel_size: Size,
@@ -94,13 +124,17 @@ class _Depthwise(nn.Module, metaclass=AsPlain):
         )
 
 
+_OF_PYTORCH = frozenset({"in_channels", "out_channels", "groups"})
+
+
 class DepthwiseConv1d(_Depthwise, nn.Conv1d):
     """``torch.nn.Conv1d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
 
     plain_class = nn.Conv1d
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if is_scripting():  # what is scripted runs in processes without dwconv
+        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
+        if is_scripting() or self.groups != self.in_channels:
             if self.padding_mode == "zeros":
                 return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -123,7 +157,8 @@ class DepthwiseConv2d(_Depthwise, nn.Conv2d):
     plain_class = nn.Conv2d
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if is_scripting():  # what is scripted runs in processes without dwconv
+        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
+        if is_scripting() or self.groups != self.in_channels:
             if self.padding_mode == "zeros":
                 return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -144,7 +179,8 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
     plain_class = nn.Conv3d
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if is_scripting():  # what is scripted runs in processes without dwconv
+        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
+        if is_scripting() or self.groups != self.in_channels:
             if self.padding_mode == "zeros":
                 return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)

@@ -209,6 +209,18 @@ def test_options_belong_to_a_command():
     _check_each(OPTIONS, check)
 
 
+def test_every_dotted_name_works_after_one_import():
+    names = set()
+    for page in PAGES:
+        for line in page.read_text().splitlines():
+            if not line.startswith("from ") and "dwconv" in line:
+                names |= set(re.findall(r"(?<![\w./-])dwconv(?:\.[A-Za-z]\w*)+(?![\w/])", line))
+    assert {"dwconv.discovery.discover", "dwconv.errors.Untuned"} <= names
+    code = "import dwconv, operator\nfor name in NAMES: operator.attrgetter(name.partition('.')[2])(dwconv)"
+    done = subprocess.run([sys.executable, "-c", f"NAMES = {sorted(names)}\n{code}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_page_is_linked_from_the_readme():
     linked = {link.text.partition("#")[0] for link in LINKS if link.page == "README.md"}
     assert {str(page.relative_to(ROOT)) for page in PAGES} - {"README.md"} <= linked

@@ -39,14 +39,11 @@ class Arguments(NamedTuple):
 
     def images(self) -> tuple[Tensor, Tensor]:
         """x as (N, C, H, W) and w as (C·multiplier, 1, KH, KW), or both with a depth before the height: views."""
-        x = self.input if self.input.dim() == self.axes + 2 else self.input.unsqueeze(0)
-        return (x, self.weight) if self.axes > 1 else (x.unsqueeze(2), self.weight.unsqueeze(2))
+        return image_of(self.input, axes=self.axes), image_of(self.weight, axes=self.axes)
 
     def as_given(self, image: Tensor) -> Tensor:
-        """A result with the axes of ``input``."""
-        if self.axes == 1:
-            image = image.squeeze(2)
-        return image if self.input.dim() == self.axes + 2 else image.squeeze(0)
+        """A result that nobody has seen yet, with the axes of ``input``."""
+        return with_axes_of(self.input, image, axes=self.axes)
 
     def lowered(self) -> Arguments | None:
         """The same in the type to which autocast lowers a convolution; None if it does not lower all of it."""
@@ -70,6 +67,22 @@ class Arguments(NamedTuple):
             least, surplus = pytorch.split_padding(_sides(padding, axes=axes))
             input, padding = pytorch.padded(input, surplus), least[-axes:]
         return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, groups)
+
+
+def image_of(tensor: Tensor, *, axes: int) -> Tensor:
+    """An input, (N, C, L) or (C, L), say, or a weight, as one of images or volumes: a view."""
+    image = tensor if tensor.dim() == axes + 2 else tensor.unsqueeze(0)
+    return image.unsqueeze(2) if axes == 1 else image
+
+
+def with_axes_of(given: Tensor, image: Tensor, *, axes: int) -> Tensor:
+    """``image``, which nobody has seen yet, with the axes of ``given``. In place: PyTorch's results are no views, of
+    which many things cannot be done in place. Compilers see to that for what they compile; DTensors do not know how."""
+    is_plain = not torch.compiler.is_compiling() and type(image) is Tensor
+    squeeze = Tensor.squeeze_ if is_plain else Tensor.squeeze
+    if axes == 1:
+        image = squeeze(image, 2)
+    return image if given.dim() == axes + 2 else squeeze(image, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

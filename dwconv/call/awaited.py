@@ -107,13 +107,17 @@ class _Sums:
     def as_seen(self, result: Tensor) -> Tensor:
         return result.transpose(1, 2) if self.swapped else result
 
+    def as_own(self, result: Tensor) -> Tensor:
+        """The same of a result that nobody has seen yet: no view."""
+        return result.transpose_(1, 2) if self.swapped else result
+
     def run(self) -> Tensor:
-        return self.as_seen(conv1d(*self.arguments()[:-1]))
+        return self.as_own(conv1d(*self.arguments()[:-1]))
 
     def run_with_silu(self) -> Tensor:
         call = Call.of(self.arguments())
         y = activated.fprop_silu(call.x, call.w, self.bias, *call.problem.geometry)
-        return self.as_seen(call.given.as_given(y))
+        return self.as_own(call.given.as_given(y))
 
 
 class _Await(Function):
@@ -135,7 +139,7 @@ class _Await(Function):
         )  # fmt: skip
         tied = Tied(call.x, call.w, None, sums.as_seen(dz).unsqueeze(2))
         dx, dw, db, _ = gradients(passes, tied, Needs(needs_x, needs_w, needs_bias))
-        return None if dx is None else dx.squeeze(2), None if dw is None else dw.squeeze(2), db, None
+        return None if dx is None else dx.squeeze_(2), None if dw is None else dw.squeeze_(2), db, None
 
 
 class Awaited(Waiting):

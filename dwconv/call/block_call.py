@@ -138,6 +138,12 @@ def has_channels_last(func: Any, args: Any, kwargs: Any) -> bool:
 CHANNELS_LAST = (0, 2, 3, 1)
 
 
+def channels_last(z: Tensor) -> Tensor:
+    """The image ``z``, (N, C, H, W), which nobody has seen yet, as (N, H, W, C). In place: what PyTorch's LayerNorm
+    gives is no view."""
+    return z.transpose_(1, 2).transpose_(2, 3)
+
+
 def values_per_channel(shape: Sequence[int]) -> int:
     """Of an image (N, C, H, W)."""
     return shape[0] * math.prod(shape[2:])
@@ -180,7 +186,7 @@ def run_planned(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: No
     z: Tensor | None = None if compiled is None else native.run_block(compiled, x, w.to(x.dtype), bias, norms)
     if z is None:
         return run(x, w, bias, norms, str(problem.block), *problem.geometry)
-    return z.permute(CHANNELS_LAST) if isinstance(norms[-1][0], LayerNormCall) else z
+    return channels_last(z) if isinstance(norms[-1][0], LayerNormCall) else z
 
 
 def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *geometry: Any) -> Tensor:
@@ -190,7 +196,7 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *ge
     if isinstance(norms[-1][0], LayerNormCall):
         taken = learnt if bias is None else [bias.to(x.dtype), *learnt]
         z: Tensor = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)[0]
-        return z.permute(CHANNELS_LAST)
+        return channels_last(z)
     if bias is not None:
         learnt[-1] = learnt[-1] + (bias - bias)  # zeros, and zero gradients; NaN and infinity of a bias give NaN
     results = blocks.forward(x, w.to(x.dtype), learnt, block, *geometry)

@@ -275,11 +275,12 @@ class DwconvBlock(Function):
     def backward(ctx: Any, dz: Tensor | None, *others: Any) -> tuple[Any, ...]:
         if dz is None:
             return (None,) * int(3 + len(OF_GEOMETRY) + ctx.count)
-        x, w, *kept = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        x, w, *kept = saved
         y, kept = kept[: ctx.has_y], kept[ctx.has_y :]
         pairs, statistics = kept[: ctx.count], kept[ctx.count :]
         norms = [each for at in range(0, ctx.count, 2) for each in (*pairs[at : at + 2], *statistics[at : at + 2])]
-        backward = block_backward if is_watched_backward(dz) else _block_backward
+        backward = block_backward if is_watched_backward(dz, *saved) else _block_backward
         dx, dw, *gradients = backward(dz, x, y, w, norms, ctx.block, *ctx.geometry)
         found: tuple[Any, ...] = (dx, dw, None, *OF_GEOMETRY, *gradients)
         return found

@@ -75,7 +75,7 @@ def computed(
     given = Arguments(x, weight, bias, 1, ((before, 0),), 1, None, 1)
     y = _convolve(given, activation=activation is not None)
     if initial_states is not None or seq_idx is not None:
-        y = _mended(y, given, seq_idx, initial_states, activation=activation is not None)
+        y = _mended(y, given.lowered() or given, seq_idx, initial_states, activation=activation is not None)
     return (y, _final_states(x, initial_states, count=before)) if return_final_states else y
 
 

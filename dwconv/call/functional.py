@@ -4,16 +4,24 @@ where they are faster."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _is_any_autocast_enabled
-from torch.overrides import handle_torch_function, has_torch_function_variadic
+from torch._C import _is_any_autocast_enabled, _is_torch_function_mode_enabled
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_overloaded_args,
+    handle_torch_function,
+    has_torch_function_variadic,
+)
 
 from dwconv import native
 from dwconv.call import call_plan, dispatched, quick, torch_ops
-from dwconv.call.arguments import Arguments, Padding, Size
+from dwconv.call.arguments import Arguments, Padding, Size, has_sides
 from dwconv.call.watchers import is_watched_beside_autocast
+from dwconv.errors import InvalidArgument, InvalidWorkload
+from dwconv.problems import pytorch
 
 
 def conv2d(
@@ -112,13 +120,63 @@ _FUNCTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
 
 def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
     """A call that C++ has not learnt, on the road for those who look at it."""
-    if has_torch_function_variadic(given.input, given.weight):  # a subclass, or a proxy that traces, decides instead
-        result: Tensor = handle_torch_function(function, given[:2], *given[:-1])
+    if has_torch_function_variadic(*given[:3]):  # a mode, a subclass, or a proxy that traces, decides instead
+        is_mode = torch.compiler.is_compiling() or _is_torch_function_mode_enabled()
+        if not is_mode and any(map(_knows_pytorch_alone, given[:3])):
+            return _as_pytorchs(function, given)
+        if type(getattr(given.input, "tracer", None)).__module__.startswith("torch.ao.quantization"):
+            call_plan.warn_once(
+                "FX quantisation knows PyTorch's own layers alone, and leaves those of dwconv as they are: call "
+                "dwconv.revert(model) first"
+            )
+        result: Tensor = handle_torch_function(function, given[:3], *given[:-1])
         return result
     if torch.compiler.is_compiling() or is_watched_beside_autocast(given.input, given.weight, given.bias):
         return dispatched.convolve(given)
     lowered = given.lowered() if _is_any_autocast_enabled() else given
     return dispatched.convolve(given) if lowered is None else quick.convolve(lowered, layers_weight=given.weight)
+
+
+def _knows_pytorch_alone(tensor: object) -> bool:
+    """True for subclasses that decide what becomes of functions of PyTorch's, such as those with a gradient for each
+    image: of ours they have never heard."""
+    own = getattr(type(tensor).__torch_function__, "__func__", None) if isinstance(tensor, Tensor) else None
+    usual = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+    return own is not None and own is not usual and not hasattr(tensor, "knows_dwconv")
+
+
+def _as_pytorchs(ours: Callable[..., Tensor], given: Arguments) -> Tensor:
+    """y, of such a subclass: it is asked what becomes of PyTorch's function. What it does with that on numbers comes
+    back to us."""
+    theirs, (input, *_, padding, dilation, groups, axes) = pytorch.OPS[given.axes], given
+    if has_sides(padding):
+        return given.on_pytorch()
+    groups = input.size(-axes - 1) if groups is None else groups
+    arguments = (*given[:4], padding, dilation, groups)
+    asked = _get_overloaded_args(given[:3])
+    types = tuple(map(type, asked))
+    with _OnNumbers(theirs, ours):
+        for each in asked:
+            y: Any = type(each).__torch_function__(theirs, types, arguments, {})
+            if y is not NotImplemented:
+                return y  # type: ignore[no-any-return]
+    raise InvalidArgument(f"none of {', '.join(kind.__name__ for kind in types)} knows {theirs.__name__}")
+
+
+class _OnNumbers(TorchFunctionMode):
+    """A function of PyTorch's is ours, where no subclass is left to decide."""
+
+    def __init__(self, theirs: Callable[..., Tensor], ours: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self._theirs, self._ours = theirs, ours
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is self._theirs and not types:
+            try:
+                return self._ours(*args, **(kwargs or {}))
+            except InvalidWorkload:  # it has other groups by now, say
+                pass
+        return func(*args, **(kwargs or {}))
 
 
 def reset() -> None:

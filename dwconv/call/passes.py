@@ -101,10 +101,11 @@ class PlannedPasses:
     def given(self, x: Tensor | None, w: Tensor | None, dy: Tensor) -> PlannedPasses:
         """The same for a gradient that may have gaps, or another layout than the plan's, and for tensors that were kept
         for it, of which hooks may have made others."""
+        problem = self.plan.problem
         if not self.dense or (
             dy.is_contiguous(memory_format=self.plan.memory_format)
-            and (x is None or self.lies(x))
-            and (w is None or w.is_contiguous())
+            and (x is None or (x.dtype is dy.dtype and x.shape == problem.input_shape and self.lies(x)))
+            and (w is None or (w.dtype is dy.dtype and w.shape == problem.weight_shape and w.is_contiguous()))
         ):
             return self
         return replace(self, dense=False)
@@ -128,8 +129,11 @@ def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
     were made channels_last differ from others in their stride along the axis of length 1."""
     if strides is None or dw.stride() == strides:
         return dw
-    planes = dw.squeeze(1)
-    for view in (planes.unsqueeze(1), planes.unsqueeze(-1).movedim(-1, 1)):
-        if view.stride() == strides:
-            return view
+    first, _, *others = dw.stride()
+    if tuple(strides) == (first, 1, *others):  # in place: PyTorch's gradients are no views
+        dw.squeeze_(1).unsqueeze_(-1)
+        for axis in range(dw.dim() - 1, 1, -1):
+            dw.transpose_(axis - 1, axis)
+    elif tuple(strides) == (first, dw.shape[2] * others[0], *others):
+        dw.squeeze_(1).unsqueeze_(1)
     return dw

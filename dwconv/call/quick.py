@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from dwconv import native
-from dwconv.call.arguments import Arguments, Call, Padding, has_sides, whole
+from dwconv.call.arguments import Arguments, Call, Padding, has_sides, image_of, whole, with_axes_of
 from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.gradients import Needs, Passes, Tied, gradients
 from dwconv.call.passes import PlannedPasses
@@ -48,10 +48,10 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
     passes.plan.tally.count(layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
         return given.on_pytorch()
-    is_image = axes > 1 and input.dim() == axes + 2
-    x, w = (input, weight) if is_image else given.images()
-    y: Tensor = _apply(x, w, bias, passes) if trains else passes.fprop(x, w, bias)  # type: ignore[no-untyped-call]
-    return y if is_image else given.as_given(y)
+    if trains:
+        y: Tensor = _apply(input, weight, bias, passes, axes)  # type: ignore[no-untyped-call]
+        return y
+    return given.as_given(passes.fprop(*given.images(), bias))
 
 
 def forget() -> None:
@@ -94,19 +94,28 @@ def _hashable(padding: Padding) -> object:
 
 class DwconvConvolution(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, passes: PlannedPasses) -> Tensor:
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, passes: PlannedPasses, axes: int) -> Tensor:
         needs_dx, needs_dw, *_ = ctx.needs_input_grad
         ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None)
-        ctx.passes = passes
-        return passes.fprop(x, w, bias)
+        ctx.passes, ctx.axes, ctx.is_image = passes, axes, axes > 1 and x.dim() == axes + 2
+        if ctx.is_image:
+            return passes.fprop(x, w, bias)
+        return with_axes_of(x, passes.fprop(image_of(x, axes=axes), image_of(w, axes=axes), bias), axes=axes)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        given, axes = dy, ctx.axes
         x, w = ctx.saved_tensors
+        if not ctx.is_image:
+            x, w = (each if each is None else image_of(each, axes=axes) for each in (x, w))
+            dy = image_of(dy, axes=axes)
         needs_dx, needs_dw, needs_db, *_ = wanted(ctx)
-        passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy) else ctx.passes.given(x, w, dy)
+        passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy, x, w) else ctx.passes.given(x, w, dy)
         dx, dw, db, _ = gradients(passes, Tied(x, w, None, dy), Needs(needs_dx, needs_dw, needs_db))
-        return dx, dw, db, None
+        if not ctx.is_image:
+            dx = None if dx is None else with_axes_of(given, dx, axes=axes)
+            dw = dw if dw is None or axes > 1 else dw.squeeze_(2)
+        return dx, dw, db, None, None
 
 
 _apply = super(Function, DwconvConvolution).apply

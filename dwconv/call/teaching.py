@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dwconv import native
-from dwconv.call.arguments import Call, has_sides
+from dwconv.call.arguments import Call, has_sides, with_axes_of
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
@@ -61,17 +61,17 @@ def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:
 
 
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
-    """A call whose forward pass a tuned kernel runs, on tensors as they lie, and backward passes another or, of images
-    and volumes that are padded alike on both sides, PyTorch's own op; None if there is another pass, or one that cannot
-    be checked now."""
+    """A call whose forward pass a tuned kernel runs, on tensors as they lie, and backward passes another or, of batches
+    of images and volumes that are padded alike on both sides, PyTorch's own op; None if there is another pass, or one
+    that cannot be checked now."""
     given, problem, plan = call.given, call.problem, passes.plan
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
     of_passes = passes.kernels
     asked = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
     kernels = {pass_: of_passes[pass_] for pass_ in asked}
-    sided = given.axes == 1 or problem.padding[::2] != problem.padding[1::2]
-    left_out = {pass_ for pass_ in kernels if not sided and plan.decisions[pass_].provider == "pytorch"}
+    is_other = given.axes == 1 or given.input.dim() < problem.axes + 2 or problem.padding[::2] != problem.padding[1::2]
+    left_out = {pass_ for pass_ in kernels if not is_other and plan.decisions[pass_].provider == "pytorch"}
     if "backward" in of_passes and of_passes["backward"] is None:  # it was wrong here
         left_out.add("backward")
     runs = {
@@ -95,7 +95,7 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
     channel_axis = given.input.dim() - given.axes - 1
     backward = _WatchedBackward(
         passes=differentiable(passes), y_shape=y_shape, w_shape=problem.weight_shape,
-        x_as_given=x.shape, w_as_given=given.weight.shape,
+        w_as_given=given.weight.shape,
     )  # fmt: skip
     return compiled.TunedCall(
         trains, problem.input_shape[0], *shapes, given.input.stride(), channel_axis, *map(runs.get, _ALL),
@@ -112,7 +112,6 @@ class _WatchedBackward:
     """(N, C·multiplier, OH, OW) or (N, C·multiplier, OD, OH, OW)"""
     w_shape: Ints
     """(C·multiplier, 1, KH, KW) or (C·multiplier, 1, KD, KH, KW)"""
-    x_as_given: Ints
     w_as_given: Ints
     """With the user's axes, as the tensors come and the gradients go."""
 
@@ -126,6 +125,6 @@ class _WatchedBackward:
             y=dy.reshape(self.y_shape),
         )
         dx, dw, db, _ = gradients(self.passes, tied, Needs(*needs))
-        if dw is not None and dw.shape != self.w_as_given:
-            dw = dw.reshape(self.w_as_given)
-        return None if dx is None else dx.reshape(self.x_as_given), dw, db
+        if dw is not None and len(self.w_as_given) < dw.dim():
+            dw = dw.squeeze_(2)
+        return None if dx is None else with_axes_of(dy, dx, axes=len(self.w_as_given) - 2), dw, db

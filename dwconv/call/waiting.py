@@ -17,6 +17,9 @@ from torch.utils._pytree import tree_map_only
 class Waiting(Tensor):
     """Of each kind there is a subclass, which knows what it stands for."""
 
+    knows_dwconv: ClassVar[bool] = True
+    """It takes our functions as well as PyTorch's."""
+
     told: ClassVar[frozenset[Any]] = frozenset(
         {
             getattr(Tensor, name).__get__

@@ -41,9 +41,10 @@ def is_watched_beside_autocast(x: Tensor, w: Tensor, bias: Tensor | None) -> boo
     )
 
 
-def is_watched_backward(dy: Tensor) -> bool:
+def is_watched_backward(dy: Tensor, *saved: Tensor | None) -> bool:
     """True if the gradients computed from ``dy`` may be differentiated again or are watched, or if ``dy`` is not just
-    numbers in memory: it may be a batch of gradients, or known to be zero without any memory."""
+    numbers in memory: it may be a batch of gradients, or known to be zero without any memory. So may be what was
+    ``saved``, once hooks have brought it back."""
     return bool(
         torch.is_grad_enabled()
         or _len_torch_dispatch_stack()
@@ -51,6 +52,7 @@ def is_watched_backward(dy: Tensor) -> bool:
         or type(dy) not in _PLAIN
         or dy.is_neg()
         or not _has_memory(dy)
+        or any(each is not None and (type(each) not in _PLAIN or each.is_neg()) for each in saved)
     )
 
 

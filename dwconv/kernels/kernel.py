@@ -230,8 +230,6 @@ class _Operand:
     """Without the batch, if it is an image."""
     strides: tuple[int, ...]
     """With the batch."""
-    elements: int
-    """Number of elements: of one image, or of the whole tensor if it has no batch."""
     pitch: int
     """Channels of the dense tensor of which this one is a slice; 0 if it is dense itself."""
     lies: torch.memory_format
@@ -256,7 +254,6 @@ class _Operand:
             is_image=is_image,
             shape=shape[1:] if is_image else shape,
             strides=torch.empty(held, device="meta", memory_format=lies).stride(),
-            elements=math.prod(shape[1:] if is_image else shape),
             pitch=pitch,
             lies=lies,
             given=given,
@@ -274,15 +271,16 @@ class _Operand:
         """``tensor`` as the kernel can read it: a copy if it has another layout or is not aligned."""
         elements = tensor.numel()
         indexed = batch * self.strides[0] if self.pitch else elements
-        if elements != (self.elements * batch if self.is_image else self.elements) or indexed > MOST_ELEMENTS:
-            raise BuildError(
-                f"{self.name} has {elements} elements, not {self.elements}{' an image' * self.is_image}, or more than "
-                f"the {MOST_ELEMENTS} that kernels can index"
+        shape = (batch, *self.shape) if self.is_image else self.shape
+        if tensor.shape != shape or indexed > MOST_ELEMENTS:
+            raise InvalidCall(
+                f"{self.name} has the shape {by(tensor.shape)}, not {by(shape)}, or more than the {MOST_ELEMENTS} "
+                "elements that kernels can index"
             )
         if tensor.dtype is not self.dtype:
-            raise BuildError(f"{self.name} is {tensor.dtype}, not {self.dtype}")
+            raise InvalidCall(f"{self.name} is {tensor.dtype}, not {self.dtype}")
         if tensor.device.type != self.device:
-            raise BuildError(f"{self.name} is on {tensor.device}, not on a {self.device}")
+            raise InvalidCall(f"{self.name} is on {tensor.device}, not on a {self.device}")
         if elements and not tensor.untyped_storage().nbytes():
             raise _freed(tensor)
         if self.pitch:

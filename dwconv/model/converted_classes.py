@@ -6,6 +6,7 @@ saved, as far as one of the user's class can. ``plain_class`` is the class that 
 
 from __future__ import annotations
 
+import abc
 import copyreg
 import functools
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from dwconv.call.active import active
 from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.place import Place
 from dwconv.discovery.same_padding import SamePadding
-from dwconv.nn import AsPlain
+from dwconv.nn import AsPlain, Revertible
 
 Class = type[nn.Module]
 
@@ -70,9 +71,7 @@ def reparametrized(module: nn.Module, target: Class) -> Class:
     parametrised: PyTorch looks for the properties in the class, and for the class before in its bases."""
     plain = type(module)
     members = {name: each for name, each in vars(plain).items() if name not in ("__dict__", "__weakref__")}
-    kind: Any = type(target)
-    made: Class = kind(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
-    return made
+    return _new_class(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
 
 
 def class_before_parametrizations(module: nn.Module) -> Class:
@@ -105,13 +104,12 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
         name, bases = plain.__name__, (plain,)  # the name is what libraries know a model by
     elif isinstance(ours, Place):
         members |= {"block_place": ours, "waits_for_blocks": True}
-        name, bases = plain.__name__, (plain,)
+        name, bases = plain.__name__, (plain,) if issubclass(plain, Revertible) else (Revertible, plain)
     elif kind == "depthwise":
         name, bases = f"Depthwise{plain.__name__}", (plain, ours)
     else:
         name, bases = f"Depthwise{plain.__name__}", (SamePadding, plain, ours)
-    usual: Any = type(plain)
-    made: Class = _as_plain(usual)(name, bases, members)
+    made = _new_class(name, bases if issubclass(plain, _Unannounced) else (_Unannounced, *bases), members)
     if ours is None:
         method = "__call__" if kind == "called" else "forward"
         setattr(made, method, _under_active(getattr(plain, method)))
@@ -135,6 +133,24 @@ def _becomes(made: Class, kind: str, ours: Class | Place | None) -> property:
         return depthwise_class(plain, ours) if kind == "depthwise" else _made(kind, plain, ours)  # type: ignore[arg-type]
 
     return property(becomes)
+
+
+class _Unannounced:
+    """What ``convert`` makes is none of the user's own classes: these want arguments of each subclass, say, or keep a
+    list of them."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "plain_class" not in vars(cls):
+            super().__init_subclass__(**options)
+
+
+def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Class:
+    """A class of which the user's metaclass, if there is one, is not told either."""
+    own = (type(base) for base in bases if type(base) is not AsPlain)  # that of the user's class, or type
+    metaclass = _as_plain(max(own, key=lambda each: len(type.mro(each)), default=AsPlain))
+    new: Any = abc.ABCMeta if issubclass(metaclass, abc.ABCMeta) else type
+    made: Class = new.__new__(metaclass, name, bases, members)
+    return made
 
 
 def _under_active(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from torch import nn
 
 from dwconv.errors import DwconvWarning
 from dwconv.model.conversion import shown_name
-from dwconv.nn import LAYERS
+from dwconv.nn import LAYERS, revert_class
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -24,11 +24,7 @@ def revert(model: Model) -> Model:
     """
     left = []
     for name, module in model.named_modules():
-        is_converted = False
-        # Its own: a subclass computes what its plain class does not. Of functional calls there may be a class more.
-        while (plain := vars(type(module)).get("plain_class")) is not None:
-            module.__class__, is_converted = plain, True
-        if not is_converted and isinstance(module, LAYERS):
+        if not revert_class(module) and isinstance(module, LAYERS):
             left.append(f"{shown_name(name)}, a {type(module).__name__}")
     if left:
         made_of = "a class made of dwconv's computes what no other does; revert before it is made"

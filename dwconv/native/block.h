@@ -96,19 +96,19 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     }
     context->save_for_backward(std::move(kept));
     context->set_materialize_grads(false);
-    context->saved_data["block"] = c10::IValue::make_capsule(call.block);
+    context->saved_data["block"] = kept_by_graph(call.block);
     return call.results[0];
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     variable_list found(kInputs);
     if (!gradients[0].defined()) return found;
-    const auto capsule = context->saved_data["block"].toCapsule();
-    auto& block = static_cast<TunedBlock&>(*capsule);
+    auto& block = kept_by_graph<TunedBlock>(context->saved_data["block"]);
     variable_list given = context->get_saved_variables();
     given.insert(given.begin(), gradients[0]);
     variable_list results;
-    if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() || !is_plain(gradients[0])) {
+    if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() ||
+        !std::all_of(given.begin(), given.end(), is_plain)) {
       results = watched_backward(block, given);
     } else {
       block.backwards += 1;

@@ -51,8 +51,12 @@ struct Call : torch::CustomClassHolder {
 
   // False if it knows nothing of gradients.
   virtual bool trains() const = 0;
+  // `kept` by the graph that records it, where one does: what `kept()` gives.
   virtual at::Tensor run(
-      const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool trains) = 0;
+      const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, const at::Tensor& kept) = 0;
+  // Whoever asks for it, or has it let go, holds the interpreter's lock. It keeps the call until then.
+  virtual at::Tensor kept() { return {}; }
+  virtual void let_go() {}
 
  private:
   // Layers come in the same order in every step: what is looked for is nearly always the next one.
@@ -85,7 +89,8 @@ struct PyTorchCall final : Call {
   int64_t groups;
 
   bool trains() const override { return true; }
-  at::Tensor run(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool) override {
+  at::Tensor run(
+      const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, const at::Tensor&) override {
     return axes == 1   ? at::conv1d(x, w, bias, stride, padding, dilation, groups)
            : axes == 2 ? at::conv2d(x, w, bias, stride, padding, dilation, groups)
                        : at::conv3d(x, w, bias, stride, padding, dilation, groups);
@@ -147,7 +152,16 @@ struct TunedCall final : Call {
   Held watched_backward;                        // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops
 
   bool trains() const override { return trains_; }
-  at::Tensor run(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool trains) override;
+  at::Tensor run(
+      const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, const at::Tensor& kept) override;
+  at::Tensor kept() override {
+    if (!kept_.defined()) kept_ = kept_by_graph(c10::intrusive_ptr<TunedCall>::reclaim_copy(this));
+    return kept_;
+  }
+  void let_go() override { kept_.reset(); }
+
+ private:
+  at::Tensor kept_;  // of itself, made once
 };
 
 // Numbers that tell a call from every other.

@@ -43,10 +43,13 @@ Tensor dense(const Tensor& dy, const TunedCall& call) {
   return call.y.empty_like(dy).copy_(readable(dy));
 }
 
-// A saved tensor as it was saved: hooks may have brought back another that lies otherwise.
-Tensor as_saved(const Tensor& tensor, c10::IntArrayRef strides) {
-  if (!tensor.defined() || tensor.strides() == strides) return tensor;
-  return empty_strided(tensor.sizes(), strides, tensor.scalar_type(), tensor.device()).copy_(readable(tensor));
+// A saved tensor as the kernels read it. dy has its type, and is where it was.
+Tensor as_read(const Tensor& tensor, const Sizes& sizes, const Sizes& strides, const TunedCall& call, const Tensor& dy) {
+  if (!tensor.defined()) return tensor;
+  if (tensor.sizes() == c10::IntArrayRef(sizes) && tensor.strides() == c10::IntArrayRef(strides) &&
+      tensor.scalar_type() == dy.scalar_type() && tensor.device() == dy.device() && call.fprop->is_aligned(tensor))
+    return tensor;
+  return as_saved(empty_strided(sizes, strides, dy.scalar_type(), dy.device()), tensor);
 }
 
 // As PyTorch's op gives it, or as a kernel would have.
@@ -68,26 +71,27 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       const Tensor& x,
       const Tensor& w,
       const std::optional<Tensor>& bias,
-      const c10::intrusive_ptr<TunedCall>& call) {
+      const Tensor* kept) {
     const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
     context->save_for_backward({needs_dw ? x : Tensor(), needs_dx ? w : Tensor()});
-    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    context->saved_data["call"] = *kept;
     context->saved_data["has_bias"] = bias.has_value();
-    return run_fprop(*call, x, w, bias);
+    return run_fprop(kept_by_graph<TunedCall>(*kept), x, w, bias);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    const auto capsule = context->saved_data["call"].toCapsule();
-    const auto& call = static_cast<const TunedCall&>(*capsule);
+    const auto& call = kept_by_graph<TunedCall>(context->saved_data["call"]);
     const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
     const bool needs_db = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
     const auto saved = context->get_saved_variables();
     const Tensor &x = saved[0], &w = saved[1], &given = grads[0];
-    if (at::GradMode::is_enabled() || somebody_watches() || !is_plain(given))
+    const auto is_other = [](const Tensor& tensor) { return tensor.defined() && !is_plain(tensor); };
+    if (at::GradMode::is_enabled() || somebody_watches() || is_other(given) || is_other(x) || is_other(w))
       return watched_backward(call, x, w, given, needs_dx, needs_dw, needs_db);
 
     const Tensor dy = dense(given, call);
-    const Tensor x_read = as_saved(x, call.x_strides), w_read = as_saved(w, call.w.strides);
+    const Tensor x_read = as_read(x, call.x.sizes, call.x_strides, call, dy);
+    const Tensor w_read = as_read(w, call.w.sizes, call.w.strides, call, dy);
     Tensor dx, dw, db;
     if (call.backward && needs_dx && needs_dw) {  // there is no bias
       dx = call.x.empty_like(dy);
@@ -140,9 +144,8 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
 
 }  // namespace
 
-Tensor TunedCall::run(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, bool trains) {
-  if (!trains) return run_fprop(*this, x, w, bias);
-  return DwconvConvolution::apply(x, w, bias, c10::intrusive_ptr<TunedCall>::reclaim_copy(this));
+Tensor TunedCall::run(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, const Tensor& kept) {
+  return kept.defined() ? DwconvConvolution::apply(x, w, bias, &kept) : run_fprop(*this, x, w, bias);
 }
 
 namespace {
@@ -227,10 +230,11 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (is_differentiated && !call->trains()) Py_RETURN_NONE;
   const Tensor& weight = THPVariable_Unpack(given[1]);  // as the layer has it, not lowered
   call->count(weight, is_differentiated && x.requires_grad(), is_differentiated && w.requires_grad());
+  const Tensor kept = is_differentiated ? call->kept() : Tensor();
   Tensor y;
   {
     pybind11::gil_scoped_release no_gil;
-    y = call->run(x, w, bias, is_differentiated);
+    y = call->run(x, w, bias, kept);
   }
   return THPVariable_Wrap(std::move(y));
   END_HANDLE_TH_ERRORS
@@ -241,8 +245,11 @@ PyObject* learn(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   Key key;
   Given tensors;
-  if (count > 0 && read_given(given + 1, count - 1, tensors) && describe_call(tensors, given + 1, key))
-    calls()[key] = pybind11::handle(given[0]).cast<c10::intrusive_ptr<Call>>();
+  if (count > 0 && read_given(given + 1, count - 1, tensors) && describe_call(tensors, given + 1, key)) {
+    auto& known = calls()[key];
+    if (known) known->let_go();
+    known = pybind11::handle(given[0]).cast<c10::intrusive_ptr<Call>>();
+  }
   PyErr_Clear();
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
@@ -336,6 +343,7 @@ PYBIND11_MODULE(dwconv_native, module) {
            size_t>());
   module.def("learn_block", learn_block);
   module.def("forget", [] {
+    for (const auto& [key, call] : calls()) call->let_go();
     calls().clear();
     starts().clear();
   });

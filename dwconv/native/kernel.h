@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
 
 #include <cstdlib>
@@ -33,6 +34,28 @@ inline const at::Tensor& readable(const at::Tensor& tensor) {
       end <= tensor.storage().nbytes(), "a tensor of ", tensor.sizes(),
       " has no memory: its storage was freed or made smaller; bring it back before the call, and before its gradient");
   return tensor;
+}
+
+// What a graph keeps for its backward pass beside tensors, as one: compiled autograd can make nothing of anything else.
+// Its memory is the pointer that keeps the object.
+template <class T>
+at::Tensor kept_by_graph(c10::intrusive_ptr<T> object) {
+  const auto let_go = [](void* pointer) { delete static_cast<c10::intrusive_ptr<T>*>(pointer); };
+  return at::from_blob(new c10::intrusive_ptr<T>(std::move(object)), {1}, let_go, at::kLong);
+}
+
+template <class T>
+T& kept_by_graph(const c10::IValue& kept) {
+  return **static_cast<const c10::intrusive_ptr<T>*>(kept.toTensor().const_data_ptr());
+}
+
+// A tensor that was saved, with the strides of `like`: hooks may have brought it back otherwise, or at an odd address.
+inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {
+  TORCH_CHECK(
+      tensor.sizes() == like.sizes() && tensor.scalar_type() == like.scalar_type() && tensor.device() == like.device(),
+      "a hook of saved tensors brought back one of ", tensor.sizes(), ", ", tensor.scalar_type(), " on ", tensor.device(),
+      " where ", like.sizes(), ", ", like.scalar_type(), " on ", like.device(), " was saved");
+  return like.copy_(readable(tensor));
 }
 
 // A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any. A slice has
@@ -126,16 +149,12 @@ class Kernel {
     return true;
   }
 
-  // The inputs as the kernel reads them: those that lie otherwise, as a hook may have brought them back, are copied.
+  // The inputs as the kernel reads them, copied if need be.
   std::vector<at::Tensor> dense(std::vector<at::Tensor> inputs) const {
     const int64_t batch = inputs[0].size(0);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      at::Tensor& input = inputs[i];
-      if (inputs_[i].fits(input, batch, device_) && is_aligned(input)) continue;
-      at::Tensor copy = inputs_[i].empty(batch, device_);
-      TORCH_CHECK(copy.sizes() == input.sizes(), "a tensor of ", input.sizes(), " where one of ", copy.sizes(), " was kept");
-      input = copy.copy_(readable(input));
-    }
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!inputs_[i].fits(inputs[i], batch, device_) || !is_aligned(inputs[i]))
+        inputs[i] = as_saved(inputs_[i].empty(batch, device_), inputs[i]);
     return inputs;
   }
 

@@ -196,15 +196,14 @@ struct DwconvWait : torch::autograd::Function<DwconvWait> {
       const Tensor* waiting,
       PyObject* holder) {
     context->saved_data["holder"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Kept>(pybind11::reinterpret_borrow<pybind11::object>(holder)));
+        kept_by_graph(c10::make_intrusive<Kept>(pybind11::reinterpret_borrow<pybind11::object>(holder)));
     return *waiting;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     variable_list found(kTensors + 2);
-    const auto capsule = context->saved_data["holder"].toCapsule();
     const pybind11::gil_scoped_acquire gil;
-    const pybind11::object part = static_cast<const Kept&>(*capsule).held.get().attr("part");
+    const pybind11::object part = kept_by_graph<Kept>(context->saved_data["holder"]).held.get().attr("part");
     const pybind11::tuple given = part.attr("gradients")(gradients[0]);
     for (size_t i = 0; i < given.size(); ++i)
       if (!given[i].is_none()) found[i] = given[i].cast<Tensor>();
@@ -271,7 +270,8 @@ inline Tensor finished(const Part& last) {
   w = w.to(x->given[0].scalar_type());
   if (!start.block->trains()) return run_in_evaluation(*start.block, x->given[0], w, bias, norms);
   Tensor z = run_as_one(start.block, x->given[0], w, bias, norms);
-  return z.defined() && start.block->has_layer_norm ? z.permute({0, 2, 3, 1}) : z;
+  if (z.defined() && start.block->has_layer_norm) z.transpose_(1, 2).transpose_(2, 3);  // no view, as PyTorch's is none
+  return z;
 }
 
 // -- what Python calls -------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def dgrad(problem: Problem, dy: Tensor, w: Tensor) -> Tensor:
         dtype=dy.dtype, device=dy.device, memory_format=problem.memory_format,
     )  # fmt: skip
     dx, _, _ = _backward(problem, dy, x, w, padding=padding, mask=(True, False, False))
-    return _inner(problem, dx, before)
+    return _inner(problem, dx, surplus)
 
 
 def wgrad(problem: Problem, x: Tensor, dy: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def backward(problem: Problem, x: Tensor, dy: Tensor, w: Tensor) -> tuple[Tensor
     """(dx, dw), from one call."""
     padding, surplus = split_padding(problem.padding)
     dx, dw, _ = _backward(problem, dy, padded(x, surplus), w, padding=padding, mask=(True, True, False))
-    return _inner(problem, dx, _by_axis(surplus)[0]), _dense(dw)
+    return _inner(problem, dx, surplus), _dense(dw)
 
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -139,7 +139,7 @@ def _wgrad(problem: Problem, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tens
 
 
 def _dense(dw: Tensor) -> Tensor:
-    return dw.squeeze(1).contiguous().unsqueeze(1)  # the stride along an axis of length 1 may be any
+    return dw.squeeze_(1).contiguous().unsqueeze_(1)  # the stride along an axis of length 1 may be any
 
 
 def _by_axis(surplus: Ints) -> tuple[Ints, Ints]:
@@ -147,11 +147,13 @@ def _by_axis(surplus: Ints) -> tuple[Ints, Ints]:
     return surplus[::2][::-1], surplus[1::2][::-1]
 
 
-def _inner(problem: Problem, dx: Tensor, before: Ints) -> Tensor:
-    """dx without the gradient of what was padded, in the problem's layout."""
-    size = problem.input_shape[2:]
+def _inner(problem: Problem, dx: Tensor, surplus: Ints) -> Tensor:
+    """dx without the gradient of what was padded, in the problem's layout; no view, as PyTorch's is none."""
+    if not any(surplus):
+        return dx.contiguous(memory_format=problem.memory_format)
+    before, size = _by_axis(surplus)[0], problem.input_shape[2:]
     inner: Any = (..., *(slice(start, start + length) for start, length in zip(before, size, strict=True)))
-    return dx[inner].contiguous(memory_format=problem.memory_format)
+    return dx[inner].clone(memory_format=problem.memory_format)
 
 
 def padded(x: Tensor, surplus: Ints) -> Tensor:

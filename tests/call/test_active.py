@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import pickle
@@ -12,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 from torch.overrides import TorchFunctionMode
 
 import dwconv
@@ -312,3 +314,57 @@ def test_discovery_names_the_layer_and_who_called_it():
         ("2.conv", "2", True),
     ]
     assert discover(dwconv.convert(Net(), functional=True), X).layers == found
+
+
+# -- subclasses of Tensor that know PyTorch's functions alone ----------------------------------------------------------
+
+
+class Knowing(torch.Tensor):
+    """It handles PyTorch's functions of this list, and no other."""
+
+    known = (F.conv1d, F.conv2d, F.conv3d)
+    seen: ClassVar[list] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func not in cls.known:
+            return NotImplemented
+        cls.seen.append(func)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*(each.as_subclass(torch.Tensor) if isinstance(each, cls) else each for each in args))
+
+
+@pytest.mark.parametrize("place", range(3), ids=["x", "w", "bias"])
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, dwconv.active, torch.overrides.BaseTorchFunctionMode])
+def test_a_subclass_is_asked_what_becomes_of_pytorchs_function(logs, place, mode):
+    """And what it does with that on numbers runs on kernels."""
+    plant(logs / "log.jsonl", [workload_of(layout="nchw", bias=True)], baseline_us=1e6, template_layout="nchw")
+    for axes in (1, 2, 3):
+        plain = [
+            torch.randn(2, 8, *[9, 7, 5][:axes]),
+            torch.randn(8, 1, *[3] * axes),
+            torch.randn(8, requires_grad=True),
+        ]
+        given = [each.as_subclass(Knowing) if at == place else each for at, each in enumerate(plain)]
+        pytorchs, ours = getattr(F, f"conv{axes}d"), getattr(dwconv, f"conv{axes}d")
+        Knowing.seen.clear()
+        with mode():
+            y = ours(*given, 1, 1, 1, 8)
+        assert Knowing.seen == [pytorchs] and type(y) is torch.Tensor
+        if axes == 2 and mode is contextlib.nullcontext:
+            assert "Dwconv" in y.grad_fn.name()
+        torch.testing.assert_close(y, pytorchs(*plain, 1, 1, 1, 8), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("frozen", ["", "weight"])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_gradients_of_each_image_of_a_batch(logs, axes, frozen):
+    x = torch.randn(3, 4, *[7] * axes)
+    layer = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1](4, 8, 3, groups=4)
+    layer.weight.requires_grad_(not frozen)
+    found = []
+    for each in (copy.deepcopy(layer), dwconv.convert(copy.deepcopy(layer))):
+        call_for_per_sample_grads(each)(x).sin().sum().backward()
+        found.append([p.grad_sample for p in each.parameters() if p.requires_grad])
+    assert found[0][0].shape[0] == 3
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)

@@ -260,6 +260,32 @@ def test_autocast_lowers_it(logs):
     assert given[1].grad.dtype is torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("activation", [None, "silu"])
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_autocast_lowers_what_meets_states_and_other_sequences(logs, way, activation, dtype):
+    plant_all(logs, problem_of(dtype=str(dtype)[6:], length=11))
+    torch._dynamo.reset()
+    x, weight, bias = inputs_of(problem_of(length=11), torch.float32)
+    states = torch.randn(2, CHANNELS, TAPS - 1, requires_grad=True)
+    call = torch.compile(dwconv.causal_conv1d, backend="aot_eager") if way == "compiled" else dwconv.causal_conv1d
+    for seq_idx, of_before in ((None, states), (torch.tensor(SEQUENCES), None), (torch.tensor(SEQUENCES), states)):
+        leaves = [x, weight, bias] + [states] * (of_before is not None)
+        with torch.autocast("cpu", dtype=dtype):
+            y, last = call(x, weight, bias, seq_idx, of_before, return_final_states=True, activation=activation)
+        exact = in_double(x, weight, bias, states)
+        expected = one_by_one(*exact[:3], seq_idx, None if of_before is None else exact[3], activation)
+        assert y.dtype is dtype and last.dtype is torch.float32
+        torch.testing.assert_close(y.double(), expected, rtol=3e-2, atol=6e-2)
+        found, wanted = (
+            torch.autograd.grad(each.double().sum(), given)
+            for each, given in ((y, leaves), (expected, exact[: len(leaves)]))
+        )
+        for got, right in zip(found, wanted, strict=True):
+            assert got.dtype is torch.float32
+            torch.testing.assert_close(got.double(), right, rtol=5e-2, atol=0.3)
+
+
 # -- what does not fit -----------------------------------------------------------------------------------------------
 
 

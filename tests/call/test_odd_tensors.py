@@ -3,11 +3,13 @@ error. Nothing is read where nothing is."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv.problems.workload import PASSES
@@ -231,3 +233,66 @@ def test_nor_a_gradient_that_was_freed(way, how):
     y = ours(*leaves, 1, 1)
     with pytest.raises(RuntimeError, match=r"memory|allocated"):
         torch.autograd.grad(y, leaves, without_memory(torch.ones_like(y), how))
+
+
+# -- what hooks of saved tensors bring back ---------------------------------------------------------------------------
+
+
+def unaligned(saved):
+    """At an odd address, as it may lie in a file or a buffer of a network."""
+    memory = bytearray(1 + saved.nbytes)
+    copy = torch.frombuffer(memory, dtype=saved.dtype, offset=1, count=saved.numel()).view(saved.shape)
+    return copy.copy_(saved.detach())
+
+
+@contextlib.contextmanager
+def watched():
+    """On the road through PyTorch's dispatcher."""
+    with FlopCounterMode(display=False):
+        yield
+
+
+def brought_back(as_what, *, place, around):
+    """Gradients, where a hook makes another of x or of w."""
+    leaves = [each.clone().requires_grad_() for each in (X, W, B)]
+
+    def unpacked(saved):
+        return as_what(saved) if saved.shape == leaves[place].shape else saved
+
+    with around(), torch.autograd.graph.saved_tensors_hooks(torch.clone, unpacked):
+        return torch.autograd.grad(ours(*leaves, 1, 1).sin().sum(), leaves)
+
+
+OTHERS = {
+    "half": torch.Tensor.half,
+    "double": torch.Tensor.double,
+    "int": torch.Tensor.int,
+    "one image": lambda each: each[:1],
+    "turned": lambda each: each.mT.contiguous() if each.shape == X.shape else each.movedim(1, 0).contiguous(),
+}
+
+
+@pytest.mark.parametrize("around", [contextlib.nullcontext, watched])
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_type_or_size_than_was_saved_is_an_error(way, other, around):
+    if way == "untuned":
+        pytest.skip("of some, PyTorch's own op makes the gradient of what was saved")
+    for place in range(2):
+        if (way, other, place, around) == ("in part", "half", 1, watched):
+            continue  # that op again
+        with pytest.raises(RuntimeError):
+            brought_back(OTHERS[other], place=place, around=around)
+
+
+@pytest.mark.parametrize("around", [contextlib.nullcontext, watched])
+@pytest.mark.parametrize("place", range(2))
+def test_what_is_unaligned_or_a_subclass_is_read_as_it_is(way, place, around):
+    if way == "untuned":
+        pytest.skip("PyTorch's own op decides")
+    leaves = [each.clone().requires_grad_() for each in (X, W, B)]
+    expected = list(torch.autograd.grad(theirs(*leaves, 1, 1).sin().sum(), leaves))
+    for as_what in (unaligned, Wrapper, torch._neg_view):
+        if as_what is torch._neg_view:  # of x the gradient of w is made, and of w that of x
+            expected[1 - place].neg_()
+        found = [plain(each) for each in brought_back(as_what, place=place, around=around)]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

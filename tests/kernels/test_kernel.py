@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dwconv.errors import BuildError, InvalidConfig
+from dwconv.errors import BuildError, InvalidCall, InvalidConfig
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel, alignment_bytes
 from dwconv.problems.target import cpu_target
@@ -167,7 +167,7 @@ def test_a_config_outside_the_space_is_refused():
 
 def test_too_many_elements_are_refused_before_the_call(kernels):
     huge = torch.empty(1).expand(2**31, 1, 1, 1)
-    with pytest.raises(BuildError, match="elements"):
+    with pytest.raises(InvalidCall, match="elements"):
         kernels["fprop", "nhwc"](huge, huge)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -12,8 +13,11 @@ from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 from torch.fx.experimental.optimization import fuse
 
 import dwconv
+from dwconv.call.place import Place
 from dwconv.errors import DwconvWarning
+from dwconv.model.converted_classes import block_class
 from dwconv.nn import DepthwiseConv2d
+from dwconv.problems.block import Block
 from tests.models import TinyNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "ignore::DeprecationWarning")
@@ -199,3 +203,59 @@ def test_a_traced_graph_calls_dwconv(logs):
     traced = torch.fx.symbolic_trace(model)
     assert [node.target for node in traced.graph.nodes].count(dwconv.conv2d) == 3
     torch.testing.assert_close(traced(x), model(x))
+
+
+def quantisable():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, groups=8)]
+    return nn.Sequential(quantization.QuantStub(), *layers, quantization.DeQuantStub())
+
+
+def quantised(model, *, trains, x):
+    engine = torch.backends.quantized.engine
+    model.train(trains)
+    if trains:
+        model.qconfig = quantization.get_default_qat_qconfig(engine)
+        prepared = quantization.prepare_qat(model)
+    else:
+        model.qconfig = quantization.get_default_qconfig(engine)
+        prepared = quantization.prepare(model)
+    prepared(x)
+    return quantization.convert(prepared.eval())
+
+
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op", "ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("functional", [False, True])
+@pytest.mark.parametrize("trains", [False, True], ids=["prepare", "prepare_qat"])
+def test_a_converted_model_is_quantised_as_a_plain_one(logs, trains, functional):
+    """It need not be reverted: whatever is given a qconfig has its plain class, in the copy that is prepared."""
+    x = torch.randn(2, 8, 9, 7)
+    plain, ours = quantisable(), dwconv.convert(quantisable(), functional=functional)
+    before = classes(ours)
+    expected, found = (quantised(model, trains=trains, x=x) for model in (plain, ours))
+    assert classes(found)[1:] == classes(expected)[1:] and nn.Conv2d not in classes(found)
+    assert classes(ours) == before
+    torch.testing.assert_close(found(x), expected(x))
+
+
+def test_what_begins_a_block_is_quantised_too(logs):
+    """Its class is another than that of its kind."""
+    norm = nn.BatchNorm2d(8)
+    place = Place(block=Block.parse("bn+relu6,bn+relu6"), weight_shape=(8, 1, 3, 3), stride=(1, 1),
+                  padding=(1, 1, 1, 1), dilation=(1, 1))  # fmt: skip
+    for layer, plain in ((norm, nn.BatchNorm2d), (DepthwiseConv2d(8, 3), nn.Conv2d)):
+        layer.__class__ = block_class(type(layer), place)
+        layer.qconfig = None
+        assert type(layer) is not plain
+        layer.qconfig = "any"
+        assert type(layer) is plain and layer.qconfig == "any"
+
+
+def test_fx_quantisation_of_a_converted_model_names_revert(logs):
+    x, engine = torch.randn(2, 8, 9, 7), torch.backends.quantized.engine
+    model = dwconv.convert(quantisable()).eval()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        prepare_fx(model, quantization.get_default_qconfig_mapping(engine), (x,))
+    (told,) = [str(each.message) for each in seen if isinstance(each.message, DwconvWarning)]
+    assert "dwconv.revert(model)" in told

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import dataclasses
 import pickle
+from typing import ClassVar
 
 import pytest
 import torch
@@ -221,3 +223,102 @@ def test_a_layer_of_that_name_that_pads_otherwise_is_left(planted):
     model = nn.Sequential(Flipped(8, 8, 2, groups=8))
     dwconv.convert(model)
     assert type(model[0]) is Flipped
+
+
+# -- layers made by the class of another -------------------------------------------------------------------------------
+
+
+def of_class(plain, *arguments, **options):
+    """One made by ``plain``, and one by the class of a converted layer of it, with the same parameters."""
+    theirs = plain(*arguments, **options)
+    ours = type(only(plain(8, 8, 3, groups=8)))(*arguments, **options)
+    ours.load_state_dict(theirs.state_dict())
+    return theirs, ours
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["", "scripted"])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_a_layer_can_be_made_by_the_class_of_another(logs, axes, script):
+    """As adapters of low rank are made: of any number of groups."""
+    plain, x = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1], torch.randn(2, 8, *[7] * axes)
+    for arguments, options in (
+        ((8, 4, 3), {"stride": 2, "bias": False}),
+        ((8, 16, 3, 1, 1), {"groups": 8}),
+        ((8, 16), {"kernel_size": 3, "groups": 4, "padding_mode": "reflect", "padding": 1}),
+        ((), {"in_channels": 8, "out_channels": 8, "kernel_size": 1}),
+    ):
+        theirs, ours = of_class(plain, *arguments, **options)
+        assert repr(ours) == f"Depthwise{theirs}"
+        torch.testing.assert_close((torch.jit.script(ours) if script else ours)(x), theirs(x), rtol=1e-4, atol=1e-5)
+    for wrong in ({}, {"channels": 8}, {"channels": 8, "kernel_size": 3, "strides": 1}):
+        with pytest.raises(TypeError):
+            type(ours)(**wrong)
+
+
+def test_so_can_one_of_a_users_own_class(planted):
+    made = type(only(EfficientNetConv(8)))(8)
+    assert made.note == "its own" and "Dwconv" in made(X).grad_fn.name()
+    parametrised = nn.Conv2d(8, 8, 3, groups=8)
+    parametrizations.weight_norm(parametrised)
+    assert type(only(parametrised)).__bases__[0](8, 4, 1)(X).shape == (2, 4, 9, 7)
+
+
+def test_a_layer_that_is_regrouped_runs_as_pytorchs_does(planted):
+    layer = only(nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False))
+    layer.groups, layer.weight = 4, nn.Parameter(torch.randn(8, 2, 3, 3))
+    assert torch.equal(layer(X), F.conv2d(X, layer.weight, None, 1, 1, 1, 4))
+
+
+# -- classes that want to know of their subclasses ---------------------------------------------------------------------
+
+
+class Registry(type):
+    known: ClassVar[dict[str, type]] = {}
+
+    def __new__(cls, name, bases, members, *, tag):
+        return super().__new__(cls, name, bases, members)
+
+    def __init__(cls, name, bases, members, *, tag):
+        super().__init__(name, bases, members)
+        Registry.known[name] = cls
+
+
+class AbstractRegistry(Registry, abc.ABCMeta):
+    pass
+
+
+class Hooked(nn.Conv2d):
+    def __init_subclass__(cls, *, tag, **options):
+        super().__init_subclass__(**options)
+        Registry.known[cls.__name__] = cls
+
+
+class Own(Hooked, tag="own"):
+    pass
+
+
+class Registered(nn.Conv2d, metaclass=Registry, tag="registered"):
+    pass
+
+
+class Abstract(nn.Conv2d, metaclass=AbstractRegistry, tag="abstract"):
+    pass
+
+
+@pytest.mark.parametrize("functional", [False, True])
+@pytest.mark.parametrize("plain", [Own, Registered, Abstract])
+def test_no_class_of_ours_is_announced_as_one_of_the_users(planted, plain, functional):
+    known = dict(Registry.known)
+    layer, other = plain(8, 8, 3, padding=1, groups=8, bias=False), plain(8, 8, 3)
+    expected = layer(X)
+    dwconv.convert(layer, functional=functional)
+    assert Registry.known == known
+    torch.testing.assert_close(layer(X), expected, rtol=1e-4, atol=1e-5)
+    assert "Dwconv" in layer(X).grad_fn.name()
+    made = type(layer)
+    assert isinstance(layer, plain) and isinstance(layer, made) and not isinstance(other, made)
+    assert isinstance(made, type(plain))
+    assert torch.equal(copy.deepcopy(layer)(X), layer(X))
+    with pytest.raises(TypeError):
+        type(plain)("Another", (made,), {})  # without its argument, as before
+    assert Registry.known == known

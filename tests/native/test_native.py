@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo import compiled_autograd
 
 import dwconv
 from dwconv import native
@@ -216,3 +217,23 @@ def test_it_can_be_left_out(logs):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.strip() == "DwconvConvolutionBackward DWCONV_NATIVE=0 asks for that"
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+def test_compiled_autograd_runs_the_backward_pass(logs):
+    """One graph serves calls of the same shapes, whatever they are."""
+    sizes = [WORKLOAD, dataclasses.replace(WORKLOAD, padding=((2, 2), (2, 2)), dilation=(2, 2))]
+    plant(logs / "log.jsonl", sizes, baseline_us=1e6)
+    for _ in range(2):
+        x, w, _ = leaves()
+        for spread in (1, 2):
+            _, is_compiled = took(dwconv.conv2d, x, w, None, 1, spread, spread)
+            ours, theirs = [], []
+            for found, function in ((ours, dwconv.conv2d), (theirs, F.conv2d)):
+                given = [each.detach().requires_grad_() for each in (x, w)]
+                y = function(*given, None, 1, spread, spread, 8)
+                with compiled_autograd._enable(torch.compile(backend="eager")):
+                    y.sin().sum().backward()
+                found += [each.grad for each in given]
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert is_compiled
