@@ -8,6 +8,8 @@ stopped by a workload that was never measured.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from dwconv import settings
-from dwconv.call import first_use
+from dwconv.call import arrivals, first_use
 from dwconv.call.tally import Tally
 from dwconv.dispatch import packed
 from dwconv.dispatch.decide import DispatchDecision, decisions
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
-from dwconv.errors import Untuned
+from dwconv.errors import BuildError, Untuned
 from dwconv.errors import warn as _warn
 from dwconv.kernels.cpu import first_line
 from dwconv.problems.problem import Problem
@@ -33,8 +35,11 @@ from dwconv.schedules.space import Config
 from dwconv.system import forks, versions
 
 if TYPE_CHECKING:
+    from dwconv.call.arrivals import Maker
     from dwconv.kernels.kernel import Kernel
     from dwconv.schedules.template import Candidate
+
+_log = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 MOST_PLANS = 10_000
@@ -74,7 +79,22 @@ class Plan:
     def __init__(
         self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
     ) -> None:
+        self.problem = problem
+        self.memory_format = problem.memory_format
+        self.device = device
+        self.target = target
+        """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
+        self.tally = Tally()
+        self._met: set[Pass] = set()
+        self._arrived: dict[Pass, DispatchDecision] | None = None
+        """What was decided in the background, with kernels that are ready."""
+        self._settle(decisions)
+
+    def _settle(self, decisions: dict[Pass, DispatchDecision]) -> None:
+        problem, target = self.problem, self.target
         self.decisions = decisions
+        self.is_open = any(each.is_open for each in decisions.values())
+        """True if predictions are still to be made: who runs it tells ``meet`` of every call."""
         named = [pass_ for pass_, each in decisions.items() if each.command]
         self._refused = frozenset(named if settings.untuned() == "error" else ())
         """Passes that must not run before they are tuned."""
@@ -82,12 +102,6 @@ class Plan:
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
         """True if both gradients of the layer come from one kernel, where both are wanted."""
-        self.problem = problem
-        self.memory_format = problem.memory_format
-        self.device = device
-        self.target = target
-        """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
-        self.tally = Tally()
         self.kernels = _BuiltWhenFirstUsed(self._build)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         self._of_slices: dict[int, _BuiltWhenFirstUsed] = {}
@@ -96,7 +110,69 @@ class Plan:
         for pass_, each in decisions.items():
             if target is not None and each.expected and each.record is None:
                 _state.note_prediction(problem.workload(pass_), target)
-        self._warn_of_untuned()
+        if not self.is_open:
+            self._warn_of_untuned()
+
+    def meet(self, pass_: Pass) -> bool:
+        """A call of an open plan. When its size comes for the second time, what is predicted of it is built in the
+        background. True if that is done: from now on it runs."""
+        if self._arrived is not None:
+            with _lock:
+                if self.is_open:
+                    self._settle(self._arrived)
+            return True
+        if pass_ not in self._met:
+            self._met.add(pass_)
+        elif not self._is_asked:
+            self._is_asked = True
+            arrivals.ask(self._bring)
+        return False
+
+    _is_asked = False
+
+    def ran(self, pass_: Pass) -> None:
+        """An op that Python runs."""
+        self.tally.ops[pass_] += 1
+        if self.is_open:
+            self.meet(pass_)
+
+    def _bring(self, maker: Maker) -> None:
+        """In the background: decide, and have the kernels made and loaded."""
+        made, reason = _attempt(lambda: self._predicted(maker))
+        if made is None:
+            _log.info("nothing is built in the background for %s: %s", self.problem, reason)
+            decision = DispatchDecision(provider="pytorch", reason=f"nothing can be predicted: {reason}")
+            made = {pass_: decision if each.is_open else each for pass_, each in self.decisions.items()}
+        self._arrived = made
+
+    def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
+        from dwconv.schedules.template import Candidate
+
+        made, _ = decisions(self.problem, self.device, state=dataclasses.replace(_state, expect=maker.expect))
+        for pass_, decision in made.items():
+            if decision.expected and decision.record is None and self.target:
+                _state.note_prediction(self.problem.workload(pass_), self.target)
+        for decision in made.values():
+            workload, config, target = decision.workload, decision.config, decision.target
+            if workload is not None and config is not None and target is not None and decision.expected:
+                self._make(Candidate(workload, self._on_all_threads(config, workload, target)), target, maker)
+        return made
+
+    def _make(self, candidate: Candidate, target: Target, maker: Maker) -> None:
+        """Have a kernel made; what keeps it from being built, or from being loaded, is told when it is first used."""
+        from dwconv.kernels.cache import ready
+
+        if (candidate, self.device) in _kernels or packed.artifact_of(candidate, target):
+            return
+        if ready(candidate, target) is None:
+            threads = target.threads if isinstance(target, CpuTarget) else 1
+            if fault := maker.make(candidate, target, threads=threads):
+                _unbuilt[candidate, self.device] = fault
+                return
+        if target.kind == "cpu":  # a GPU's is loaded by the thread that runs it
+            kernel, _ = _attempt(lambda: _loaded(candidate, target, self.device))
+            if kernel is not None:
+                _kernels.setdefault((candidate, self.device), kernel)
 
     def check(self, passes: Sequence[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
@@ -263,7 +339,7 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
 
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """What a plan that is made now would decide: ``dispatch.decide.decisions``, by what this process has learnt."""
+    """What a plan that is made now would decide, once its predictions are made: ``dispatch.decide.decisions``, by what this process has learnt."""
     return decisions(problem, device, state=_state)
 
 
@@ -281,7 +357,12 @@ def plans() -> list[Plan]:
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
-    made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions_for(problem, device))
+    later = settings.untuned() == "predict"
+    made, reason = (
+        (None, _ABANDONED)
+        if _lock.abandoned
+        else _attempt(lambda: decisions(problem, device, state=_state, later=later))
+    )
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
@@ -308,6 +389,8 @@ def forget() -> None:
         _named.clear()
         database.cache_clear()
         _kernels.clear()
+        _unbuilt.clear()
+        arrivals.forget()
         first_use.forget()
         _state.clear()
 
@@ -320,6 +403,8 @@ _ABANDONED = "this process was forked while another thread was building a kernel
 _state = KernelState()
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
+_unbuilt: dict[tuple[Candidate, torch.device], str] = {}
+"""Why kernels could not be built in the background."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untuned: set[str] = set()
@@ -331,16 +416,22 @@ _named: set[str] = set()
 def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
     raises."""
-    from dwconv.kernels.cache import build_cached
-    from dwconv.kernels.kernel import Kernel
-
     with _lock:
         if (candidate, device) not in _kernels:
-            with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-                _kernels[candidate, device] = Kernel.load(
-                    packed.artifact_of(candidate, target) or build_cached(candidate, target)
-                )
+            if fault := _unbuilt.get((candidate, device)):
+                raise BuildError(fault)
+            _kernels[candidate, device] = _loaded(candidate, target, device)
         return _kernels[candidate, device]
+
+
+def _loaded(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
+    from dwconv.kernels.cache import build_cached, ready
+    from dwconv.kernels.kernel import Kernel
+
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        return Kernel.load(
+            packed.artifact_of(candidate, target) or ready(candidate, target) or build_cached(candidate, target)
+        )
 
 
 def _fault(kernel: Kernel, target: Target, device: torch.device) -> str:

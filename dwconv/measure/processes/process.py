@@ -141,6 +141,15 @@ class IsolatedProcess:
         self._running = self._end = self._request = None
         self._ready = False
 
+    def leave(self) -> None:
+        """In a forked child: the process is the parent's, and is not to end with this object."""
+        if self._end is not None:
+            self._end.detach()
+        if self._running is not None:
+            self._running.connection.close()
+        self._running = self._end = self._request = None
+        self._ready = False
+
     # -- a request on its way ------------------------------------------------------------------------------------
 
     def _advance(self) -> None:

@@ -1,0 +1,177 @@
+"""Arrivals: kernels that are predicted and made while the model goes on training on PyTorch's op.
+
+    a plan that was met again ──► ask ──► a thread ──► Maker ──► a process (kernels_made): expects, builds, checks
+                                            │
+    the plan's next call     ◄── arrived ───┘ loads what was made
+
+Threads and processes have the least priority that there is (nice 19), and end when nothing is asked for. What takes
+long is done in the processes: a thread would hold up the interpreter that the training needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dwconv import settings
+from dwconv.errors import WorkerCannotStart, WorkerError
+from dwconv.system import forks
+
+if TYPE_CHECKING:
+    from dwconv.measure.processes.process import IsolatedProcess
+    from dwconv.problems.target import Target
+    from dwconv.problems.workload import Workload
+    from dwconv.schedules.template import Candidate
+    from dwconv.untuned.gain import Expected
+
+MOST_PROCESSES = 8
+"""Each takes half a gigabyte of memory. On few cores there are half as many as cores."""
+_IDLE_S = 10.0
+"""A thread, and its process, stay as long without work: the next size may be met soon."""
+_LIMIT_S = 120.0
+"""For a build of some hundred milliseconds. It does not count most of the time that is waited for a core."""
+
+_log = logging.getLogger(__name__)
+
+
+class Maker:
+    """What a thread has made, in a process that starts with the first request."""
+
+    def __init__(self) -> None:
+        self._process: IsolatedProcess | None = None
+
+    def expect(self, workload: Workload, target: Target) -> Expected | None:
+        """``untuned.gain.expected``. Raises WorkerError."""
+        from dwconv.call.kernels_made import Expect
+
+        found: Expected | None = self._answer(Expect(workload=workload, target=target))
+        return found
+
+    def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
+        """Why the kernel cannot be built; empty if it can: ``kernels.cache.ready`` has it from now on. Raises
+        WorkerCannotStart."""
+        from dwconv.call.kernels_made import Make
+
+        try:
+            self._answer(Make(candidate=candidate, target=target, threads=threads))
+        except WorkerCannotStart:
+            raise
+        except WorkerError as error:
+            return str(error)
+        return ""
+
+    def end(self) -> None:
+        if self._process is not None:
+            _processes.discard(self._process)
+            self._process.kill()
+
+    def _answer(self, request: object) -> Any:
+        from dwconv.measure.processes.process import IsolatedProcess
+
+        if self._process is None:
+            self._process = IsolatedProcess("dwconv.call.kernels_made:KernelMaker", None, threads=1)
+            _processes.add(self._process)
+        imports.release()  # a fork need not wait for the process
+        try:
+            return self._process.call(request, timeout_s=_LIMIT_S)
+        finally:
+            imports.acquire()
+
+
+Work = Callable[[Maker], None]
+
+
+def ask(work: Work) -> None:
+    """Have ``work`` done by a thread, soon. Nobody waits. Where there can be no thread, it is not done."""
+    if imports.abandoned:  # this process was forked in the middle of an import
+        return
+    with _changed:
+        _asked.append(work)
+        if _Threads.idle >= len(_asked) or _Threads.count >= _most_processes():
+            _changed.notify()
+            return
+        _Threads.count += 1
+    try:
+        threading.Thread(target=_run, name="dwconv-arrivals", daemon=True).start()
+    except RuntimeError as error:  # no more threads, or the interpreter ends
+        with _changed:
+            _Threads.count -= 1
+        _log.info("nothing is built in the background: %s", error)
+
+
+def forget() -> None:
+    """Begin none of what was asked for, and not begun."""
+    with _changed:
+        _asked.clear()
+
+
+def _most_processes() -> int:
+    from dwconv.measure.clock.contention import cores
+
+    return max(1, min(MOST_PROCESSES, cores() // 2))
+
+
+def _run() -> None:
+    """In a thread."""
+    if hasattr(os, "setpriority"):
+        with contextlib.suppress(OSError):  # Linux has a priority for each thread
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), settings.BACKGROUND_NICE)
+    maker = make_maker()
+    try:
+        while (work := _next()) is not None:
+            with imports:
+                work(maker)
+    except BaseException:
+        with _changed:
+            _Threads.count -= 1
+        raise
+    finally:
+        maker.end()
+
+
+def _next() -> Work | None:
+    """None if there was nothing for some time: then the thread has left."""
+    with _changed:
+        if not _asked:
+            _Threads.idle += 1
+            _changed.wait(_IDLE_S)
+            _Threads.idle -= 1
+        if _asked:
+            return _asked.popleft()
+        _Threads.count -= 1
+        return None
+
+
+# -- what this process has --------------------------------------------------------------------------------------------
+
+
+class _Threads:
+    count = idle = 0
+
+
+make_maker: Callable[[], Maker] = Maker
+"""Tests have others."""
+imports = forks.Lock(threading.RLock, holds_up_forks=True)
+"""Held while a thread imports and loads: a child that is forked in the middle of it can do neither. Not the lock of
+plans: calls go on."""
+_changed = threading.Condition()
+_asked: deque[Work] = deque()
+_processes: set[IsolatedProcess] = set()
+
+
+def _in_child() -> None:
+    """A child has no threads; the processes are its parent's."""
+    global _changed
+    _changed = threading.Condition()
+    _Threads.count = _Threads.idle = 0
+    _asked.clear()
+    for process in _processes:
+        process.leave()
+
+
+forks.in_child(_in_child)
