@@ -86,6 +86,7 @@ class Plan:
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
         self._met: set[Pass] = set()
+        self._is_asked = False
         self._arrived: dict[Pass, DispatchDecision] | None = None
         """What was decided in the background, with kernels that are ready."""
         self._settle(decisions)
@@ -114,21 +115,19 @@ class Plan:
             self._warn_of_untuned()
 
     def meet(self, pass_: Pass) -> bool:
-        """A call of an open plan. When its size comes for the second time, what is predicted of it is built in the
-        background. True if that is done: from now on it runs."""
+        """A call of an open plan. When its size comes for the second time, or if it was measured, its kernels are made
+        in the background. True if they are there: from now on they run."""
         if self._arrived is not None:
             with _lock:
                 if self.is_open:
                     self._settle(self._arrived)
             return True
-        if pass_ not in self._met:
+        if pass_ not in self._met and not any(each.is_open and each.record for each in self.decisions.values()):
             self._met.add(pass_)
         elif not self._is_asked:
             self._is_asked = True
             arrivals.ask(self._bring)
         return False
-
-    _is_asked = False
 
     def ran(self, pass_: Pass) -> None:
         """An op that Python runs."""
@@ -146,26 +145,39 @@ class Plan:
         self._arrived = made
 
     def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
-        from dwconv.schedules.template import Candidate
-
         made, _ = decisions(self.problem, self.device, state=dataclasses.replace(_state, expect=maker.expect))
         for pass_, decision in made.items():
             if decision.expected and decision.record is None and self.target:
                 _state.note_prediction(self.problem.workload(pass_), self.target)
         for decision in made.values():
-            workload, config, target = decision.workload, decision.config, decision.target
-            if workload is not None and config is not None and target is not None and decision.expected:
-                self._make(Candidate(workload, self._on_all_threads(config, workload, target)), target, maker)
+            if chosen := self._chosen(decision):
+                self._make(*chosen, maker)
         return made
+
+    def _chosen(self, decision: DispatchDecision) -> tuple[Candidate, Target] | None:
+        """The kernel of a decision; None where there is none."""
+        from dwconv.schedules.template import Candidate
+
+        workload, config, target = decision.workload, decision.config, decision.target
+        if decision.provider != "dwconv" or workload is None or config is None or target is None:
+            return None
+        return Candidate(workload, self._on_all_threads(config, workload, target)), target
+
+    def until_ready(self) -> None:
+        """PyTorch's op runs the passes whose kernels would have to be built first, as long as that takes."""
+        found = {
+            pass_: dataclasses.replace(decision, provider="pytorch", reason=_UNTIL_READY, is_open=True)
+            if (chosen := self._chosen(decision)) and not _is_ready(*chosen, self.device)
+            else decision
+            for pass_, decision in self.decisions.items()
+        }
+        if any(each.is_open for each in found.values()):
+            self._settle(found)
 
     def _make(self, candidate: Candidate, target: Target, maker: Maker) -> None:
         """Have a kernel made; what keeps it from being built, or from being loaded, is told when it is first used."""
-        from dwconv.kernels.cache import ready
-
-        if (candidate, self.device) in _kernels or packed.artifact_of(candidate, target):
-            return
-        if ready(candidate, target) is None:
-            threads = target.threads if isinstance(target, CpuTarget) else 1
+        if not _is_ready(candidate, target, self.device):
+            threads = self.target.threads if isinstance(self.target, CpuTarget) else 1
             if fault := maker.make(candidate, target, threads=threads):
                 _unbuilt[candidate, self.device] = fault
                 return
@@ -339,7 +351,8 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
 
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """What a plan that is made now would decide, once its predictions are made: ``dispatch.decide.decisions``, by what this process has learnt."""
+    """What a plan that is made now would decide in the end: ``dispatch.decide.decisions``, by what this process has
+    learnt."""
     return decisions(problem, device, state=_state)
 
 
@@ -369,7 +382,10 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     for damage in database().problems if target else ():
         if _is_first(damage):
             _warn(damage)
-    return Plan(problem, device, decisions=chosen, target=target)
+    plan = Plan(problem, device, decisions=chosen, target=target)
+    if later and problem.epilogue == "none" and not problem.block and versions.can_build():
+        plan.until_ready()
+    return plan
 
 
 def _attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
@@ -399,6 +415,7 @@ def forget() -> None:
 
 _lock = forks.Lock(threading.RLock, holds_up_forks=True)
 """Who decides or builds imports TVM and runs LLVM: a child that is forked in the middle of it can do neither."""
+_UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
 _ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
 _state = KernelState()
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
@@ -422,6 +439,15 @@ def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kerne
                 raise BuildError(fault)
             _kernels[candidate, device] = _loaded(candidate, target, device)
         return _kernels[candidate, device]
+
+
+def _is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool:
+    """True if nothing has to be built before the kernel runs."""
+    from dwconv.kernels.cache import ready
+
+    if (candidate, device) in _kernels or packed.artifact_of(candidate, target):
+        return True
+    return ready(candidate, target) is not None
 
 
 def _loaded(candidate: Candidate, target: Target, device: torch.device) -> Kernel:

@@ -45,7 +45,9 @@ def ready(candidate: Candidate, target: Target) -> Artifact | None:
     """What ``make_ready`` kept: an artifact that is loaded in a millisecond or two; None if there is none."""
     if not can_build():  # nobody has built anything
         return None
-    return _kept(candidate, target, suffix="library" if target.kind == "cpu" else "kernel")
+    if target.kind != "cpu":
+        return _kept(candidate, target, suffix="kernel")
+    return _kept(candidate, target, suffix="library") if can_load_libraries() else None
 
 
 def make_ready(candidate: Candidate, target: Target) -> Artifact:
