@@ -24,9 +24,6 @@ SEED = 0
 # A race in ``dwconv.convert`` begins no further workload after this time, the start of its processes included.
 RACE_SECONDS = 60.0
 
-# What is built while a model trains makes way for it: the priority of processes and threads, the least that there is.
-BACKGROUND_NICE = 19
-
 # Time limits of one candidate. LLVM and TVM need 0.1 to 2 s; a longer build is not worth waiting for.
 BUILD_TIMEOUT_S = 20.0
 RUN_TIMEOUT_S = 10.0

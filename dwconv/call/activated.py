@@ -48,13 +48,13 @@ def is_at_once(problem: Problem, device: torch.device, *, trains: bool) -> bool:
 def _decided(problem: Problem, device: torch.device) -> DispatchDecision:
     plan = plan_for(problem, device)
     if plan.is_open:
-        plan.meet("fprop")
+        plan.meet(0)  # of any layer: it is decided once
     return plan.decisions["fprop"]
 
 
 def _fprop_silu(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu", x=x)
-    passes.plan.ran("fprop")
+    passes.plan.ran("fprop", w)
     kernel = passes.kernels["fprop"]
     y: Tensor
     if kernel is None:
@@ -66,7 +66,7 @@ def _fprop_silu(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Te
 
 def _silu_gradient(x: Tensor, w: Tensor, bias: Tensor | None, dy: Tensor, *geometry: Any) -> Tensor:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu_gradient", x=x)
-    passes.plan.ran("fprop")
+    passes.plan.ran("fprop", w)
     kernel = passes.kernels["fprop"]
     dz: Tensor
     if kernel is None:

@@ -4,21 +4,19 @@
                                             │
     the plan's next call     ◄── arrived ───┘ loads what was made
 
-Threads and processes have the least priority that there is (nice 19), and end when nothing is asked for. What takes
-long is done in the processes: a thread would hold up the interpreter that the training needs.
+What takes long is done in the processes: a thread would hold up the interpreter that the training needs. They run where
+nobody else wants to, and end when nothing is asked for. The threads wait, most of the time; of low priority they would
+hold the interpreter, and not be let run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dwconv import settings
 from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.system import forks
 
@@ -35,6 +33,9 @@ _IDLE_S = 10.0
 """A thread, and its process, stay as long without work: the next size may be met soon."""
 _LIMIT_S = 120.0
 """For a build of some hundred milliseconds. It does not count most of the time that is waited for a core."""
+
+_MEMORY_SHARE = 0.25
+"""Of what is available, for each: the rest is the training's."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,14 +55,14 @@ class Maker:
 
     def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
         """Why the kernel cannot be built; empty if it can: ``kernels.cache.ready`` has it from now on. Raises
-        WorkerCannotStart."""
+        WorkerError if that was perhaps because of the machine."""
         from dwconv.call.kernels_made import Make
 
         try:
             self._answer(Make(candidate=candidate, target=target, threads=threads))
-        except WorkerCannotStart:
-            raise
         except WorkerError as error:
+            if error.may_be_the_machine or isinstance(error, WorkerCannotStart):
+                raise
             return str(error)
         return ""
 
@@ -74,7 +75,9 @@ class Maker:
         from dwconv.measure.processes.process import IsolatedProcess
 
         if self._process is None:
-            self._process = IsolatedProcess("dwconv.call.kernels_made:KernelMaker", None, threads=1)
+            self._process = IsolatedProcess(
+                "dwconv.call.kernels_made:KernelMaker", None, threads=1, memory_share=_MEMORY_SHARE, makes_way=True
+            )
             _processes.add(self._process)
         imports.release()  # a fork need not wait for the process
         try:
@@ -118,9 +121,6 @@ def _most_processes() -> int:
 
 def _run() -> None:
     """In a thread."""
-    if hasattr(os, "setpriority"):
-        with contextlib.suppress(OSError):  # Linux has a priority for each thread
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), settings.BACKGROUND_NICE)
     maker = make_maker()
     try:
         while (work := _next()) is not None:

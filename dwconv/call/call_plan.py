@@ -12,10 +12,12 @@ import dataclasses
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
+from torch import Tensor
 
 from dwconv import settings
 from dwconv.call import arrivals, first_use
@@ -46,6 +48,10 @@ MOST_PLANS = 10_000
 """Sizes to remember at a time."""
 MOST_PITCHES = 4
 """Tensors of other numbers of channels, of which x is a slice, to build kernels for, for each plan."""
+_ASK_AGAIN_S = 300.0
+"""After what failed because of the machine."""
+_MOST_ALIKE = 64
+"""Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
 SHORT_ROW = 8
 """Taps up to which a row reads an element once, into registers."""
 _PAGE_BYTES, _FEWEST_PLACES = 4096, 16
@@ -85,8 +91,8 @@ class Plan:
         self.target = target
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
-        self._met: set[Pass] = set()
-        self._is_asked = False
+        self._met: set[int] = set()
+        self._ask_from_s = 0.0
         self._arrived: dict[Pass, DispatchDecision] | None = None
         """What was decided in the background, with kernels that are ready."""
         self._settle(decisions)
@@ -114,34 +120,36 @@ class Plan:
         if not self.is_open:
             self._warn_of_untuned()
 
-    def meet(self, pass_: Pass) -> bool:
-        """A call of an open plan. When its size comes for the second time, or if it was measured, its kernels are made
-        in the background. True if they are there: from now on they run."""
+    def meet(self, weight: int) -> bool:
+        """A call of an open plan. Its kernels are made in the background if they are known from measurements; what is
+        predicted, when the size comes again with the same ``weight``, a number: layers may be alike. True if they are
+        there: from now on they run."""
         if self._arrived is not None:
             with _lock:
                 if self.is_open:
                     self._settle(self._arrived)
             return True
-        if pass_ not in self._met and not any(each.is_open and each.record for each in self.decisions.values()):
-            self._met.add(pass_)
-        elif not self._is_asked:
-            self._is_asked = True
-            arrivals.ask(self._bring)
+        if time.monotonic() >= self._ask_from_s:
+            is_known = any(each.is_open and each.record for each in self.decisions.values())
+            if is_known or weight in self._met or len(self._met) >= _MOST_ALIKE:
+                self._ask_from_s = math.inf
+                arrivals.ask(self._bring)
+            self._met.add(weight)
         return False
 
-    def ran(self, pass_: Pass) -> None:
+    def ran(self, pass_: Pass, weight: Tensor | None = None) -> None:
         """An op that Python runs."""
         self.tally.ops[pass_] += 1
-        if self.is_open:
-            self.meet(pass_)
+        if self.is_open and weight is not None:
+            self.meet(weight.data_ptr())
 
     def _bring(self, maker: Maker) -> None:
-        """In the background: decide, and have the kernels made and loaded."""
+        """In the background: decide, and have the kernels made and loaded. What the machine is short of, it may have
+        later."""
         made, reason = _attempt(lambda: self._predicted(maker))
         if made is None:
-            _log.info("nothing is built in the background for %s: %s", self.problem, reason)
-            decision = DispatchDecision(provider="pytorch", reason=f"nothing can be predicted: {reason}")
-            made = {pass_: decision if each.is_open else each for pass_, each in self.decisions.items()}
+            _log.info("nothing is built in the background for %s now: %s", self.problem, reason)
+            self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
         self._arrived = made
 
     def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from dwconv import native, settings
+from dwconv import native
 from dwconv.call import first_use
 from dwconv.kernels.cache import make_ready
 from dwconv.kernels.kernel import Kernel
@@ -44,7 +43,6 @@ class KernelMaker:
     what is right or wrong with it, too. That is left to whoever loads it where it runs on a GPU."""
 
     def __init__(self, setup: None) -> None:
-        os.nice(settings.BACKGROUND_NICE)
         native.leave_out("nobody waits for calls here")
 
     def __call__(self, request: Expect | Make) -> Expected | None:

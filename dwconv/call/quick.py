@@ -45,7 +45,7 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
         torch.get_num_threads(), trains, native.module is None,  # once it is there, every call is new, and is taught
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
-    if passes.plan.is_open and passes.plan.meet("fprop"):
+    if passes.plan.is_open and passes.plan.meet(id(layers_weight)):
         passes = _learn(key, given, trains=trains)
     passes.plan.tally.count(layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:

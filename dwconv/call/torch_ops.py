@@ -148,13 +148,13 @@ _known: dict[object, PlannedPasses] = {}
 
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, x=x)
-    passes.plan.ran("fprop")
+    passes.plan.ran("fprop", w)
     return passes.fprop(x, w, bias)
 
 
 def _dgrad(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
     passes = planned(input_shape, w.shape, geometry, like=dy, bias=False)
-    passes.plan.ran("dgrad")
+    passes.plan.ran("dgrad", w)
     return passes.dgrad(dy, w)
 
 
