@@ -14,11 +14,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from dwconv import settings
 from dwconv.errors import WorkerCannotStart, WorkerError
+from dwconv.kernels.load import can_load_libraries
 from dwconv.system import forks
+from dwconv.system.versions import can_build
 
 if TYPE_CHECKING:
     from dwconv.measure.processes.process import IsolatedProcess
@@ -34,6 +37,9 @@ _IDLE_S = 10.0
 _LIMIT_S = 120.0
 """For a build of some hundred milliseconds. It does not count most of the time that is waited for a core."""
 
+_HANDLER = "dwconv.call.kernels_made:KernelMaker"
+_FEW = 8
+"""Kernels that are made while another process starts."""
 _MEMORY_SHARE = 0.25
 """Of what is available, for each: the rest is the training's."""
 
@@ -75,9 +81,7 @@ class Maker:
         from dwconv.measure.processes.process import IsolatedProcess
 
         if self._process is None:
-            self._process = IsolatedProcess(
-                "dwconv.call.kernels_made:KernelMaker", None, threads=1, memory_share=_MEMORY_SHARE, makes_way=True
-            )
+            self._process = IsolatedProcess(_HANDLER, None, threads=1, memory_share=_MEMORY_SHARE, makes_way=True)
             _processes.add(self._process)
         imports.release()  # a fork need not wait for the process
         try:
@@ -105,6 +109,37 @@ def ask(work: Work) -> None:
         with _changed:
             _Threads.count -= 1
         _log.info("nothing is built in the background: %s", error)
+
+
+def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -> None:
+    """Make the kernels that were measured to be the fastest, side by side: calls that wait for nothing have them from
+    the first. What goes wrong is told when such a kernel is first used."""
+    from dwconv.call.kernels_made import Make
+    from dwconv.dispatch.decide import decide_on
+    from dwconv.kernels.cache import ready
+    from dwconv.measure.clock.contention import cores
+    from dwconv.measure.processes.pool import Pool
+    from dwconv.schedules.template import Candidate
+
+    if settings.untuned() != "predict" or target.kind != "cpu" or not can_build():
+        return
+    wanted = dict[Make, None]()
+    for workload in workloads:
+        made = decide_on(target, workload, predicts=False)
+        if made.provider == "dwconv" and made.workload and made.config and made.target:
+            candidate = Candidate(made.workload, made.config)
+            if ready(candidate, made.target) is None:
+                wanted[Make(candidate=candidate, target=made.target, threads=threads)] = None
+    if not wanted or not can_load_libraries():
+        return
+    pool = Pool(_HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)), threads=1)
+    try:
+        for _ in pool.map(list(wanted), timeout_s=_LIMIT_S):
+            pass
+    except WorkerError as error:
+        _log.info("kernels are made when they are first used: %s", error)
+    finally:
+        pool.kill()
 
 
 def forget() -> None:
