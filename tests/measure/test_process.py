@@ -114,7 +114,7 @@ def test_pytorch_uses_no_wider_vectors_than_the_target():
 def test_what_is_timed_beside_forced_vectors_is_forced_too(monkeypatch):
     asked = {}
 
-    def start(role, *, threads, vector_set):
+    def start(role, *, threads, vector_set, makes_way):
         asked[role.rpartition(":")[2]] = vector_set
         raise OSError("it would start here")
 
