@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dwconv.untuned.gain import Expected
 
 MOST_PROCESSES = 8
-"""Each takes half a gigabyte of memory. On few cores there are half as many as cores."""
+"""Each takes half a gigabyte of memory. On few cores there are half as many as cores; of several ranks each has one."""
 _IDLE_S = 10.0
 """A thread, and its process, stay as long without work: the next size may be met soon."""
 _LIMIT_S = 120.0
@@ -40,7 +40,7 @@ _LIMIT_S = 120.0
 _HANDLER = "dwconv.call.kernels_made:KernelMaker"
 _FEW = 8
 """Kernels that are made while another process starts."""
-_MEMORY_SHARE = 0.25
+_MEMORY_SHARE = 0.5 / MOST_PROCESSES
 """Of what is available, for each: the rest is the training's."""
 
 _log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def forget() -> None:
 def _most_processes() -> int:
     from dwconv.measure.clock.contention import cores
 
-    return max(1, min(MOST_PROCESSES, cores() // 2))
+    return 1 if settings.rank_is_given() else max(1, min(MOST_PROCESSES, cores() // 2))
 
 
 def _run() -> None:

@@ -153,7 +153,8 @@ class Plan:
         self._arrived = made
 
     def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
-        made, _ = decisions(self.problem, self.device, state=dataclasses.replace(_state, expect=maker.expect))
+        state = dataclasses.replace(_state, expect=maker.expect)
+        made, _ = decisions(self.problem, self.device, state=state, target=self.target)
         for pass_, decision in made.items():
             if decision.expected and decision.record is None and self.target:
                 _state.note_prediction(self.problem.workload(pass_), self.target)

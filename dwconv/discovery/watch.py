@@ -279,7 +279,7 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-class _OpsBesideCompiler(_Ops):
+class _OpsBesideCompiler(_Ops):  # type: ignore[no-untyped-call]
     """Where the compiler is imported already, it is kept from this mode."""
 
     @classmethod

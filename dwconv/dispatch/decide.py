@@ -88,16 +88,22 @@ def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
 
 
 def decisions(
-    problem: Problem, device: torch.device, *, state: KernelState | None = None, later: bool = False
+    problem: Problem,
+    device: torch.device,
+    *,
+    state: KernelState | None = None,
+    target: Target | None = None,
+    later: bool = False,
 ) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Of a layer
     also ``backward``, if both gradients are faster in one kernel: where both are wanted, it runs in the place of dgrad
-    and wgrad. ``state``: what the process has learnt of its kernels. ``later``: nothing is predicted now, which takes
-    longer than a step; what would be predicted stays open. Raises InvalidSetting."""
+    and wgrad. ``state``: what the process has learnt of its kernels. ``target``: the device's, as it was; by default
+    as it is now. ``later``: nothing is predicted now, which takes longer than a step; what would be predicted stays
+    open. Raises InvalidSetting."""
     if reason := why_no_kernels(problem, device):
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
-    target = target_of(device)
+    target = target_of(device) if target is None else target
     found = {pass_: decide_on(target, problem.workload(pass_), state=state, later=later) for pass_ in problem.passes}
     if problem.block and (reason := _why_not_as_one(found, problem, target, state=state)):
         found = {pass_: _pytorch(reason, record=decision.record) for pass_, decision in found.items()}
