@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dwconv import settings
+from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.kernels.load import can_load_libraries
 from dwconv.system import forks
 from dwconv.system.versions import can_build
+from dwconv.untuned import portfolio_file
 
 if TYPE_CHECKING:
     from dwconv.measure.processes.process import IsolatedProcess
@@ -55,8 +57,14 @@ class Maker:
     def expect(self, workload: Workload, target: Target) -> Expected | None:
         """``untuned.gain.expected``. Raises WorkerError."""
         from dwconv.call.kernels_made import Expect
+        from dwconv.kernels.cache import expected_path
 
-        found: Expected | None = self._answer(Expect(workload=workload, target=target))
+        formulas = sorted(portfolio_file.PATH.parent.glob("*.*"))
+        path = expected_path(workload, target, evidence=(*database().logs, *formulas))
+        request = Expect(workload=workload, target=target, keep_at=str(path))
+        if kept := request.kept():
+            return kept["expected"]
+        found: Expected | None = self._answer(request)
         return found
 
     def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:

@@ -5,11 +5,13 @@ found right here, or wrong, so that each is checked once.
                     the templates and of the compiler's driver
     3f….library     of a CPU the same, linked: the system loads it in a fifth of a millisecond, where LLVM would need
                     a tenth of a second to make machine code of it once more
+    5c….expected    what was predicted of a workload, found by that, the target, the versions and what it is told from
     a0….checked     what was seen of an artifact, found by the artifact itself, the target and the versions
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterable
@@ -26,6 +28,7 @@ from dwconv.kernels.entry import key_of, read_entry, write_entry
 from dwconv.kernels.library import shared_library
 from dwconv.kernels.load import can_load_libraries
 from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
 from dwconv.system.versions import can_build, check_can_build, installed
 
@@ -72,6 +75,16 @@ def _kept(candidate: Candidate, target: Target, *, suffix: str) -> Artifact | No
 
 def _path(candidate: Candidate, target: Target, *, suffix: str) -> Path:
     return settings.cache_folder() / "kernels" / f"{key_of(candidate, target, _versions())}.{suffix}"
+
+
+def expected_path(workload: Workload, target: Target, *, evidence: Iterable[Path]) -> Path:
+    """Where a prediction is kept, which the files ``evidence`` were read for."""
+    read = []
+    for file in evidence:
+        with contextlib.suppress(OSError):
+            found = file.stat()
+            read.append((str(file), found.st_size, found.st_mtime_ns))
+    return settings.cache_folder() / "kernels" / f"{key_of(workload, target, _versions(), read)}.expected"
 
 
 @dataclass(frozen=True, kw_only=True)
