@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -20,10 +21,12 @@ from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning, WorkerCannotStart
 from dwconv.kernels import cache
 from dwconv.kernels.kernel import Kernel
+from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
+from dwconv.records.log import TuningLog
 from tests.native_needed import needs_native
-from tests.planted_gain import plant_gain
-from tests.planted_records import plant, workload_of
+from tests.planted_gain import default_of, plant_gain
+from tests.planted_records import plant, record_of, workload_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
@@ -312,7 +315,6 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
             made.append("end")
 
     from dwconv.measure.processes import pool
-    from dwconv.problems.target import cpu_target
 
     monkeypatch.setattr(pool, "Pool", Pool)
     plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "dgrad"])
@@ -374,7 +376,7 @@ if "again" in sys.argv:
 
 layer = torch.nn.Conv2d(64, 64, 5, padding=2, groups=64)
 model = torch.nn.Sequential(layer)
-x = torch.randn(4, 64, 20, 20)
+x = torch.randn(4, 64, 20, 20).to(memory_format=torch.channels_last)
 right = model(x).detach()
 dwconv.convert(model, x, seconds=0)
 assert "torch._dynamo" not in sys.modules, "PyTorch's compiler takes seconds to import"
@@ -389,20 +391,29 @@ while True:
     assert time.monotonic() < ends
     time.sleep(0.02)
 assert "tvm" not in sys.modules or "linked" not in sys.argv, "TVM was imported beside the training"
+print(plan.decisions["fprop"].reason, file=sys.stderr)
 print(*sorted(each.provider for each in plan.decisions.values()))
 """
 
 
 def test_a_process_predicts_builds_and_checks_and_the_next_one_need_not(tmp_path):
+    """fprop was measured with another PyTorch: whatever is expected of the others, it is worth a kernel."""
+    workload = workload_of(shape=(4, 64, 20, 20), kernel=(5, 5), padding=2, bias=True)
+    config = default_of(workload, cpu_target())
+    record = record_of(workload, config=config, median_us=50.0, baseline_us=1000.0)
+    log = TuningLog(tmp_path / "logs" / "log.jsonl")
+    log.append(dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0"}))
     linked = ["linked"] if settings.program(settings.linker()) else []
     environment = {**os.environ, "DWCONV_CACHE": str(tmp_path), "DWCONV_UNTUNED": "", "DWCONV_NATIVE": "0"}
+    environment["DWCONV_TUNING_LOGS"] = str(tmp_path / "logs")
     for again in [], ["again"]:
         if again and not linked:  # every process has its kernels checked, and makes machine code of them, once more
             continue
         command = [sys.executable, "-c", PROGRAM, *linked, *again]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr
+        assert "measured with PyTorch 2.1.0" in done.stderr
         kept = len([*tmp_path.rglob("*.library" if linked else "*.kernel")])
         assert done.stdout.split().count("dwconv") == kept > 0
         assert len([*tmp_path.rglob("*.checked")]) >= kept
-        assert len([*tmp_path.rglob("*.expected")]) >= len(PASSES)
+        assert len([*tmp_path.rglob("*.expected")]) >= 1
