@@ -129,8 +129,8 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -
     from dwconv.measure.processes.pool import Pool
     from dwconv.schedules.template import Candidate
 
-    if settings.untuned() != "predict" or target.kind != "cpu" or not can_build():
-        return
+    if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
+        return  # of several ranks on a machine one does it
     wanted = dict[Make, None]()
     for workload in workloads:
         made = decide_on(target, workload, predicts=False)
