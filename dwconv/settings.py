@@ -198,13 +198,13 @@ def _user_name() -> str:
     return f"user-{os.geteuid()}" if hasattr(os, "geteuid") else "user"
 
 
-Untuned = Literal["predict", "pytorch", "error"]
+Untuned = Literal["predict", "wait", "pytorch", "error"]
 
 
 def untuned() -> Untuned:
     """``DWCONV_UNTUNED``: what happens to calls that nobody measured on this device. ``predict``, the default: dwconv's
-    kernel runs where it is sure to be faster. ``pytorch``: PyTorch's op runs. ``error``: they fail. Raises
-    InvalidSetting for another value."""
+    kernel runs where it is sure to be faster, once it was built in the background. ``wait``: the first call builds it.
+    ``pytorch``: PyTorch's op runs. ``error``: they fail. Raises InvalidSetting for another value."""
     value = os.environ.get("DWCONV_UNTUNED") or "predict"
     for known in get_args(Untuned):
         if value == known:
@@ -212,6 +212,11 @@ def untuned() -> Untuned:
             return found
     named = one_line(value, most=_MOST_SHOWN)
     raise InvalidSetting(f"DWCONV_UNTUNED={named} is unknown; use one of {', '.join(get_args(Untuned))}")
+
+
+def predicts() -> bool:
+    """True if predicted kernels may run. Raises InvalidSetting."""
+    return untuned() in ("predict", "wait")
 
 
 Nan = Literal["spread", "exact"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -29,6 +29,7 @@ from dwconv.system.versions import check_can_build
 if TYPE_CHECKING:
     from torch import nn
 
+    from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
     from dwconv.tuner.device_campaign import Choices
     from dwconv.tuner.tuned import Tuned, TunedDevices
@@ -113,7 +114,18 @@ def tune(
     reset()
     if tuned.interrupted:
         raise KeyboardInterrupt
+    if ray is False:
+        _make_ready(counts, target)
     return tuned
+
+
+def _make_ready(workloads: Iterable[Workload], target: Target) -> None:
+    """Calls have what was found from the first, here and in the next process."""
+    from dwconv.call.arrivals import make_ready
+    from dwconv.problems.target import CpuTarget
+
+    if isinstance(target, CpuTarget) and target.present and target.board is None:
+        make_ready(workloads, target, threads=target.threads)
 
 
 class _CallableModule(ModuleType):
@@ -175,6 +187,11 @@ def _tune(argv: list[str] | None) -> int:
             counts, args.ray or None, target=args.target, fast_math=args.fast_math, choices=choices, network=network
         )
     _print(args, tuned)
+    if args.ray is None and not tuned.interrupted:
+        from dwconv.call.functional import reset
+
+        reset()
+        _make_ready(counts, target)
     if tuned.interrupted:
         print("interrupted: run the same command to continue", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE

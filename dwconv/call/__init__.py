@@ -25,6 +25,8 @@
                      │
                    plan          which kernel runs which pass, or both gradients: dispatch decides, build makes it
                      │
+                     ├──► arrivals ──► kernels_made     those that nobody waits for, made in other processes
+                     │
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan's calls came, and with which weight
 

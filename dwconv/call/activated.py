@@ -23,6 +23,7 @@ from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, DispatchedPasses, below_autograd, planned
 from dwconv.call.wanted import wanted
 from dwconv.dispatch.advantage import are_faster_together
+from dwconv.dispatch.decide import DispatchDecision
 from dwconv.problems.problem import Problem
 
 torch_ops.define(f"fprop_silu(Tensor x, Tensor w, Tensor? bias, {GEOMETRY}) -> Tensor")
@@ -35,18 +36,25 @@ silu_gradient = torch.ops.dwconv.silu_gradient.default
 def is_at_once(problem: Problem, device: torch.device, *, trains: bool) -> bool:
     """True if kernels that do it at once were measured to be faster than one op after the other. ``trains``: with the
     gradient of the activation."""
-    forward = plan_for(dataclasses.replace(problem, epilogue="silu"), device).decisions["fprop"]
+    forward = _decided(dataclasses.replace(problem, epilogue="silu"), device)
     if forward.provider != "dwconv" or not trains:
         return forward.provider == "dwconv"
-    gradient = plan_for(dataclasses.replace(problem, epilogue="silu_gradient"), device).decisions["fprop"]
+    gradient = _decided(dataclasses.replace(problem, epilogue="silu_gradient"), device)
     if gradient.provider != "dwconv" or forward.record is None or gradient.record is None:
         return False
     return are_faster_together(forward.record, gradient.record)
 
 
+def _decided(problem: Problem, device: torch.device) -> DispatchDecision:
+    plan = plan_for(problem, device)
+    if plan.is_open:
+        plan.meet(0)  # of any layer: it is decided once
+    return plan.decisions["fprop"]
+
+
 def _fprop_silu(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu", x=x)
-    passes.plan.tally.ops["fprop"] += 1
+    passes.plan.ran("fprop", w)
     kernel = passes.kernels["fprop"]
     y: Tensor
     if kernel is None:
@@ -58,7 +66,7 @@ def _fprop_silu(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Te
 
 def _silu_gradient(x: Tensor, w: Tensor, bias: Tensor | None, dy: Tensor, *geometry: Any) -> Tensor:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu_gradient", x=x)
-    passes.plan.tally.ops["fprop"] += 1
+    passes.plan.ran("fprop", w)
     kernel = passes.kernels["fprop"]
     dz: Tensor
     if kernel is None:

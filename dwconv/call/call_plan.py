@@ -8,21 +8,25 @@ stopped by a workload that was never measured.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
+from torch import Tensor
 
 from dwconv import settings
-from dwconv.call import first_use
+from dwconv.call import arrivals, first_use
 from dwconv.call.tally import Tally
 from dwconv.dispatch import packed
 from dwconv.dispatch.decide import DispatchDecision, decisions
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
-from dwconv.errors import Untuned
+from dwconv.errors import BuildError, Untuned
 from dwconv.errors import warn as _warn
 from dwconv.kernels.cpu import first_line
 from dwconv.problems.problem import Problem
@@ -33,14 +37,21 @@ from dwconv.schedules.space import Config
 from dwconv.system import forks, versions
 
 if TYPE_CHECKING:
+    from dwconv.call.arrivals import Maker
     from dwconv.kernels.kernel import Kernel
     from dwconv.schedules.template import Candidate
+
+_log = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
 MOST_PITCHES = 4
 """Tensors of other numbers of channels, of which x is a slice, to build kernels for, for each plan."""
+_ASK_AGAIN_S = 300.0
+"""After what failed because of the machine."""
+_MOST_ALIKE = 64
+"""Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
 SHORT_ROW = 8
 """Taps up to which a row reads an element once, into registers."""
 _PAGE_BYTES, _FEWEST_PLACES = 4096, 16
@@ -74,7 +85,23 @@ class Plan:
     def __init__(
         self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
     ) -> None:
+        self.problem = problem
+        self.memory_format = problem.memory_format
+        self.device = device
+        self.target = target
+        """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
+        self.tally = Tally()
+        self._met: set[int] = set()
+        self._ask_from_s = 0.0
+        self._arrived: dict[Pass, DispatchDecision] | None = None
+        """What was decided in the background, with kernels that are ready."""
+        self._settle(decisions)
+
+    def _settle(self, decisions: dict[Pass, DispatchDecision]) -> None:
+        problem, target = self.problem, self.target
         self.decisions = decisions
+        self.is_open = any(each.is_open for each in decisions.values())
+        """True if predictions are still to be made: who runs it tells ``meet`` of every call."""
         named = [pass_ for pass_, each in decisions.items() if each.command]
         self._refused = frozenset(named if settings.untuned() == "error" else ())
         """Passes that must not run before they are tuned."""
@@ -82,12 +109,6 @@ class Plan:
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
         """True if both gradients of the layer come from one kernel, where both are wanted."""
-        self.problem = problem
-        self.memory_format = problem.memory_format
-        self.device = device
-        self.target = target
-        """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
-        self.tally = Tally()
         self.kernels = _BuiltWhenFirstUsed(self._build)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         self._of_slices: dict[int, _BuiltWhenFirstUsed] = {}
@@ -96,7 +117,83 @@ class Plan:
         for pass_, each in decisions.items():
             if target is not None and each.expected and each.record is None:
                 _state.note_prediction(problem.workload(pass_), target)
-        self._warn_of_untuned()
+        if not self.is_open:
+            self._warn_of_untuned()
+
+    def meet(self, weight: int) -> bool:
+        """A call of an open plan. Its kernels are made in the background if they are known from measurements; what is
+        predicted, when the size comes again with the same ``weight``, a number: layers may be alike. True if they are
+        there: from now on they run."""
+        if self._arrived is not None:
+            with _lock:
+                if self.is_open:
+                    self._settle(self._arrived)
+            return True
+        if time.monotonic() >= self._ask_from_s:
+            is_known = any(each.is_open and each.record for each in self.decisions.values())
+            if is_known or weight in self._met or len(self._met) >= _MOST_ALIKE:
+                self._ask_from_s = math.inf
+                arrivals.ask(self._bring)
+            self._met.add(weight)
+        return False
+
+    def ran(self, pass_: Pass, weight: Tensor | None = None) -> None:
+        """An op that Python runs."""
+        self.tally.ops[pass_] += 1
+        if self.is_open and weight is not None:
+            self.meet(weight.data_ptr())
+
+    def _bring(self, maker: Maker) -> None:
+        """In the background: decide, and have the kernels made and loaded. What the machine is short of, it may have
+        later."""
+        made, reason = _attempt(lambda: self._predicted(maker))
+        if made is None:
+            _log.info("nothing is built in the background for %s now: %s", self.problem, reason)
+            self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
+        self._arrived = made
+
+    def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
+        state = dataclasses.replace(_state, expect=maker.expect)
+        made, _ = decisions(self.problem, self.device, state=state, target=self.target)
+        for pass_, decision in made.items():
+            if decision.expected and decision.record is None and self.target:
+                _state.note_prediction(self.problem.workload(pass_), self.target)
+        for decision in made.values():
+            if chosen := self._chosen(decision):
+                self._make(*chosen, maker)
+        return made
+
+    def _chosen(self, decision: DispatchDecision) -> tuple[Candidate, Target] | None:
+        """The kernel of a decision; None where there is none."""
+        from dwconv.schedules.template import Candidate
+
+        workload, config, target = decision.workload, decision.config, decision.target
+        if decision.provider != "dwconv" or workload is None or config is None or target is None:
+            return None
+        return Candidate(workload, self._on_all_threads(config, workload, target)), target
+
+    def until_ready(self) -> None:
+        """PyTorch's op runs the passes whose kernels would have to be built first, as long as that takes."""
+        found = {
+            pass_: dataclasses.replace(decision, provider="pytorch", reason=_UNTIL_READY, is_open=True)
+            if (chosen := self._chosen(decision)) and not _is_ready(*chosen, self.device)
+            else decision
+            for pass_, decision in self.decisions.items()
+        }
+        if any(each.is_open for each in found.values()):
+            self._settle(found)
+
+    def _make(self, candidate: Candidate, target: Target, maker: Maker) -> None:
+        """Have a kernel made; what keeps it from being built, or from being loaded, is told when it is first used."""
+        if not _is_ready(candidate, target, self.device):
+            threads = self.target.threads if isinstance(self.target, CpuTarget) else 1
+            if fault := maker.make(candidate, target, threads=threads):
+                _unbuilt[candidate, self.device] = fault
+                return
+        if target.kind == "cpu":  # a GPU's is loaded by the thread that runs it
+            kernel, _ = _attempt(lambda: _loaded(candidate, target, self.device))
+            if kernel is not None:
+                _kernels.setdefault((candidate, self.device), kernel)
 
     def check(self, passes: Sequence[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
@@ -263,7 +360,8 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
 
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """What a plan that is made now would decide: ``dispatch.decide.decisions``, by what this process has learnt."""
+    """What a plan that is made now would decide in the end: ``dispatch.decide.decisions``, by what this process has
+    learnt."""
     return decisions(problem, device, state=_state)
 
 
@@ -281,14 +379,22 @@ def plans() -> list[Plan]:
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
-    made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions_for(problem, device))
+    later = settings.untuned() == "predict"
+    made, reason = (
+        (None, _ABANDONED)
+        if _lock.abandoned
+        else _attempt(lambda: decisions(problem, device, state=_state, later=later))
+    )
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
     for damage in database().problems if target else ():
         if _is_first(damage):
             _warn(damage)
-    return Plan(problem, device, decisions=chosen, target=target)
+    plan = Plan(problem, device, decisions=chosen, target=target)
+    if later and problem.epilogue == "none" and not problem.block and versions.can_build():
+        plan.until_ready()
+    return plan
 
 
 def _attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
@@ -308,6 +414,8 @@ def forget() -> None:
         _named.clear()
         database.cache_clear()
         _kernels.clear()
+        _unbuilt.clear()
+        arrivals.forget()
         first_use.forget()
         _state.clear()
 
@@ -316,10 +424,13 @@ def forget() -> None:
 
 _lock = forks.Lock(threading.RLock, holds_up_forks=True)
 """Who decides or builds imports TVM and runs LLVM: a child that is forked in the middle of it can do neither."""
+_UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
 _ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
 _state = KernelState()
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
+_unbuilt: dict[tuple[Candidate, torch.device], str] = {}
+"""Why kernels could not be built in the background."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untuned: set[str] = set()
@@ -331,16 +442,31 @@ _named: set[str] = set()
 def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
     raises."""
-    from dwconv.kernels.cache import build_cached
-    from dwconv.kernels.kernel import Kernel
-
     with _lock:
         if (candidate, device) not in _kernels:
-            with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-                _kernels[candidate, device] = Kernel.load(
-                    packed.artifact_of(candidate, target) or build_cached(candidate, target)
-                )
+            if fault := _unbuilt.get((candidate, device)):
+                raise BuildError(fault)
+            _kernels[candidate, device] = _loaded(candidate, target, device)
         return _kernels[candidate, device]
+
+
+def _is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool:
+    """True if nothing has to be built before the kernel runs."""
+    from dwconv.kernels.cache import ready
+
+    if (candidate, device) in _kernels or packed.artifact_of(candidate, target):
+        return True
+    return ready(candidate, target) is not None
+
+
+def _loaded(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
+    from dwconv.kernels.cache import build_cached, ready
+    from dwconv.kernels.kernel import Kernel
+
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        return Kernel.load(
+            packed.artifact_of(candidate, target) or ready(candidate, target) or build_cached(candidate, target)
+        )
 
 
 def _fault(kernel: Kernel, target: Target, device: torch.device) -> str:

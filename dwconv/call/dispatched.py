@@ -47,6 +47,8 @@ def _is_for_pytorch(call: Call) -> bool:
     if torch.compiler.is_compiling() or has_symbols(call):
         return False  # decided when the compiled code runs
     plan = plan_for(call.problem, call.x.device)
+    if plan.is_open:
+        plan.meet(id(call.given.weight))
     if plan.is_pytorch:
         x, w, trains = call.given.input, call.given.weight, torch.is_grad_enabled()
         plan.tally.count(w, for_x=trains and x.requires_grad, for_w=trains and w.requires_grad)

@@ -45,6 +45,8 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
         torch.get_num_threads(), trains, native.module is None,  # once it is there, every call is new, and is taught
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
+    if passes.plan.is_open and passes.plan.meet(id(layers_weight)):
+        passes = _learn(key, given, trains=trains)
     passes.plan.tally.count(layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
         return given.on_pytorch()
@@ -79,7 +81,8 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
     if len(_known) >= MOST_PLANS:
         forget()
     _known[key] = passes
-    teach(call, passes, trains=trains)
+    if not plan.is_open:
+        teach(call, passes, trains=trains)
     return passes
 
 

@@ -148,32 +148,32 @@ _known: dict[object, PlannedPasses] = {}
 
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, x=x)
-    passes.plan.tally.ops["fprop"] += 1
+    passes.plan.ran("fprop", w)
     return passes.fprop(x, w, bias)
 
 
 def _dgrad(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
     passes = planned(input_shape, w.shape, geometry, like=dy, bias=False)
-    passes.plan.tally.ops["dgrad"] += 1
+    passes.plan.ran("dgrad", w)
     return passes.dgrad(dy, w)
 
 
 def _wgrad(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
     passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False, x=x)
-    passes.plan.tally.ops["wgrad"] += 1
+    passes.plan.ran("wgrad")
     return passes.wgrad(x, dy)
 
 
 def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
     passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True, x=x)
-    passes.plan.tally.ops["wgrad"] += 1
+    passes.plan.ran("wgrad")
     return passes.wgrad_bias(x, dy)
 
 
 def _backward(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor, Tensor]:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=False, x=x)
     if both := passes.backward(x, dy, w):
-        passes.plan.tally.ops["backward"] += 1
+        passes.plan.ran("backward")
         return both
     dw = _wgrad(x, dy, w.shape[2:], *geometry)
     return _dgrad(dy, w, x.shape, *geometry), dw  # dx last: what comes next reads it

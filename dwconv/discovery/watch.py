@@ -9,6 +9,7 @@ autograd runs in that order. Where modes like these watch, torch.compile leaves 
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -93,7 +94,8 @@ class Watch:
         hook = register_module_forward_hook(self._leave_module, always_call=True)
         self._entered.callback(hook.remove)
         self._entered.enter_context(_Functions(self))
-        self._entered.enter_context(_Ops(self))
+        ops = _OpsBesideCompiler if "torch._dynamo" in sys.modules else _Ops
+        self._entered.enter_context(ops(self))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -253,6 +255,11 @@ _BACKWARD = torch.ops.aten.convolution_backward.default
 
 
 class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch would import its compiler at the first op, to keep it from this mode: it takes some seconds."""
+        return False
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
@@ -270,6 +277,17 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
             op = _Op.of(x, w, geometry, bias=bias)
             self._watch.gradients(op, {pass_ for pass_, needed in passes.items() if needed})
         return result
+
+
+class _OpsBesideCompiler(_Ops):  # type: ignore[no-untyped-call]
+    """Where the compiler is imported already, it is kept from this mode."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 @dataclass(frozen=True, kw_only=True)

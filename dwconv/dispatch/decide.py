@@ -69,6 +69,8 @@ class DispatchDecision:
     config: Config | None = None
     """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
     one that is expected to be best."""
+    is_open: bool = False
+    """True if PyTorch's op runs until somebody has decided."""
     too_many_sizes: bool = False
     """True if PyTorch's op runs since predictions were made for as many other sizes of the layer as may be."""
     command: str = ""
@@ -89,19 +91,27 @@ def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
 
 
 def decisions(
-    problem: Problem, device: torch.device, *, state: KernelState | None = None
+    problem: Problem,
+    device: torch.device,
+    *,
+    state: KernelState | None = None,
+    target: Target | None = None,
+    later: bool = False,
 ) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Of a layer
     also ``backward``, if both gradients are faster in one kernel: where both are wanted, it runs in the place of dgrad
-    and wgrad. ``state``: what the process has learnt of its kernels. Raises InvalidSetting."""
+    and wgrad. ``state``: what the process has learnt of its kernels. ``target``: the device's, as it was; by default
+    as it is now. ``later``: nothing is predicted now, which takes longer than a step; what would be predicted stays
+    open. Raises InvalidSetting."""
     if reason := why_no_kernels(problem, device):
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
-    target = target_of(device)
-    found = {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in problem.passes}
+    target = target_of(device) if target is None else target
+    found = {pass_: decide_on(target, problem.workload(pass_), state=state, later=later) for pass_ in problem.passes}
     if problem.block and (reason := _why_not_as_one(found, problem, target, state=state)):
         found = {pass_: _pytorch(reason, record=decision.record) for pass_, decision in found.items()}
-    if both := _both_gradients(found, problem, target, state=state):
+    is_open = any(each.is_open for each in found.values())
+    if not is_open and (both := _both_gradients(found, problem, target, state=state)):
         found["backward"] = both
     return found, target
 
@@ -163,10 +173,11 @@ def decide_on(
     known: Database | None = None,
     state: KernelState | None = None,
     predicts: bool | None = None,
+    later: bool = False,
 ) -> DispatchDecision:
     """Who runs ``workload`` on ``target``. ``known``: the records to ask, those of this process by default.
     ``predicts``: whether what nobody measured may run on what is expected to be best; by default as the settings say,
-    and only where kernels can be built. Raises InvalidSetting."""
+    and only where kernels can be built. ``later``: such a workload stays open. Raises InvalidSetting."""
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
         return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
     way = _Way(
@@ -180,10 +191,11 @@ def decide_on(
     if workload.bias and workload.epilogue == "none":  # which comes after the bias
         ways.append(dataclasses.replace(way, kernel=dataclasses.replace(workload, bias=False)))
     if predicts is None:
-        predicts = settings.untuned() == "predict" and versions.can_build()
+        predicts = settings.predicts() and versions.can_build()
     deciders: list[_Decider] = [_by_measurements, _by_pack]
     if predicts and not workload.block:  # of which nothing is known that was not measured
-        deciders += [_by_other_versions, _by_number_of_sizes, _by_other_size, _by_expectation]
+        of_predictions = [_by_other_versions, _by_number_of_sizes, _by_other_size, _by_expectation]
+        deciders += [_by_nobody_yet] if later else of_predictions
     refusals: list[str] = []
     for decide_by in deciders:
         for way in ways:
@@ -270,6 +282,12 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     )
 
 
+def _by_nobody_yet(way: _Way, refusals: list[str]) -> DispatchDecision:
+    """PyTorch's op, until a prediction is made."""
+    reason = "untuned: PyTorch's op runs until a kernel is predicted and built, in the background, if its size recurs"
+    return dataclasses.replace(_pytorch(reason, command=way.command), is_open=True)
+
+
 def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What was measured here with other versions of PyTorch, TVM or the template is a prediction."""
     for adopts in (False, True):
@@ -315,7 +333,12 @@ def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
         templates_for(way.kernel, way.target)
     except NoTemplate:
         return None
-    expected = gain.expected(way.kernel, way.target, way.known.bests_of_kind(way.kernel))
+    expect = way.state.expect
+    expected = (
+        expect(way.kernel, way.target)
+        if expect
+        else gain.expected(way.kernel, way.target, way.known.bests_of_kind(way.kernel))
+    )
     return _from(expected, way) if expected else None
 
 

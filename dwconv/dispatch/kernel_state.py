@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
     from dwconv.schedules.template import Candidate
+    from dwconv.untuned.gain import Expected
 
 MOST_SIZES = 8
 """Sizes of one layer that predictions are made for in a process. To decide and build takes up to seconds for each; a
@@ -27,6 +29,8 @@ class KernelState:
     should wait for another build at the last, smaller batch of an epoch."""
     sizes: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     """The sizes, as ``Workload.batchless_key``, that a prediction was made for, by layer and device."""
+    expect: Callable[[Workload, Target], Expected | None] | None = None
+    """``untuned.gain.expected`` by somebody else; None to compute it here, which takes some 40 ms."""
 
     def note_prediction(self, workload: Workload, target: Target) -> None:
         """A prediction is made for ``workload``."""

@@ -3,11 +3,15 @@ found right here, or wrong, so that each is checked once.
 
     3f….kernel      an artifact, found by what went into it: the candidate, the target, the versions, and the text of
                     the templates and of the compiler's driver
+    3f….library     of a CPU the same, linked: the system loads it in a fifth of a millisecond, where LLVM would need
+                    a tenth of a second to make machine code of it once more
+    5c….expected    what was predicted of a workload, found by that, the target, the versions and what it is told from
     a0….checked     what was seen of an artifact, found by the artifact itself, the target and the versions
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterable
@@ -17,25 +21,70 @@ from importlib import metadata
 from pathlib import Path
 
 from dwconv import settings
+from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import key_of, read_entry, write_entry
+from dwconv.kernels.library import shared_library
+from dwconv.kernels.load import can_load_libraries
 from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
-from dwconv.system.versions import check_can_build, installed
+from dwconv.system.versions import can_build, check_can_build, installed
 
 
 def build_cached(candidate: Candidate, target: Target) -> Artifact:
     """``build``, or what it gave before. Raises what ``build`` raises; a cache that cannot be read or written is no
     error."""
     check_can_build()
-    path = settings.cache_folder() / "kernels" / f"{key_of(candidate, target, _versions())}.kernel"
-    found = read_entry(path)
-    if isinstance(found, Artifact) and found.candidate == candidate:
+    if found := _kept(candidate, target, suffix="kernel"):
         return found
     artifact = build(candidate, target)
-    write_entry(path, artifact)
+    write_entry(_path(candidate, target, suffix="kernel"), artifact)
     return artifact
+
+
+def ready(candidate: Candidate, target: Target) -> Artifact | None:
+    """What ``make_ready`` kept: an artifact that is loaded in a millisecond or two; None if there is none."""
+    if not can_build():  # nobody has built anything
+        return None
+    if target.kind != "cpu":
+        return _kept(candidate, target, suffix="kernel")
+    return _kept(candidate, target, suffix="library") if can_load_libraries() else None
+
+
+def make_ready(candidate: Candidate, target: Target) -> Artifact:
+    """``build_cached``; of a CPU as a library, where something links one. Raises what ``build`` raises."""
+    if found := ready(candidate, target):
+        return found
+    artifact = build_cached(candidate, target)
+    if target.kind != "cpu" or not can_load_libraries():
+        return artifact
+    try:
+        linked = dataclasses.replace(artifact, library=shared_library(artifact))
+    except (BrokenInstallation, BuildError):  # LLVM loads it, as long as it is given the time
+        return artifact
+    write_entry(_path(candidate, target, suffix="library"), linked)
+    return linked
+
+
+def _kept(candidate: Candidate, target: Target, *, suffix: str) -> Artifact | None:
+    found = read_entry(_path(candidate, target, suffix=suffix))
+    return found if isinstance(found, Artifact) and found.candidate == candidate else None
+
+
+def _path(candidate: Candidate, target: Target, *, suffix: str) -> Path:
+    return settings.cache_folder() / "kernels" / f"{key_of(candidate, target, _versions())}.{suffix}"
+
+
+def expected_path(workload: Workload, target: Target, *, evidence: Iterable[Path]) -> Path:
+    """Where a prediction is kept, which the files ``evidence`` were read for."""
+    read = []
+    for file in evidence:
+        with contextlib.suppress(OSError):
+            found = file.stat()
+            read.append((str(file), found.st_size, found.st_mtime_ns))
+    return settings.cache_folder() / "kernels" / f"{key_of(workload, target, _versions(), read)}.expected"
 
 
 @dataclass(frozen=True, kw_only=True)

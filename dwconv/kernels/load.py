@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Any
 
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Argument, Artifact, Extent
-from dwconv.system.in_memory import in_memory
+from dwconv.system.in_memory import in_memory_for_now
 
 ANY_NUMBER = 2**31 - 1
 """Of threads."""
@@ -65,7 +66,8 @@ def load_library(library: bytes) -> tuple[Callable[..., Any], int]:
     if not openmp_is_here():
         raise BuildError("this PyTorch brings no OpenMP runtime with GNU's entry points; its Linux packages do")
     try:
-        loaded = ctypes.CDLL(in_memory(library, name=ENTRY), mode=ctypes.RTLD_LOCAL)
+        with in_memory_for_now(library, name=ENTRY) as path:
+            loaded = ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
         run = loaded[ENTRY]
     except (OSError, AttributeError) as error:
         raise BuildError(f"the system cannot load the kernel: {error}") from error
@@ -78,6 +80,11 @@ def load_library(library: bytes) -> tuple[Callable[..., Any], int]:
     address = ctypes.cast(run, ctypes.c_void_p).value
     assert address is not None, "a function has an address"
     return call, address
+
+
+def can_load_libraries() -> bool:
+    """True where ``load_library`` can be used: on Linux."""
+    return hasattr(os, "memfd_create") and openmp_is_here()
 
 
 def addresses_ir(arguments: tuple[Argument, ...]) -> str:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import nn
 
 from dwconv import settings
+from dwconv.call.arrivals import make_ready
 from dwconv.call.call_plan import kernel_state
 from dwconv.call.functional import reset
 from dwconv.discovery.step import unwrapped
+from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
 from dwconv.model.block_swaps import swap_blocks
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
@@ -88,6 +91,9 @@ def convert(
             raced = raced.with_blocks(all_of_them=blocks is not False)
             races = race_for(raced.counts_by_device(), seconds=seconds, state=kernel_state())
             reset()  # the next call decides anew
+            for device, workloads in raced.counts_by_device().items():
+                if seconds:
+                    make_ready(workloads, target_of(device), threads=torch.get_num_threads())
             whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
             skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
             told = dataclasses.replace(

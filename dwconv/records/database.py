@@ -160,7 +160,8 @@ class Database:
             first.append(HeldLog())
         assert isinstance(first[0], HeldLog), "the first place was read from a log"
         first[0].add(encode(record))
-        self.__dict__.pop("_by_layer", None)
+        for index in ("_by_layer", "_devices"):
+            self.__dict__.pop(index, None)
         bests = self._bests.get(kind_of(record.workload.batchless_key))
         if record.status is Status.OK and bests is not None:
             _note_best(bests, record)
@@ -187,9 +188,15 @@ class Database:
         return (found for place in self.places for file in place for found in file.items())
 
     def devices(self, workload: Workload) -> list[str]:
-        """Devices with records of this workload at any batch size."""
-        key = workload.batchless_key
-        return sorted({device for (device, each), _ in self._groups() if each == key})
+        """Devices with records of this workload at any batch size. Asking costs nothing after the first time."""
+        return sorted(self._devices.get(workload.batchless_key, ()))
+
+    @cached_property
+    def _devices(self) -> dict[str, set[str]]:
+        devices: dict[str, set[str]] = defaultdict(set)
+        for (device, key), _ in self._groups():
+            devices[key].add(device)
+        return dict(devices)
 
     def best(self, workload: Workload, device: str) -> TuningRecord | None:
         """The fastest measured candidate for ``workload`` on ``device``; None if there is none."""

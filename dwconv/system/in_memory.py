@@ -3,7 +3,10 @@ can be cut short under it later."""
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def in_memory(content: bytes, *, name: str) -> str:
@@ -14,3 +17,22 @@ def in_memory(content: bytes, *, name: str) -> str:
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)
     return f"/proc/self/fd/{descriptor}"
+
+
+@contextmanager
+def in_memory_for_now(content: bytes, *, name: str) -> Iterator[str]:
+    """The same inside: what was loaded stays, and of hundreds of libraries none keeps a descriptor open.
+
+    The system's loader takes a path that it has seen for the library that it loaded there, so that every path is
+    spelled in its own way: ``/`` and ``/.`` are the digits of a number."""
+    descriptor = os.memfd_create(name)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        spelling = "".join("/." if digit == "1" else "/" for digit in f"{next(_loaded):b}")
+        yield f"/proc/self/fd{spelling}/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+_loaded = itertools.count(1)

@@ -95,7 +95,7 @@ class ExpectedGains:
         kernel_us = expected.us
         if decision.record:  # of other versions, at any batch size
             kernel_us *= workload.batch / decision.record.workload.batch
-        if settings.untuned() == "predict" and decision.provider == "dwconv":
+        if settings.predicts() and decision.provider == "dwconv":
             return ExpectedGain(now_us=kernel_us, win_us=_LEFT_AFTER_PREDICTION * kernel_us, basis="predicted")
         now_us = kernel_us * expected.gain
         return ExpectedGain(now_us=now_us, win_us=max(0.0, now_us - kernel_us), basis="predicted")

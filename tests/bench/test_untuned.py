@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import argparse
 
+import pytest
+import torch
+
+from bench import first_steps
 from bench.draws import draws
 from bench.untuned import summary
 from dwconv.problems.layer_files import shipped_networks
@@ -52,3 +56,17 @@ def test_what_is_not_claimed_runs_on_pytorch():
     assert float(runs.split()[3]) == pytest.approx(0.5)
     raced = next(line for line in lines if line.startswith("race, its configurations"))
     assert "0.80" in raced and "(1 below)" in raced
+
+
+@pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+def test_first_steps_are_held_against_plain_ones(monkeypatch):
+    model, (x, *_) = first_steps.SmallLayers(), [torch.randn(1, 3, 48, 48)]
+    assert len(model.layers) == 177 and model(x).shape == (177,)
+    tiny = lambda: (torch.nn.Conv2d(4, 4, 3, groups=4), [torch.randn(1, 4, 9, 9)] * 3)  # noqa: E731
+    monkeypatch.setattr(first_steps, "CASES", {"tiny": tiny})
+    row = first_steps._measured(argparse.Namespace(case="tiny", seconds=0))
+    assert row["kernels"] == 0 and row["times"] > 0 and row["then_times"] > 0
+    row = {"process": "first", **row, "first_s": 1.0, "plain_first_s": 0.5, "times": 1.02, "then_times": 1.0}
+    assert not any(first_steps.misses(row).values()) and "MISSED" not in first_steps.line(row)
+    row |= {"first_s": 3.6, "times": 1.04, "then_times": 1.1}
+    assert first_steps.line(row).endswith("; MISSED: the first step, 40 steps, the steps with kernels")

@@ -175,7 +175,7 @@ def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"), [("DWCONV_UNTUNED", "predict, pytorch,"), ("DWCONV_NAN", "spread, exact")]
+    ("setting", "words"), [("DWCONV_UNTUNED", "predict, wait, pytorch,"), ("DWCONV_NAN", "spread, exact")]
 )
 def test_an_unknown_setting_stops_the_call(logs, said, monkeypatch, setting, words):
     monkeypatch.setenv(setting, "never")

@@ -14,6 +14,7 @@ from torch import nn
 
 import dwconv
 from dwconv import tune
+from dwconv.call import arrivals
 from dwconv.commands import tune_model
 from dwconv.commands.tune_arguments import model_request, parser_of_tune
 from dwconv.commands.tune_model import counts_of
@@ -92,6 +93,16 @@ def test_every_pass_that_a_step_runs_is_tuned_once(capsys, fakes):
     )
     assert "note: 3 depthwise layers in tests.models:TinyNet, 9 different passes to tune\n" in err
     assert "takes 20% of a step, without the optimizer: tuning can speed up a step at most 1.25×\n" in err
+
+
+def test_what_was_found_is_ready_when_the_command_or_the_call_ends(capsys, fakes, monkeypatch):
+    readied = []
+    monkeypatch.setattr(
+        arrivals, "make_ready", lambda workloads, target, *, threads: readied.append((len(workloads), target, threads))
+    )
+    tuned_by(capsys, *MODEL)
+    dwconv.tune(TinyNet(), IMAGE, trials=2)
+    assert readied == [(9, fake.TARGET, fake.TARGET.threads)] * 2
 
 
 def test_inference_layouts_types_and_passes_as_asked(capsys, fakes):

@@ -175,7 +175,7 @@ def test_an_unknown_setting_is_named_in_one_line(logs, monkeypatch, value):
         decide(WORKLOAD, "cpu")
     message = str(raised.value)
     assert message.startswith(f"DWCONV_UNTUNED={value[:1]}") and "\n" not in message and len(message) < 200
-    assert message.endswith(" is unknown; use one of predict, pytorch, error")
+    assert message.endswith(" is unknown; use one of predict, wait, pytorch, error")
     assert isinstance(raised.value, DwconvError) and raised.value.exit_code == 2
 
 

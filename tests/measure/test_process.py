@@ -1,7 +1,10 @@
 """Isolated processes: they answer, and what is planted in one costs its request."""
 
 import contextlib
+import gc
 import os
+import subprocess
+import sys
 import time
 from multiprocessing.connection import wait
 
@@ -11,6 +14,7 @@ from dwconv.errors import NonsenseAnswer, RequestFailed, WorkerCannotStart, Work
 from dwconv.measure.limits.limits import measure_limits
 from dwconv.measure.processes import process as process_module
 from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.processes.started_process import _give_least_priority
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.system import cpu_facts
@@ -110,7 +114,7 @@ def test_pytorch_uses_no_wider_vectors_than_the_target():
 def test_what_is_timed_beside_forced_vectors_is_forced_too(monkeypatch):
     asked = {}
 
-    def start(role, *, threads, vector_set):
+    def start(role, *, threads, vector_set, makes_way):
         asked[role.rpartition(":")[2]] = vector_set
         raise OSError("it would start here")
 
@@ -162,3 +166,26 @@ def test_an_answer_that_does_not_fit_is_nonsense():
         process.call("print_noise", timeout_s=10)
     assert not process.running
     process.kill()
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a priority of Linux")
+def test_what_makes_way_runs_where_nobody_else_wants_to():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        _give_least_priority(process.pid)
+        assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
+        process.kill()
+    _give_least_priority(process.pid)  # which has ended
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_leaves_the_process_to_its_parent(faulty):
+    faulty.call("answer", timeout_s=10)
+    child = os.fork()
+    if child == 0:
+        faulty.leave()
+        gc.collect()
+        os._exit(1 if faulty.running or faulty._end else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    faulty.call("answer", timeout_s=10)
+    assert faulty.starts == 1

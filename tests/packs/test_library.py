@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -84,3 +85,17 @@ def test_a_linker_that_fails_is_quoted(monkeypatch, tmp_path):
 def test_what_is_no_library_is_refused():
     with pytest.raises(BuildError, match="the system cannot load the kernel"):
         load_library(b"not a library")
+
+
+def test_of_many_libraries_none_keeps_a_descriptor_open_and_each_is_its_own():
+    """The system's loader knows a library by its path."""
+    first, second = artifact_of("fprop"), artifact_of("dgrad")
+    libraries = [(each, shared_library(each)) for each in (first, second)]
+    descriptors, counts = Path("/proc/self/fd"), []
+    x, w = torch.randn(3, 8, 14, 14), torch.randn(8, 1, 3, 3)
+    for _ in range(3):
+        for artifact, library in libraries:
+            linked = Kernel.load(dataclasses.replace(artifact, library=library))
+            assert torch.equal(linked(x, w), Kernel.load(artifact)(x, w))
+        counts.append(len([*descriptors.iterdir()]))
+    assert counts[1:] == counts[:1] * 2

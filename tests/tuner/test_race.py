@@ -120,9 +120,11 @@ def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
     assert "2 left for the next time" in str(result)
 
 
-def test_without_time_nothing_starts(comparisons, log):
-    assert run(log, SMALL, seconds=0.0).left == (SMALL,)
-    assert not comparisons.raced
+def test_without_time_nothing_starts_or_is_predicted(comparisons, log, monkeypatch):
+    asked = []
+    monkeypatch.setattr(race_state, "expected_gains_us", lambda *given: asked.append(given))
+    assert run(log, SMALL, LARGE, seconds=0.0).left == (SMALL, LARGE)
+    assert not comparisons.raced and not asked
 
 
 def test_what_other_work_disturbed_is_raced_again_in_the_end(comparisons, log):

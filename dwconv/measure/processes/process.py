@@ -48,7 +48,8 @@ class IsolatedProcess:
     It starts with the first request, or with ``start``, and again after it died. It has its own process group: ctrl-C
     does not reach it, and all processes that it started end with it. It ends when this object or this process does.
     ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is the share of the
-    available memory that a request may take; ``vector_set`` bounds the vectors that PyTorch uses in it.
+    available memory that a request may take; ``vector_set`` bounds the vectors that PyTorch uses in it; one that
+    ``makes_way`` runs where nobody else wants to.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class IsolatedProcess:
         vector_set: str | None = None,
         misfit: Misfit = lambda request, answer: "",
         memory_share: float = MEMORY_SHARE,
+        makes_way: bool = False,
     ) -> None:
         self._role = role
+        self._makes_way = makes_way
         self._setup = setup
         self._threads = threads
         self._vector_set = vector_set
@@ -141,6 +144,15 @@ class IsolatedProcess:
         self._running = self._end = self._request = None
         self._ready = False
 
+    def leave(self) -> None:
+        """In a forked child: the process is the parent's, and is not to end with this object."""
+        if self._end is not None:
+            self._end.detach()
+        if self._running is not None:
+            self._running.connection.close()
+        self._running = self._end = self._request = None
+        self._ready = False
+
     # -- a request on its way ------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
@@ -155,7 +167,9 @@ class IsolatedProcess:
 
     def _launch(self) -> None:
         try:
-            self._running = Running.start(self._role, threads=self._threads, vector_set=self._vector_set)
+            self._running = Running.start(
+                self._role, threads=self._threads, vector_set=self._vector_set, makes_way=self._makes_way
+            )
         except OSError as error:
             reason = f"{type(error).__name__}: {one_line(error)}"
             raise WorkerCannotStart(f"a worker cannot start: {reason}", shortage=shortage_of(error)) from error

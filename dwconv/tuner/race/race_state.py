@@ -64,10 +64,13 @@ class RaceState:
         broken = state.broken if state else {}
         self._known = tuple(each for each in counts if is_known(each, target, known, broken=broken))
         unknown = {each: count for each, count in counts.items() if each not in self._known}
-        expected_gains = expected_gains_us(unknown, target, known)
-        self._shares = shares(expected_gains)
-        self.waiting = sorted(expected_gains, key=lambda each: expected_gains[each], reverse=True)
+        self._shares: Mapping[Workload, int] = {}
+        self.waiting = [each for each, count in unknown.items() if count]
         """Workloads to race, those with most to win first."""
+        if seconds > 0:  # what there is to win takes longer to predict than a look should
+            expected_gains = expected_gains_us(unknown, target, known)
+            self._shares = shares(expected_gains)
+            self.waiting.sort(key=lambda each: expected_gains[each], reverse=True)
         self._running: list[_Comparison] = []
         self._again: list[_Comparison] = []
         self._ends: dict[Workload, _End] = {}

@@ -1,0 +1,220 @@
+"""Arrivals: kernels that are predicted and made while the model goes on training on PyTorch's op.
+
+    a plan that was met again ──► ask ──► a thread ──► Maker ──► a process (kernels_made): expects, builds, checks
+                                            │
+    the plan's next call     ◄── arrived ───┘ loads what was made
+
+What takes long is done in the processes: a thread would hold up the interpreter that the training needs. They run where
+nobody else wants to, and end when nothing is asked for. The threads wait, most of the time; of low priority they would
+hold the interpreter, and not be let run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from dwconv import settings
+from dwconv.dispatch.knowledge import database
+from dwconv.errors import WorkerCannotStart, WorkerError
+from dwconv.kernels.load import can_load_libraries
+from dwconv.system import forks
+from dwconv.system.versions import can_build
+from dwconv.untuned import portfolio_file
+
+if TYPE_CHECKING:
+    from dwconv.measure.processes.process import IsolatedProcess
+    from dwconv.problems.target import Target
+    from dwconv.problems.workload import Workload
+    from dwconv.schedules.template import Candidate
+    from dwconv.untuned.gain import Expected
+
+MOST_PROCESSES = 8
+"""Each takes half a gigabyte of memory. On few cores there are half as many as cores; of several ranks each has one."""
+_IDLE_S = 10.0
+"""A thread, and its process, stay as long without work: the next size may be met soon."""
+_LIMIT_S = 120.0
+"""For a build of some hundred milliseconds. It does not count most of the time that is waited for a core."""
+
+_HANDLER = "dwconv.call.kernels_made:KernelMaker"
+_FEW = 8
+"""Kernels that are made while another process starts."""
+_MEMORY_SHARE = 0.5 / MOST_PROCESSES
+"""Of what is available, for each: the rest is the training's."""
+
+_log = logging.getLogger(__name__)
+
+
+class Maker:
+    """What a thread has made, in a process that starts with the first request."""
+
+    def __init__(self) -> None:
+        self._process: IsolatedProcess | None = None
+
+    def expect(self, workload: Workload, target: Target) -> Expected | None:
+        """``untuned.gain.expected``. Raises WorkerError."""
+        from dwconv.call.kernels_made import Expect
+        from dwconv.kernels.cache import expected_path
+
+        formulas = sorted(portfolio_file.PATH.parent.glob("*.*"))
+        path = expected_path(workload, target, evidence=(*database().logs, *formulas))
+        request = Expect(workload=workload, target=target, keep_at=str(path))
+        if kept := request.kept():
+            return kept["expected"]
+        found: Expected | None = self._answer(request)
+        return found
+
+    def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
+        """Why the kernel cannot be built; empty if it can: ``kernels.cache.ready`` has it from now on. Raises
+        WorkerError if that was perhaps because of the machine."""
+        from dwconv.call.kernels_made import Make
+
+        try:
+            self._answer(Make(candidate=candidate, target=target, threads=threads))
+        except WorkerError as error:
+            if error.may_be_the_machine or isinstance(error, WorkerCannotStart):
+                raise
+            return str(error)
+        return ""
+
+    def end(self) -> None:
+        if self._process is not None:
+            _processes.discard(self._process)
+            self._process.kill()
+
+    def _answer(self, request: object) -> Any:
+        from dwconv.measure.processes.process import IsolatedProcess
+
+        if self._process is None:
+            self._process = IsolatedProcess(_HANDLER, None, threads=1, memory_share=_MEMORY_SHARE, makes_way=True)
+            _processes.add(self._process)
+        imports.release()  # a fork need not wait for the process
+        try:
+            return self._process.call(request, timeout_s=_LIMIT_S)
+        finally:
+            imports.acquire()
+
+
+Work = Callable[[Maker], None]
+
+
+def ask(work: Work) -> None:
+    """Have ``work`` done by a thread, soon. Nobody waits. Where there can be no thread, it is not done."""
+    if imports.abandoned:  # this process was forked in the middle of an import
+        return
+    with _changed:
+        _asked.append(work)
+        if _Threads.idle >= len(_asked) or _Threads.count >= _most_processes():
+            _changed.notify()
+            return
+        _Threads.count += 1
+    try:
+        threading.Thread(target=_run, name="dwconv-arrivals", daemon=True).start()
+    except RuntimeError as error:  # no more threads, or the interpreter ends
+        with _changed:
+            _Threads.count -= 1
+        _log.info("nothing is built in the background: %s", error)
+
+
+def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -> None:
+    """Make the kernels that were measured to be the fastest, side by side: calls that wait for nothing have them from
+    the first. What goes wrong is told when such a kernel is first used."""
+    from dwconv.call.kernels_made import Make
+    from dwconv.dispatch.decide import decide_on
+    from dwconv.kernels.cache import ready
+    from dwconv.measure.clock.contention import cores
+    from dwconv.measure.processes.pool import Pool
+    from dwconv.schedules.template import Candidate
+
+    if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
+        return  # of several ranks on a machine one does it
+    wanted = dict[Make, None]()
+    for workload in workloads:
+        made = decide_on(target, workload, predicts=False)
+        if made.provider == "dwconv" and made.workload and made.config and made.target:
+            candidate = Candidate(made.workload, made.config)
+            if ready(candidate, made.target) is None:
+                wanted[Make(candidate=candidate, target=made.target, threads=threads)] = None
+    if not wanted or not can_load_libraries():
+        return
+    pool = Pool(_HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)), threads=1)
+    try:
+        for _ in pool.map(list(wanted), timeout_s=_LIMIT_S):
+            pass
+    except WorkerError as error:
+        _log.info("kernels are made when they are first used: %s", error)
+    finally:
+        pool.kill()
+
+
+def forget() -> None:
+    """Begin none of what was asked for, and not begun."""
+    with _changed:
+        _asked.clear()
+
+
+def _most_processes() -> int:
+    from dwconv.measure.clock.contention import cores
+
+    return 1 if settings.rank_is_given() else max(1, min(MOST_PROCESSES, cores() // 2))
+
+
+def _run() -> None:
+    """In a thread."""
+    maker = make_maker()
+    try:
+        while (work := _next()) is not None:
+            with imports:
+                work(maker)
+    except BaseException:
+        with _changed:
+            _Threads.count -= 1
+        raise
+    finally:
+        maker.end()
+
+
+def _next() -> Work | None:
+    """None if there was nothing for some time: then the thread has left."""
+    with _changed:
+        if not _asked:
+            _Threads.idle += 1
+            _changed.wait(_IDLE_S)
+            _Threads.idle -= 1
+        if _asked:
+            return _asked.popleft()
+        _Threads.count -= 1
+        return None
+
+
+# -- what this process has --------------------------------------------------------------------------------------------
+
+
+class _Threads:
+    count = idle = 0
+
+
+make_maker: Callable[[], Maker] = Maker
+"""Tests have others."""
+imports = forks.Lock(threading.RLock, holds_up_forks=True)
+"""Held while a thread imports and loads: a child that is forked in the middle of it can do neither. Not the lock of
+plans: calls go on."""
+_changed = threading.Condition()
+_asked: deque[Work] = deque()
+_processes: set[IsolatedProcess] = set()
+
+
+def _in_child() -> None:
+    """A child has no threads; the processes are its parent's."""
+    global _changed
+    _changed = threading.Condition()
+    _Threads.count = _Threads.idle = 0
+    _asked.clear()
+    for process in _processes:
+        process.leave()
+
+
+forks.in_child(_in_child)

@@ -1,0 +1,72 @@
+"""Inside a process that works for ``arrivals``: what is expected of a workload, and kernels, built and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from dwconv import native
+from dwconv.call import first_use
+from dwconv.kernels.cache import make_ready
+from dwconv.kernels.entry import read_entry, write_entry
+from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.wire import message
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
+from dwconv.schedules.template import Candidate
+from dwconv.untuned import gain
+from dwconv.untuned.gain import Expected
+
+message(Expected)
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Expect:
+    workload: Workload
+    target: Target
+    keep_at: str
+    """The file of the cache that the answer goes to as well."""
+
+    def kept(self) -> dict[str, Expected | None] | None:
+        """The answer, ``expected``, of another process or of this one; None if there is none."""
+        match read_entry(Path(self.keep_at)):
+            case {"expected": (Expected() | None) as found}:
+                return {"expected": found}
+        return None
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Make:
+    candidate: Candidate
+    target: Target
+    threads: int
+    """Of PyTorch, where the kernel will run: it is checked on as many."""
+
+
+class KernelMaker:
+    """Handler: to an ``Expect`` what ``gain.expected`` says; to a ``Make`` None, once the kernel is in the cache, and
+    what is right or wrong with it, too. That is left to whoever loads it where it runs on a GPU."""
+
+    def __init__(self, setup: None) -> None:
+        native.leave_out("nobody waits for calls here")
+
+    def __call__(self, request: Expect | Make) -> Expected | None:
+        if isinstance(request, Expect):
+            found = gain.expected(request.workload, request.target, self._records.bests_of_kind(request.workload))
+            write_entry(Path(request.keep_at), {"expected": found})
+            return found
+        artifact = make_ready(request.candidate, request.target)
+        if request.target.kind == "cpu":
+            torch.set_num_threads(request.threads)
+            first_use.fault_of(Kernel.load(artifact), request.target, torch.device("cpu"))
+        return None
+
+    @cached_property
+    def _records(self) -> Database:
+        return Database.usual()

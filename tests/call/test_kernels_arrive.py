@@ -1,0 +1,419 @@
+"""Kernels that are predicted, or measured and not built yet, arrive while PyTorch's op runs: nobody waits for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+import dwconv
+from dwconv import kernels, settings
+from dwconv.call import arrivals, call_plan, functional
+from dwconv.call.call_plan import plans
+from dwconv.errors import DwconvWarning, WorkerCannotStart
+from dwconv.kernels import cache
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES
+from dwconv.records.log import TuningLog
+from tests.native_needed import needs_native
+from tests.planted_gain import default_of, plant_gain
+from tests.planted_records import plant, record_of, workload_of
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.usefixtures("threads_as_asked")
+WORKLOAD = workload_of()
+
+
+class PlantedMaker:
+    """Stands in for the process: builds in the thread, once it ``may``."""
+
+    def __init__(self, planted) -> None:
+        self.may = threading.Event()
+        self.planted = planted
+        self.asked: list[str] = []
+        """Passes that something was expected of."""
+        self.made: list[str] = []
+        self.fault = ""
+        self.starts = True
+        self.ended = 0
+
+    def expect(self, workload, target):
+        arrivals.imports.release()  # as long as the process takes
+        try:
+            assert self.may.wait(600)
+        finally:
+            arrivals.imports.acquire()
+        self.asked.append(workload.pass_)
+        if not self.starts:
+            raise WorkerCannotStart("no more processes")
+        return self.planted(workload, target, [])
+
+    def make(self, candidate, target, *, threads):
+        self.made.append(candidate.workload.pass_)
+        if not self.fault:
+            cache.make_ready(candidate, target)
+        return self.fault
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """What these tests build: with what others do, some of it would be ready."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def builders(built, monkeypatch):
+    """The threads that built something."""
+    monkeypatch.setenv("DWCONV_CACHE", str(built))
+    found: list[str] = []
+    build = kernels.build
+
+    def noted(candidate, target):
+        found.append(threading.current_thread().name)
+        return build(candidate, target)
+
+    monkeypatch.setattr(cache, "build", noted)
+    return found
+
+
+@pytest.fixture
+def maker(builders, logs, monkeypatch):
+    """Everything is predicted, as users have it; threads end as soon as they have nothing to do."""
+    made = PlantedMaker(plant_gain(monkeypatch))
+    monkeypatch.delenv("DWCONV_UNTUNED")
+    monkeypatch.setattr(arrivals, "make_maker", lambda: made)
+    monkeypatch.setattr(arrivals, "_IDLE_S", 0)
+    yield made
+    made.may.set()
+    assert eventually(lambda: arrivals._Threads.count == 0)
+
+
+@pytest.fixture
+def nothing_ready(built):
+    for path in built.rglob("*.*"):
+        path.unlink()
+
+
+@pytest.fixture
+def said():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
+
+
+def tensors(*sizes, dtype=torch.float32):
+    """x and the weight of a layer."""
+    x = torch.randn(2, 8, *(sizes or (9, 7)), dtype=dtype)
+    if x.dim() == 4:
+        x = x.to(memory_format=torch.channels_last)
+    return x.requires_grad_(), torch.nn.Parameter(torch.randn(8, 1, *[3] * (x.dim() - 2), dtype=dtype))
+
+
+def step(convolve, x, w, **more):
+    y = convolve(x, w, padding=1, **more)
+    return [y.detach(), *torch.autograd.grad(y.sin().sum(), (x, w))]
+
+
+def compiled(*arguments, **more):
+    return torch.compile(dwconv.conv2d, backend="aot_eager", fullgraph=True)(*arguments, **more)
+
+
+def watched(*arguments, **more):
+    with FlopCounterMode(display=False):
+        return dwconv.conv2d(*arguments, **more)
+
+
+def running() -> set[str]:
+    """The passes that have a kernel in a plan."""
+    return {pass_ for plan in plans() for pass_, kernel in plan.kernels.items() if isinstance(kernel, Kernel)}
+
+
+def arrive() -> None:
+    assert eventually(lambda: not arrivals._asked and arrivals._Threads.count == 0)
+
+
+def test_a_size_that_is_met_once_builds_nothing(maker, builders):
+    maker.may.set()
+    for width in range(7, 13):
+        x, w = tensors(9, width)
+        theirs = step(F.conv2d, x, w, groups=8)
+        assert all(map(torch.equal, step(dwconv.conv2d, x, w), theirs)), "PyTorch's op, and its bits"
+    arrive()
+    assert (maker.asked, maker.made, builders, maker.planted.asked) == ([], [], [], [])
+    assert len(plans()) == 6 and all(plan.is_open and plan.is_pytorch for plan in plans())
+
+
+@pytest.mark.parametrize("convolve", [dwconv.conv2d, watched, compiled])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_size_that_comes_again_runs_on_its_kernels_once_they_are_built(
+    maker, builders, nothing_ready, said, convolve, bias
+):
+    x, w = tensors()
+    more = {"bias": torch.randn(8, requires_grad=True)} if bias else {}
+    theirs = step(F.conv2d, x, w, groups=8, **more)
+    for _ in range(4):  # nothing can be built yet: no step waits
+        torch.testing.assert_close(step(convolve, x, w, **more), theirs)
+    assert (maker.made, builders, running()) == ([], [], set())
+    maker.may.set()
+    arrive()
+    assert builders and set(builders) == {"dwconv-arrivals"}
+    for _ in range(3):  # behind PyTorch's dispatcher dgrad asks for a plan without the bias, which is met later
+        torch.testing.assert_close(step(convolve, x, w, **more), theirs, rtol=1e-4, atol=1e-4)
+        arrive()
+    torch.testing.assert_close(step(convolve, x, w, **more), theirs, rtol=1e-4, atol=1e-4)
+    assert running() == set(PASSES)
+    assert set(builders) == {"dwconv-arrivals"}, "nothing was built in a step"
+    assert said() == []
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_rows_and_volumes_too(maker, builders, axes):
+    convolve, theirs = getattr(dwconv, f"conv{axes}d"), getattr(F, f"conv{axes}d")
+    x, w = tensors(*(9, 8, 7)[:axes])
+    maker.may.set()
+    step(convolve, x, w), step(convolve, x, w)
+    arrive()
+    torch.testing.assert_close(step(convolve, x, w), step(theirs, x, w, groups=8), rtol=1e-4, atol=1e-4)
+    assert running() == set(PASSES) and set(builders) <= {"dwconv-arrivals"}
+
+
+def test_layers_that_are_alike_are_no_size_that_comes_again(maker):
+    maker.may.set()
+    x, weights = tensors()[0], [tensors()[1] for _ in range(4)]
+    for w in weights:
+        dwconv.conv2d(x, w, padding=1)
+    arrive()
+    assert maker.asked == []
+    dwconv.conv2d(x, weights[2], padding=1)
+    arrive()
+    assert set(maker.asked) == set(PASSES)
+
+
+def test_a_weight_that_is_made_anew_in_each_call_keeps_nothing_from_being_built(maker, monkeypatch):
+    monkeypatch.setattr(call_plan, "_MOST_ALIKE", 3)
+    x, w = tensors()
+    maker.may.set()
+    kept = [w * 1 for _ in range(5)]
+    for each in kept:
+        dwconv.conv2d(x, each, padding=1)
+    arrive()
+    assert set(maker.asked) == set(PASSES)
+
+
+def test_calls_bypass_python_from_when_the_kernels_are_there(maker):
+    needs_native()
+    maker.may.set()
+    x, w = tensors()
+    step(dwconv.conv2d, x, w)
+    (plan,) = plans()
+    step(dwconv.conv2d, x, w)
+    assert plan.tally.taught == [], "C++ would stay with PyTorch's op"
+    arrive()
+    step(dwconv.conv2d, x, w)
+    assert len(plan.tally.taught) == 1 and not plan.is_open
+    (counted,) = [each for each in plan.tally.counted() if each.passes]
+    assert counted.passes["fprop"] == 3, "what PyTorch's op ran counts, too"
+
+
+def test_what_is_not_expected_to_be_faster_stays_with_pytorch_and_is_named_then(maker, said):
+    maker.planted.knows = lambda workload: workload.pass_ != "wgrad"
+    x, w = tensors()
+    step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
+    assert said() == [], "nobody knows yet"
+    maker.may.set()
+    arrive()
+    step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
+    (message,) = said()
+    assert message.startswith("wgrad of 2×8×9×7 nhwc float32, kernel 3×3, padding 1 run on PyTorch's own op: untuned")
+    assert running() == {"fprop", "dgrad"}
+
+
+def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_once(
+    maker, builders, nothing_ready, said
+):
+    maker.fault = "no such luck"
+    maker.planted.knows = lambda workload: workload.pass_ == "fprop"
+    maker.may.set()
+    x, w = tensors()
+    with torch.no_grad():
+        theirs = F.conv2d(x, w, padding=1, groups=8)
+        for _ in range(2):
+            dwconv.conv2d(x, w, padding=1)
+        arrive()
+        for _ in range(3):
+            assert torch.equal(dwconv.conv2d(x, w, padding=1), theirs)
+    broken = f"{WORKLOAD.key} runs on PyTorch's own op: its predicted kernel could not be built: no such luck"
+    assert [each for each in said() if "cannot" in each or "could not" in each] == [broken]
+    assert (maker.made, builders) == (["fprop"], []), "it is not tried again, least of all in a step"
+
+
+def test_what_the_machine_is_short_of_is_asked_for_again_later(maker, said, monkeypatch):
+    maker.starts = False
+    maker.may.set()
+    x, w = tensors()
+    for _ in range(5):
+        step(dwconv.conv2d, x, w)
+        arrive()
+    assert len(maker.asked) == 1, "not in every step"
+    (plan,) = plans()
+    plan._ask_from_s = 0.0
+    maker.starts = True
+    step(dwconv.conv2d, x, w)
+    arrive()
+    step(dwconv.conv2d, x, w)
+    assert running() == set(PASSES) and said() == []
+
+
+def test_a_measured_kernel_is_built_in_the_background_and_is_there_at_once_when_it_is_ready(
+    maker, builders, nothing_ready, logs, said
+):
+    if settings.program(settings.linker()) is None:
+        pytest.skip("without a linker nothing is loaded in no time")
+    plant(logs / "log.jsonl", [WORKLOAD])
+    dwconv.reset()
+    x, w = tensors()
+    maker.may.set()
+    step(dwconv.conv2d, x, w)
+    assert running() == set()
+    arrive()
+    assert set(maker.made) == set(PASSES) and maker.asked == []
+    step(dwconv.conv2d, x, w)
+    assert running() == set(PASSES)
+    dwconv.reset()
+    del builders[:]
+    step(dwconv.conv2d, x, w)
+    assert running() == set(PASSES) and builders == [] and maker.made.count("fprop") == 1
+    assert said() == []
+
+
+def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs, monkeypatch):
+    """As the pool of processes would make them."""
+    made = []
+
+    class Pool:
+        def __init__(self, *given, size, **options):
+            assert size >= 1
+
+        def map(self, bodies, *, timeout_s):
+            for position, body in enumerate(bodies):
+                made.append(body.candidate.workload.pass_)
+                yield position, cache.make_ready(body.candidate, body.target)
+
+        def kill(self):
+            made.append("end")
+
+    from dwconv.measure.processes import pool
+
+    monkeypatch.setattr(pool, "Pool", Pool)
+    plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "dgrad"])
+    plant(logs / "log.jsonl", [WORKLOAD], passes=["wgrad"], baseline_us=1)
+    dwconv.reset()
+    workloads = [WORKLOAD.for_pass(pass_) for pass_ in PASSES]
+    for setting in ("wait", "predict"):
+        monkeypatch.setenv("DWCONV_UNTUNED", setting)
+        arrivals.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
+        assert made == ([] if setting == "wait" else ["fprop", "dgrad", "end"])
+    step(dwconv.conv2d, *tensors())
+    assert running() == {"fprop", "dgrad"} and maker.asked == []
+    arrivals.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
+    assert made.count("end") == 1, "all are ready"
+
+
+def test_whoever_wants_the_first_call_to_wait_says_so(maker, nothing_ready, builders, monkeypatch):
+    monkeypatch.setenv("DWCONV_UNTUNED", "wait")
+    x, w = tensors()
+    step(dwconv.conv2d, x, w)
+    assert running() == set(PASSES) and maker.asked == [] and "dwconv-arrivals" not in builders
+
+
+def test_forgetting_leaves_what_is_on_its_way(maker):
+    x, w = tensors()
+    step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
+    functional.reset()
+    maker.may.set()
+    arrive()
+    step(dwconv.conv2d, x, w)
+    assert all(plan.is_open for plan in plans())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_forked_meanwhile_goes_on_with_pytorchs_op(maker):
+    x, w = tensors()
+    step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(1)
+        with torch.no_grad():
+            right = torch.allclose(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8), atol=1e-5)
+        os._exit(0 if right and arrivals._Threads.count == 0 and not arrivals.imports.abandoned else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    maker.may.set()
+    arrive()
+    step(dwconv.conv2d, x, w)
+    assert running() == set(PASSES), "the parent's thread went on"
+
+
+PROGRAM = """
+import sys, time, torch, dwconv
+from dwconv.call import call_plan
+from dwconv.measure.processes import started_process
+
+started_process._give_least_priority = lambda process: None  # beside other tests it would hardly run
+if "again" in sys.argv:
+    started_process.subprocess = None  # nothing is left to be predicted or built
+
+layer = torch.nn.Conv2d(64, 64, 5, padding=2, groups=64)
+model = torch.nn.Sequential(layer)
+x = torch.randn(4, 64, 20, 20).to(memory_format=torch.channels_last)
+right = model(x).detach()
+dwconv.convert(model, x, seconds=0)
+assert "torch._dynamo" not in sys.modules, "PyTorch's compiler takes seconds to import"
+ends = time.monotonic() + 600
+while True:
+    y = model(x)
+    y.sum().backward()
+    torch.testing.assert_close(y.detach(), right, rtol=1e-4, atol=1e-4)
+    (plan,) = call_plan.plans()
+    if not plan.is_open:
+        break
+    assert time.monotonic() < ends
+    time.sleep(0.02)
+assert "tvm" not in sys.modules or "linked" not in sys.argv, "TVM was imported beside the training"
+print(plan.decisions["fprop"].reason, file=sys.stderr)
+print(*sorted(each.provider for each in plan.decisions.values()))
+"""
+
+
+def test_a_process_predicts_builds_and_checks_and_the_next_one_need_not(tmp_path):
+    """fprop was measured with another PyTorch: whatever is expected of the others, it is worth a kernel."""
+    workload = workload_of(shape=(4, 64, 20, 20), kernel=(5, 5), padding=2, bias=True)
+    config = default_of(workload, cpu_target())
+    record = record_of(workload, config=config, median_us=50.0, baseline_us=1000.0)
+    log = TuningLog(tmp_path / "logs" / "log.jsonl")
+    log.append(dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0"}))
+    linked = ["linked"] if settings.program(settings.linker()) else []
+    environment = {**os.environ, "DWCONV_CACHE": str(tmp_path), "DWCONV_UNTUNED": "", "DWCONV_NATIVE": "0"}
+    environment["DWCONV_TUNING_LOGS"] = str(tmp_path / "logs")
+    for again in [], ["again"]:
+        if again and not linked:  # every process has its kernels checked, and makes machine code of them, once more
+            continue
+        command = [sys.executable, "-c", PROGRAM, *linked, *again]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+        assert "measured with PyTorch 2.1.0" in done.stderr
+        kept = len([*tmp_path.rglob("*.library" if linked else "*.kernel")])
+        assert done.stdout.split().count("dwconv") == kept > 0
+        assert len([*tmp_path.rglob("*.checked")]) >= kept
+        assert len([*tmp_path.rglob("*.expected")]) >= 1
