@@ -33,7 +33,6 @@ from dwconv.tuner.search.warm_start import to_race_again
 from dwconv.tuner.step_time import StepTime, ToGain
 from dwconv.tuner.tuned import Gain, Tuned
 
-
 _LEAST_MINUTES_TO_COMPILE = 5.0
 """Compiling takes half a minute, and beside other work more than one."""
 

@@ -11,6 +11,7 @@ import pytest
 from dwconv import settings, tune
 from dwconv.measure.limits import limits
 from dwconv.problems import target as target_module
+from dwconv.problems.target import Limits
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
@@ -95,9 +96,13 @@ def test_a_kernel_beyond_the_limits_has_them_measured_again_at_once(capsys, fake
     )
     monkeypatch.setattr(target_module, "cpu_target", lambda: dataclasses.replace(fake.TARGET, limits=few))
     for better in (many, few):
-        measured = []
-        monkeypatch.setattr(limits, "with_limits", lambda target, better=better: measured.append(target.limits) or
-                            dataclasses.replace(target, limits=target.limits or better))  # fmt: skip
+        measured: list[Limits | None] = []
+
+        def measure(target, better=better, measured=measured):
+            measured.append(target.limits)
+            return dataclasses.replace(target, limits=target.limits or better)
+
+        monkeypatch.setattr(limits, "with_limits", measure)
         assert run(*SHAPE, "--trials", "8", "--json", "--no-resume") == 0
         out, err = capsys.readouterr()
         assert measured == [few, None] and err.count("measured again") == 1 and "% of limit" not in err
