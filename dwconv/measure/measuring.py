@@ -139,7 +139,7 @@ class Measurer:
                 synchronize(self._target)  # a late error must not be blamed on the next kernel
             except Exception as error:
                 if is_lost(self._target):
-                    raise DeviceLost(one_line(error)) from error
+                    raise DeviceLost(one_line(error)) from None
                 raise
             return answer
 

@@ -14,9 +14,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from dwconv.errors import BuildError
+from dwconv import settings
+from dwconv.errors import BuildError, NotKept
 from dwconv.native.attempt import Attempt
 from dwconv.native.compile import Extension
+from dwconv.native.once import try_lock
+from dwconv.system import private_files
 
 LIMIT_S = 4 * 3600.0
 """Nobody waits, and the machine may be so busy that little is left for this."""
@@ -64,8 +67,11 @@ def leave_to_another_process() -> None:
 
 
 def go_on() -> None:
-    """All that this process does."""
-    with contextlib.suppress(BuildError, ImportError, OSError):
+    """All that this process does. One of this user does it at a time: others have nothing to add."""
+    with contextlib.suppress(BuildError, ImportError, NotKept, OSError):
+        lock = private_files.open_lock(settings.cache_folder() / "native" / "going-on.lock")
+        if not try_lock(lock):  # held until this process ends
+            return
         extension = Extension()
         if extension.load_cached() is None:
             extension.prepare()

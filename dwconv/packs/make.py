@@ -75,7 +75,7 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
         manifest, without_native = _write(part, choices, target, name=folder.name)
         part.rename(folder)
     except OSError as error:
-        raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from error
+        raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return MadePack(

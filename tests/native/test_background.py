@@ -212,6 +212,9 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
             assert eventually(lambda way=way: (folder / way / "again").exists()), way  # type: ignore[misc]
             (lock,) = (folder / way).rglob("*.background")
             assert not is_free(lock), "one compiles"
+            again = {**os.environ, "DWCONV_CACHE": str(folder / way), "DWCONV_TESTED": str(tmp_path / "nobody")}
+            subprocess.run([sys.executable, "-c", "from dwconv.native.background import go_on; go_on()"], env=again,
+                           check=True, timeout=60)  # fmt: skip
             (folder / way / "go").touch()
             assert eventually(lambda way=way: list((folder / way).rglob("*.sealed"))), way  # type: ignore[misc]
             assert eventually(lambda lock=lock: is_free(lock)), way  # type: ignore[misc]
@@ -222,6 +225,7 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
             kept = {path.suffix for path in (folder / way).rglob("dwconv_native-*")}
             finished = {".sealed"} if way in (*GO_ON, "after a child of it") else set()
             assert kept == {".lock", ".background"} | finished, way
+        assert compiler.calls == len(WAYS) + len(GO_ON)
         (lock,) = (folder / LIVES_ON).rglob("*.background")
         assert eventually(lambda: is_free(lock))  # though that child had it open
     finally:
