@@ -127,7 +127,9 @@ def why_faster(record: TuningRecord, *, where: str, sweeps: bool) -> str:
     other = record.alternative
     assert other is not None, "only what is faster than PyTorch's op has such words"
     ours_us = kernel_us(record, sweeps=sweeps)
-    return f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}{where}{_BIAS if sweeps else ''}"
+    times = f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}"
+    busy = ", measured while the machine was busy" if record.disturbed else ""
+    return f"{'at least ' if busy else ''}{times}{where}{_BIAS if sweeps else ''}{busy}"
 
 
 def kernel_us(record: TuningRecord, *, sweeps: bool) -> float:

@@ -188,6 +188,15 @@ def test_what_was_measured_only_while_the_machine_was_busy_is_called_so(logs, as
     assert (decision.provider, decision.reason) == ("pytorch", BUSY) and decision.command
 
 
+def test_a_clear_winner_of_a_busy_machine_runs_and_says_so(known):
+    busy = dataclasses.replace(us(50), contention=0.667)
+    known(measurement=busy, providers={"onednn-nhwc": us(300)}, confirmed=True, raced=True)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == (
+        "dwconv", "at least 6.00× as fast as onednn-nhwc, measured while the machine was busy"
+    )  # fmt: skip
+
+
 def test_what_another_version_measured_while_the_machine_was_busy_is_of_that_version(logs):
     record = record_of(WORKLOAD)
     busy = dataclasses.replace(record.measurement, contention=0.5)
