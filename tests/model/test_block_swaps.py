@@ -15,6 +15,7 @@ import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.tuner.race import model_race
 from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant, workload_of
@@ -351,6 +352,19 @@ def test_a_block_that_was_written_as_one_is_scripted(parts):
     block = dwconv.nn.DepthwiseBlock(conv=dwconv.nn.DepthwiseConv2d(8, 3, padding=1), **parts).eval()
     x = torch.randn(2, 8, 6, 6)
     torch.testing.assert_close(torch.jit.script(block)(x), block(x), rtol=1e-4, atol=1e-5)
+
+
+def test_layers_without_a_block_for_one_reason_share_a_line():
+    told = ConversionSummary(
+        converted=(ConvertedLayer("a", "8 channels"),),
+        skipped=(),
+        blocks=(*(ConvertedLayer(name, "no block: why") for name in ("a", "b.c", "")), ConvertedLayer("d", "as one")),
+    )
+    assert str(told).splitlines()[1:] == [
+        "  a  8 channels",
+        "  d  as one",
+        "  no block: why: a, b.c, (the model itself)",
+    ]
 
 
 def test_other_kinds_of_modules_have_reasons():
