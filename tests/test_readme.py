@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from bench.train import APART
+from dwconv import native
 from dwconv.dispatch.advantage import WAITING_EVAL_US, WAITING_US
 from dwconv.problems.workload import PASSES
 from tests.pages import ROOT, table_row, text_of
@@ -39,6 +40,7 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
 
 
 def test_the_examples_run(tmp_path):
+    native.native()  # a process that ends before it is compiled would leave another one behind
     trains, explains, with_blocks, plans, on_ranks = _output_of_the_examples(
         "README.md", "docs/dispatch.md", "docs/blocks.md", "docs/pipelines.md", "docs/parallel.md", folder=tmp_path
     )
@@ -79,6 +81,7 @@ def test_every_example_names_what_it_uses():
 @pytest.mark.parametrize("page", [page for page in PAGES if _examples(page) and page != "docs/packs.md"])
 def test_every_example_runs_alone_in_an_empty_folder_with_an_empty_home(page, tmp_path):
     """But for the cache with the C++ of calls. Those of packs need one."""
+    native.native()  # a process that ends before it is compiled would leave another one behind
     own = {name: value for name, value in os.environ.items() if not name.startswith(("DWCONV", "XDG"))}
     for number, example in enumerate(_examples(page)):
         home, folder = tmp_path / f"home {number}", tmp_path / f"folder {number}"
