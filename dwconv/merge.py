@@ -69,7 +69,7 @@ def _check(path: Path | str) -> None:
     except FileNotFoundError:
         raise LogError(f"log={path} does not exist; name one that does") from None
     except OSError as error:
-        raise LogError(f"log={path} cannot be read: {error.strerror}; name another") from error
+        raise LogError(f"log={path} cannot be read: {error.strerror}; name another") from None
 
 
 def _named(path: Path | str) -> str:

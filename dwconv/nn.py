@@ -228,6 +228,12 @@ class DepthwiseBlock(nn.Module):
         self.bn1, self.act1, self.conv, self.bn2, self.act2 = bn1, act1, conv, bn2, act2
 
     def forward(self, x: Tensor) -> Tensor:
+        if is_scripting():
+            x = x if self.bn1 is None else self.bn1(x)
+            x = x if self.act1 is None else self.act1(x)
+            x = self.conv(x)
+            x = x if self.bn2 is None else self.bn2(x)
+            return x if self.act2 is None else self.act2(x)
         begins, place = self._expected() if may_wait(self) else (None, None)
         for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):
             if module is None:

@@ -59,7 +59,7 @@ def _write(path: Path, text: str) -> None:
     try:
         replace_file(path, [text.encode()], durable=False)
     except OSError as error:
-        raise LogError(f"out={path} cannot be written: {error.strerror}; name another file") from error
+        raise LogError(f"out={path} cannot be written: {error.strerror}; name another file") from None
 
 
 def _summary(portfolio: Portfolio) -> str:

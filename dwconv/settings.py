@@ -262,7 +262,7 @@ def board_linker() -> list[str] | None:
     try:
         return shlex.split(value) or None
     except ValueError as error:
-        raise InvalidSetting(f"DWCONV_BOARD_LINKER={one_line(value, most=_MOST_SHOWN)}: {error}") from error
+        raise InvalidSetting(f"DWCONV_BOARD_LINKER={one_line(value, most=_MOST_SHOWN)}: {error}") from None
 
 
 def program(name: str) -> str | None:

@@ -131,7 +131,7 @@ def _knobs(text: str) -> dict[str, Any]:
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InvalidConfig(f"--config {text} is not JSON: {error}") from error
+        raise InvalidConfig(f"--config {text} is not JSON: {error}") from None
     return dict(fields)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -124,6 +125,19 @@ def test_patterns_end_where_the_text_ends():
     assert len(lines) > 10_000
     ending = re.compile(r"""(?<!\\)\$["']""")
     assert [(path.name, line) for path, line in lines if ending.search(line) and "re.M" not in line] == []
+
+
+def test_an_error_shows_its_cause_only_where_that_is_in_code_of_the_users():
+    """Or of TVM's: elsewhere the line says it all, and who reads it should not have to look for it below others."""
+    chained = [
+        (path.relative_to(ROOT / "dwconv"), ast.unparse(node.exc))
+        for path in sorted((ROOT / "dwconv").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Raise) and node.exc and node.cause and not isinstance(node.cause, ast.Constant)
+    ]
+    told = ("described_error(", "first_line(", "_why(module, error)", "StageFailed(", "RankLost(")
+    wrong = [f"{path}: {raised}" for path, raised in chained if not any(each in raised for each in told)]
+    assert wrong == ["kernels/wire.py: ValueError(f'not a message: {error}')"] and len(chained) > len(wrong)
 
 
 def test_importing_dwconv_leaves_tvm_alone():

@@ -3,6 +3,8 @@ checks links and commands."""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import json
 import os
 import re
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from bench.train import APART
+from dwconv import native
 from dwconv.dispatch.advantage import WAITING_EVAL_US, WAITING_US
 from dwconv.problems.workload import PASSES
 from tests.pages import ROOT, table_row, text_of
@@ -37,6 +40,7 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
 
 
 def test_the_examples_run(tmp_path):
+    native.native()  # a process that ends before it is compiled would leave another one behind
     trains, explains, with_blocks, plans, on_ranks = _output_of_the_examples(
         "README.md", "docs/dispatch.md", "docs/blocks.md", "docs/pipelines.md", "docs/parallel.md", folder=tmp_path
     )
@@ -47,6 +51,47 @@ def test_the_examples_run(tmp_path):
     assert "data parallelism" in plans and "2 stages" in plans
     assert "4 tensors" in plans, "it trains, too, on the only rank"
     assert "1 rank, " in on_ranks and "chosen: all-reduce" in on_ranks and "16 batches, 2 loaded ahead" in on_ranks
+
+
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
+
+
+def _examples(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+def test_every_example_names_what_it_uses():
+    """Whoever copies it has nothing else."""
+    unknown = []
+    for page in PAGES:
+        for example in _examples(page):
+            nodes = list(ast.walk(ast.parse(example)))
+            imported = [
+                alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
+            ]
+            known = {*dir(builtins), *(alias.asname or alias.name.partition(".")[0] for alias in imported)}
+            known |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+            known |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+            known |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+            unknown += [f"{page}: {node.id}" for node in nodes if isinstance(node, ast.Name) and node.id not in known]
+    assert sum(len(_examples(page)) for page in PAGES) > 15 and not unknown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if _examples(page) and page != "docs/packs.md"])
+def test_every_example_runs_alone_in_an_empty_folder_with_an_empty_home(page, tmp_path):
+    """But for the cache with the C++ of calls. Those of packs need one."""
+    native.native()  # a process that ends before it is compiled would leave another one behind
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("DWCONV", "XDG"))}
+    for number, example in enumerate(_examples(page)):
+        home, folder = tmp_path / f"home {number}", tmp_path / f"folder {number}"
+        home.mkdir(), folder.mkdir()
+        known = {"HOME": str(home), "OMP_DYNAMIC": "false", "DWCONV_CACHE": os.environ["DWCONV_CACHE"]}
+        known["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # with the key of the cache
+        done = subprocess.run(
+            [sys.executable, "-c", example], cwd=folder, env=own | known, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0 and "Traceback" not in done.stderr, f"{example}\n{done.stderr}"
 
 
 def _results(benchmark: str, *, vectors: str = "") -> dict[str, Any]:

@@ -41,7 +41,11 @@ def plant(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Made:
     monkeypatch.setattr(template_module, "all_templates", lambda: {t.name: t for t in templates})
     monkeypatch.setattr(target, "cpu_target", lambda: fake.TARGET)
     monkeypatch.setattr(limits, "with_limits", lambda target: target)
-    monkeypatch.setattr(native, "native", lambda: made.native_asked_after.append(len(made)))
+
+    def asked(*, may_compile: bool) -> None:
+        made.native_asked_after += [len(made)] * may_compile
+
+    monkeypatch.setattr(native, "native", asked)
     monkeypatch.setattr(limits, "doubt", lambda target: None)
     monkeypatch.setattr(loop, "make_runner", make_runner)
     return made

@@ -29,6 +29,7 @@
                      │
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan's calls came, and with which weight
+                   untold        what is still to be said of layers that nobody tuned
 
 Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.

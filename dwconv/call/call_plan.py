@@ -7,13 +7,14 @@ stopped by a workload that was never measured.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 from dwconv import settings
 from dwconv.call import arrivals, first_use
 from dwconv.call.tally import Tally
+from dwconv.call.untold import Untold, UntunedLayer, sizes_of
 from dwconv.dispatch import packed
 from dwconv.dispatch.decide import DispatchDecision, decisions
 from dwconv.dispatch.kernel_state import KernelState
@@ -56,8 +58,6 @@ SHORT_ROW = 8
 """Taps up to which a row reads an element once, into registers."""
 _PAGE_BYTES, _FEWEST_PLACES = 4096, 16
 """Addresses that are a page apart share a set of the first cache; pixels have as many places in a page, at least."""
-MOST_NAMED = 20
-"""Untuned sizes to warn of."""
 
 
 class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
@@ -198,9 +198,10 @@ class Plan:
     def check(self, passes: Sequence[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
         if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
+            layer = UntunedLayer(problem=self.problem, decisions={pass_: self.decisions[pass_] for pass_ in refused})
             raise Untuned(
-                f"{self._named(refused)} must be tuned, as DWCONV_UNTUNED=error says: {self._reasons(refused)}; tune "
-                f"them{versions.where_to_tune()}: {self._command(refused)}"
+                f"{layer.named} must be tuned, as DWCONV_UNTUNED=error says: {layer.reasons}; tune "
+                f"them{versions.where_to_tune()}: {layer.command}"
             )
 
     def kernels_at(self, x_pitch: int) -> Mapping[Pass, Kernel | None]:
@@ -231,7 +232,8 @@ class Plan:
         fault = f"could not be built: {reason}" if kernel is None else _fault(kernel, target, self.device)
         if not fault:
             return kernel
-        warn_once(f"{sliced.key} has its x copied, since the kernel that would read it in place {fault}")
+        said = f"{sliced.key} has its x copied, since the kernel that would read it in place {fault}"
+        _warn_of_first(f"slices {_kind_of(fault)}", said)
         return self.kernels[pass_]
 
     @staticmethod
@@ -245,7 +247,7 @@ class Plan:
         workload, config, target = decision.workload, decision.config, decision.target
         assert workload is not None and config is not None and target is not None, "decided together with the provider"
         if _lock.abandoned:
-            _warn(f"{workload.key} runs on PyTorch's own op: {_ABANDONED}")
+            _warn_of_first(_ABANDONED, f"{workload.key} runs on PyTorch's own op: {_ABANDONED}")
             return None
         from dwconv.schedules.template import Candidate
 
@@ -258,9 +260,7 @@ class Plan:
             _state.broken[chosen] = f"it {fault}"
             known = "predicted" if decision.expected else "tuned"
             instead = "as dgrad and wgrad" if self.gives_both and pass_ == "backward" else "on PyTorch's own op"
-            refused = f"{workload.key} runs {instead}: its {known} kernel {fault}"
-            if _is_first(refused):
-                _warn(refused)
+            _warn_of_first(_kind_of(fault), f"{workload.key} runs {instead}: its {known} kernel {fault}")
         return None if fault else kernel
 
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
@@ -269,51 +269,36 @@ class Plan:
         return on_all_threads(config, target) if larger else config
 
     def _warn_of_untuned(self) -> None:
-        """Name the problem, once, with the command that tunes it. Predicted kernels are not worth a word: nothing is
-        amiss, and ``explain`` names the command. Nor are epilogues: without a kernel the plan without one runs."""
-        if self.target is None or self._refused or self.problem.epilogue != "none" or self.problem.block:
+        """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
+        nothing is amiss, and ``explain`` names the command. Nor are epilogues and blocks: without a kernel the plan
+        without one runs."""
+        if self.target is None or self._refused:
             return
-        workload = self.problem.workload("fprop")
-        sizes = workload.for_pass("dgrad").batchless_key  # without its bias, as dgrad asks for a layer that has one
+        sizes = sizes_of(self.problem)
+        if self.problem.epilogue != "none" or self.problem.block:
+            if not self.is_pytorch:
+                _tell(sizes, self.problem, {})
+            return
         if sizes in _met:
             return
         _met.add(sizes)
         if refused := [pass_ for pass_, each in self.decisions.items() if each.too_many_sizes]:
             self._warn_of_many_sizes(refused[0])
-        slow = [
-            pass_
+        slow = {
+            pass_: each
             for pass_, each in self.decisions.items()
             if each.command and each.provider == "pytorch" and not each.too_many_sizes
-        ]
-        if not slow or len(_untuned) > MOST_NAMED:
-            return
-        _untuned.add(sizes)
-        if len(_untuned) > MOST_NAMED:  # sizes that change from step to step, as of sentences, would never end
-            _warn(f"more than {MOST_NAMED} sizes are untuned; the others are not named")
-        else:
-            _warn(
-                f"{self._named(slow)} run on PyTorch's own op: {self._reasons(slow)}; tune "
-                f"them{versions.where_to_tune()}: {self._command(slow)}"
-            )
+        }
+        _tell(sizes, self.problem, slow)
 
     def _warn_of_many_sizes(self, pass_: Pass) -> None:
-        """Say once of a layer that its further sizes run on PyTorch's op."""
-        workload = self.problem.workload("fprop").for_pass("dgrad")
-        if _is_first(f"sizes {workload.layer}"):
-            _warn(
-                f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
-                f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
-                f"{self._command(PASSES)}"
-            )
-
-    def _named(self, passes: Sequence[Pass]) -> str:
-        return f"{', '.join(passes)} of {self.problem}"
-
-    def _reasons(self, passes: Sequence[Pass]) -> str:
-        return "; ".join(dict.fromkeys(self.decisions[pass_].reason for pass_ in passes))
-
-    def _command(self, passes: Sequence[Pass]) -> str:
-        return tune_command(self.problem.workload("fprop"), passes)
+        """Say that further sizes of a layer run on PyTorch's op."""
+        _warn_of_first(
+            "sizes",
+            f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
+            f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
+            f"{tune_command(self.problem.workload('fprop'), PASSES)}",
+        )
 
 
 def reads_slices(decision: DispatchDecision, x_pitch: int) -> bool:
@@ -410,14 +395,40 @@ def forget() -> None:
     with _lock:
         _plans.clear()
         _met.clear()
-        _untuned.clear()
         _named.clear()
+        expect({})
         database.cache_clear()
         _kernels.clear()
         _unbuilt.clear()
         arrivals.forget()
         first_use.forget()
         _state.clear()
+
+
+def expect(layers: Mapping[str, Collection[Problem]]) -> None:
+    """These layers, by their names, with what each may run as, are told together if they are untuned, when they have
+    run. What was told before may be told again."""
+    global _untold
+    expected: dict[str, set[str]] = {}
+    for name, problems in layers.items():
+        for problem in problems:
+            expected.setdefault(sizes_of(problem), set()).add(name)
+    with _lock:
+        _untold = Untold(expected)
+
+
+def _tell(sizes: str, problem: Problem, slow: Mapping[Pass, DispatchDecision]) -> None:
+    if said := _untold.met(sizes, problem, slow):
+        _warn(said)
+
+
+def _tell_the_rest() -> None:
+    """When the process ends: of layers that were expected, some never ran."""
+    if rest := _untold.rest():
+        _warn(rest)
+
+
+atexit.register(_tell_the_rest)
 
 
 # -- what this process has --------------------------------------------------------------------------------------------
@@ -433,8 +444,8 @@ _unbuilt: dict[tuple[Candidate, torch.device], str] = {}
 """Why kernels could not be built in the background."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
-_untuned: set[str] = set()
-"""The same of what was named as untuned."""
+_untold = Untold()
+"""What is to be said of those that are untuned."""
 _named: set[str] = set()
 """Other warnings that were given."""
 
@@ -484,6 +495,17 @@ def _is_first(name: str) -> bool:
     first = name not in _named
     _named.add(name)
     return first
+
+
+def _warn_of_first(kind: str, message: str) -> None:
+    """Warn of the first of what may befall every layer of a model."""
+    if _is_first(kind):
+        _warn(f"{message}; others are not named: dwconv.report(model) lists those of a model")
+
+
+def _kind_of(fault: str) -> str:
+    """The fault of a kernel, without what is different in every kernel."""
+    return fault.partition(":")[0]
 
 
 def warn_once(message: str) -> None:

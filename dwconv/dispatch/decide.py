@@ -27,7 +27,7 @@ from dwconv.dispatch.advantage import (
     why_not_faster_as_one,
 )
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
-from dwconv.dispatch.knowledge import at_other_sizes, database, failed, measured
+from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target, is_rocm
@@ -226,6 +226,11 @@ class _Way:
     def command(self) -> str:
         return tune_command(self.asked)
 
+    @property
+    def was_disturbed(self) -> bool:
+        """True if times of a kernel that could run are known, and do not count, for other work disturbed them."""
+        return any(disturbed(each, self.target, known=self.known) for each in {self.asked, self.kernel})
+
     def where(self, record: TuningRecord, target: Target) -> str:
         """Said where a record was measured at another batch size, or with another number of threads, than the call
         has."""
@@ -234,6 +239,8 @@ class _Way:
             return batch
         return f"{batch} on {target.threads} thread{'s' if target.threads > 1 else ''}"
 
+
+_DISTURBED = "measured only while the machine was busy; convert again, with the example, when it is quiet"
 
 _Decider = Callable[[_Way, list[str]], DispatchDecision | None]
 """Who runs a workload in this way; None if that cannot be said. Adds to the list why configurations are out."""
@@ -362,7 +369,10 @@ def _predicted(
 ) -> DispatchDecision:
     """dwconv's kernel for ``workload`` where what is expected makes it sure enough to be faster, else PyTorch's op."""
     if not is_safe(expected, workload, target, sweeps=way.sweeps):
-        return _pytorch(why_not_expected_faster(expected), record=record, expected=expected, command=way.command)
+        reason = why_not_expected_faster(expected, workload, target, sweeps=way.sweeps)
+        if way.was_disturbed:
+            reason = f"{_DISTURBED}; {reason}"
+        return _pytorch(reason, record=record, expected=expected, command=way.command)
     return DispatchDecision(
         provider="dwconv",
         reason=why_expected_faster(expected, sweeps=way.sweeps),
@@ -395,8 +405,10 @@ def _unknown(way: _Way) -> DispatchDecision:
         return _pytorch(str(error))
     if not versions.can_build():
         return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
+    if way.was_disturbed:
+        return _pytorch(_DISTURBED, command=tune_command(workload))
     known = way.known.at_any_batch(workload, target.device)
-    state = "only computed" if any(record.measurement for record in known) else "untuned"
+    state = "only computed" if any(map(is_computed, known)) else "untuned"
     for record in known:
         if record.measured and (other := made_with(record, versions.installed())):
             state = f"measured with {other} only"

@@ -68,7 +68,7 @@ def _linked(compiled: Path, target: CpuTarget) -> Path | None:
     except subprocess.TimeoutExpired:
         raise BuildError(f"{command[0]} did not link a kernel within {_TIMEOUT_S:.0f} s") from None
     except OSError as error:
-        raise BuildError(f"DWCONV_BOARD_LINKER={command[0]} cannot be run: {error.strerror}") from error
+        raise BuildError(f"DWCONV_BOARD_LINKER={command[0]} cannot be run: {error.strerror}") from None
     if done.returncode or not library.exists():
         said = one_line(done.stderr, most=300) or f"exit status {done.returncode}"
         raise BuildError(f"{command[0]} cannot link a kernel for {target}: {said}; name one in DWCONV_BOARD_LINKER")

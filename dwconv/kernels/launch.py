@@ -180,7 +180,7 @@ def _driver() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        raise BrokenInstallation(f"running on a GPU needs {error.name}; run: pip install 'dwconv[cuda]'") from error
+        raise BrokenInstallation(f"running on a GPU needs {error.name}; run: pip install 'dwconv[cuda]'") from None
     return driver
 
 
@@ -203,5 +203,5 @@ def _entries() -> tuple[Any, Any]:
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise NoDevice(f"the driver of the GPU cannot be loaded: {error}") from error
+        raise NoDevice(f"the driver of the GPU cannot be loaded: {error}") from None
     return library.cuCtxSetCurrent, library.cuLaunchKernel

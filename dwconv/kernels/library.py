@@ -78,7 +78,7 @@ def object_file(path: Path, ir: str) -> Path:
     try:
         tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll").write_to_file(str(made), "o")
     except RuntimeError as error:
-        raise BuildError(f"LLVM makes no object of a kernel: {one_line(str(error), most=300)}") from error
+        raise BuildError(f"LLVM makes no object of a kernel: {one_line(str(error), most=300)}") from None
     return made
 
 

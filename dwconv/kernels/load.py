@@ -34,7 +34,7 @@ def load_cpu(artifact: Artifact) -> tuple[Callable[..., Any], int]:
     try:
         return load_ir(artifact.source, artifact.arguments, most_threads=most_threads(artifact))
     except BuildError as error:
-        raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
+        raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from None
 
 
 def load_ir(
@@ -54,7 +54,7 @@ def load_ir(
         try:
             module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
         except RuntimeError as error:
-            raise BuildError(str(error)) from error
+            raise BuildError(str(error)) from None
     if on_openmp:
         module["use_openmp"]()
     call: Callable[..., Any] = module["call_with_addresses"]  # keeps the module alive
@@ -70,7 +70,7 @@ def load_library(library: bytes) -> tuple[Callable[..., Any], int]:
             loaded = ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL)
         run = loaded[ENTRY]
     except (OSError, AttributeError) as error:
-        raise BuildError(f"the system cannot load the kernel: {error}") from error
+        raise BuildError(f"the system cannot load the kernel: {error}") from None
     run.argtypes, run.restype = (ctypes.c_int64, ctypes.c_void_p), ctypes.c_int32
 
     def call(batch: int, *addresses: int) -> None:

@@ -48,7 +48,7 @@ def compile_cubin(source: str, *, arch: str, fast_math: bool = False) -> Compile
     try:
         _, *version = nvrtc.nvrtcVersion()
     except RuntimeError as error:  # cuda-bindings loads the library at the first call
-        raise _missing(error) from error
+        raise _missing(error) from None
     key = key_of(source, options, version, _header_versions())
     path = settings.cache_folder() / "cubins" / f"{key}.cubin"
     found = read_entry(path)
@@ -111,7 +111,7 @@ def _nvrtc() -> Any:
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        raise _missing(error) from error
+        raise _missing(error) from None
     return nvrtc
 
 

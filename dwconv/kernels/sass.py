@@ -109,9 +109,9 @@ def disassemble(cubin: bytes) -> dict[str, Code]:
         try:
             finished = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
         except OSError as error:
-            raise _missing(str(error)) from error
-        except subprocess.TimeoutExpired as error:
-            raise BuildError(f"nvdisasm took more than {_TIMEOUT_S:g} s") from error
+            raise _missing(str(error)) from None
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"nvdisasm took more than {_TIMEOUT_S:g} s") from None
     if finished.returncode:
         words = finished.stderr.strip().splitlines() or [f"exit code {finished.returncode}"]
         raise BuildError(f"nvdisasm: {words[0]}")

@@ -152,7 +152,8 @@ class Comparisons:
             alone = Measured(verdict=verdict, kernels=kernels, providers=providers)
             records.append((artifact, measured_record(artifact, alone, target=self._target)))
         artifact, best = min(records, key=lambda each: each[1].slowness)
-        if best.measurement is None or best.contended or not self._is_worth(best):
+        counts = answer.is_clear or not best.contended
+        if best.measurement is None or not counts or not self._is_worth(best):
             return _Ran(records=[*built.records, *(record for _, record in records)], winner=None)
         others = [record for _, record in records if record is not best]
         return _Ran(records=[*built.records, *others], winner=(artifact, best))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.clock.timing import RACE, Clock, time_in_turns
+from dwconv.measure.clock.timing import RACE, Clock, Taken, rounds_in_turns
 from dwconv.measure.prepared import Prepared
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.verify import explained, verify, verify_call
-from dwconv.records.record import Measurement, Verdict
+from dwconv.records.record import CONTENDED, Measurement, Verdict
 from dwconv.schedules.template import Candidate
 
 IMAGES = 3
 """Different images that candidates of a race are verified on at first, as in the cases of finalists."""
 
 _LATE = "after it was timed"
+_CLEAR = 2.0
+"""Times as fast as PyTorch's op from which on a kernel is told to be faster beside other work."""
 
 
 def is_late(verdict: Verdict) -> bool:
@@ -33,6 +36,9 @@ class Timed:
     kernels: tuple[Measurement, ...]
     """One per candidate that is right, in order."""
     providers: dict[str, Measurement] = field(default_factory=dict)
+    is_clear: bool = False
+    """Other work disturbed it, and yet the fastest kernel is told to be so: the times of the others are the least that
+    its turns allow."""
 
 
 class Grid:
@@ -64,13 +70,34 @@ class Grid:
         if not right:
             return Timed(verdicts=tuple(self._verdicts[candidate] for candidate in candidates), kernels=())
         calls = {name: self._prepared.call(self._kernels[candidate]) for candidate, name in right.items()}
-        taken = time_in_turns({**calls, **self._prepared.beside}, clock=clock, effort=RACE)
+        beside = self._prepared.beside
+        taken = rounds_in_turns({**calls, **beside}, clock=clock, effort=RACE)
         for candidate in right:
             last = verify_call(self._kernels[candidate], self._prepared.exact)
             if not last.right:
                 self._verdicts[candidate] = explained(last, _LATE)
+        still_right = [right[candidate] for candidate in right if self._verdicts[candidate].right]
+        clear = {} if self._prepared.workload.block else clearly_faster(taken, still_right, beside)
+        times = {**taken.measurements, **clear}
         return Timed(
             verdicts=tuple(self._verdicts[candidate] for candidate in candidates),
-            kernels=tuple(taken[right[c]] for c in candidates if self._verdicts[c].right),
-            providers={name: taken[name] for name in self._prepared.beside},
+            kernels=tuple(times[name] for name in still_right),
+            providers={name: times[name] for name in beside},
+            is_clear=bool(clear),
         )
+
+
+def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) -> dict[str, Measurement]:
+    """Beside other work times say little, but turns say which call is the faster one. Where the fastest of ``kernels``
+    is faster than all ``others`` by far: its least time, and for the others as many times that as their turns make
+    sure. Empty where nothing disturbed them, and where it is not clear."""
+    times = taken.measurements
+    if not kernels or max(each.contention for each in times.values()) <= CONTENDED:
+        return {}
+    least_us = {name: min(taken.turns_us[name]) for name in kernels}
+    fastest = min(kernels, key=least_us.__getitem__)
+    sure = {name: taken.at_least(name, fastest) for name in others}
+    if not sure or min(sure.values()) < _CLEAR:
+        return {}
+    found = least_us | {name: ratio * least_us[fastest] for name, ratio in sure.items()}
+    return {name: dataclasses.replace(times[name], median_us=us) for name, us in found.items()}

@@ -115,6 +115,8 @@ class Measured:
     """After the timing of a Final or a Comparison: one per kernel, in order."""
     kernels: tuple[Measurement, ...] = ()
     providers: dict[str, Measurement] = field(default_factory=dict)
+    is_clear: bool = False
+    """Of a Comparison, that its winner is told although other work disturbed it."""
 
 
 class Measurer:
@@ -139,7 +141,7 @@ class Measurer:
                 synchronize(self._target)  # a late error must not be blamed on the next kernel
             except Exception as error:
                 if is_lost(self._target):
-                    raise DeviceLost(one_line(error)) from error
+                    raise DeviceLost(one_line(error)) from None
                 raise
             return answer
 
@@ -158,7 +160,9 @@ class Measurer:
             return self._line_up(request)
         if isinstance(request, Comparison):
             timed = self._grid_of(request.artifacts).time(request.artifacts, clock=self._clock)
-            return Measured(verdicts_after=timed.verdicts, kernels=timed.kernels, providers=timed.providers)
+            return Measured(
+                verdicts_after=timed.verdicts, kernels=timed.kernels, providers=timed.providers, is_clear=timed.is_clear
+            )
         return self._final(request.artifacts)
 
     def _prepare(self, workload: Workload, *, images: int | None = None) -> Prepared:

@@ -236,7 +236,7 @@ class LocalRunner:
                 alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
                 record = measured_record(artifact, alone, target=self._target)
                 remember_right(artifact, self._target)
-                yield dataclasses.replace(record, confirmed=not record.contended)
+                yield dataclasses.replace(record, confirmed=not record.disturbed)
         elif len(finalists) == 1:
             yield failed_to_run(finalists[0][0], outcome, target=self._target)
         else:  # one of them is to blame: time them one by one, so that it costs no other

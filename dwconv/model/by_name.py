@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from torch import nn
@@ -59,7 +60,7 @@ def _of_transformers(name: str) -> Any:
     try:
         return transformers.AutoModel.from_config(config)
     except ValueError as error:  # a part of other models
-        raise InvalidWorkload(f"model=transformers:{name} cannot be made by its name alone: {error}") from error
+        raise InvalidWorkload(f"model=transformers:{name} cannot be made by its name alone: {error}") from None
 
 
 _LIBRARIES: dict[str, Callable[[str], Any]] = {
@@ -81,7 +82,7 @@ def _made_by(module: str, factory: str) -> Any:
         raise InvalidWorkload(
             f"model={module}:{factory}: there is no module {error.name}; write timm:NAME, torchvision:NAME, "
             "transformers:NAME or package.module:factory"
-        ) from error
+        ) from None
     make = getattr(found, factory, None)
     if make is None:
         raise InvalidWorkload(f"model={module}:{factory}: {module} has no {factory}; name a class or function of it")
@@ -96,10 +97,21 @@ def _made_by(module: str, factory: str) -> Any:
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision that was built for another PyTorch
+    except (ImportError, RuntimeError, OSError) as error:  # as of torchvision that was built for another PyTorch
         if isinstance(error, ModuleNotFoundError) and error.name == name:
-            raise BrokenInstallation(f"{name} is not installed; pip install {name}") from error
-        raise BrokenInstallation(f"{name} cannot be imported: {error}; pip install --upgrade {name}") from error
+            raise BrokenInstallation(f"{name} is not installed; pip install {name}") from None
+        broken = _at_fault(error) or name
+        raise BrokenInstallation(f"{name} cannot be imported: {error}; pip install --upgrade {broken}") from None
+
+
+def _at_fault(error: BaseException) -> str:
+    """The package whose import failed: one that is needed by the one that was asked for may be broken, or too old to
+    have what is imported from it. Empty if that is not known."""
+    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError) and error.name:
+        return error.name.partition(".")[0]
+    packages = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in walk_tb(error.__traceback__)]
+    others = [package for package in packages if package not in ("dwconv", "importlib", "torch")]
+    return others[-1] if others else ""
 
 
 def _unknown(text: str, known: Iterable[str]) -> InvalidWorkload:

@@ -54,9 +54,16 @@ class ConversionSummary:
             lines[0] += f", {len(self.skipped)} left as they are"
         lines += ["functional calls run on dwconv, wherever the model makes them"] if self.functional else []
         lines += self._of_the_example()
-        rows = [*self.converted, *self.skipped, *self.called, *self.blocks]
-        width = max((len(shown_name(row.name)) for row in rows), default=0)
-        return "\n".join([*lines, *(f"  {shown_name(row.name):<{width}}  {row.text}" for row in rows)])
+        alike: dict[str, list[str]] = {}
+        for block in self.blocks:
+            alike.setdefault(block.text, []).append(shown_name(block.name))
+        rows = [(shown_name(row.name), row.text) for row in (*self.converted, *self.skipped, *self.called)]
+        rows += [(names[0], text) for text, names in alike.items() if len(names) == 1]
+        width = max((len(name) for name, _ in rows), default=0)
+        lines += [f"  {name:<{width}}  {text}" for name, text in rows]
+        return "\n".join(
+            [*lines, *(f"  {text}: {', '.join(names)}" for text, names in alike.items() if len(names) > 1)]
+        )
 
     def _of_the_example(self) -> list[str]:
         """A line or a few on what ran in the example, and what was raced of it."""

@@ -8,6 +8,7 @@ summary  ◄── what was done (conversion)
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -15,17 +16,18 @@ from torch import nn
 
 from dwconv import settings
 from dwconv.call.arrivals import make_ready
-from dwconv.call.call_plan import kernel_state
+from dwconv.call.call_plan import expect, kernel_state
 from dwconv.call.functional import reset
 from dwconv.discovery.step import unwrapped
 from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
-from dwconv.model.block_swaps import swap_blocks
+from dwconv.model.block_swaps import running_as_one, swap_blocks
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
 from dwconv.model.swaps import Swaps, swap_layers
 
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
+    from dwconv.problems.problem import Problem
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -100,11 +102,24 @@ def convert(
                 told, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),
                 blocks=whole,
             )  # fmt: skip
+            expect(_running_alone(raced, running_as_one(discovery) if blocks is not False else set()))
+        else:
+            expect({})
     except BaseException:
         swaps.undo()
         raise
     remember(model, told)
     return model
+
+
+def _running_alone(discovery: Discovery, as_one: Collection[str]) -> dict[str, list[Problem]]:
+    """What each layer of the example may run as, but for those that run ``as_one`` with what is around them."""
+    found: dict[str, list[Problem]] = {}
+    for layer in discovery.layers:
+        if layer.name not in as_one and layer not in discovery.left_out:
+            name = shown_name(layer.name)
+            found.setdefault(name, []).extend(problem for problem, _ in layer.problems())
+    return found
 
 
 def _called(

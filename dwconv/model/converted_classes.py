@@ -10,6 +10,7 @@ import abc
 import copyreg
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from torch import nn
@@ -154,22 +155,32 @@ def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> C
 
 
 def _under_active(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)  # libraries look at the arguments that it takes
+    under = active  # no global: see ``_instead_of``
+
     def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        with active():
+        with under():
             return method(self, *args, **kwargs)
 
-    return run
+    return _instead_of(method, run)
 
 
 def _with_block(method: Callable[..., Any], place: Place) -> Callable[..., Any]:
-    @functools.wraps(method)
+    waits, start = may_wait, started
+
     def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if args and may_wait(self):
-            args = (started(args[0], place), *args[1:])
+        if args and waits(self):
+            args = (start(args[0], place), *args[1:])
         return method(self, *args, **kwargs)
 
-    return run
+    return _instead_of(method, run)
+
+
+def _instead_of(method: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, which takes the arguments of ``method``, as libraries see them. torch.jit.script compiles the text of
+    ``method`` in its place, with the globals of the function that it finds: they are those of ``method``."""
+    if isinstance(run, FunctionType) and isinstance(method, FunctionType):
+        run = FunctionType(run.__code__, method.__globals__, closure=run.__closure__)
+    return functools.wraps(method)(run)
 
 
 def _reduce(made: Class, of: tuple[str, Class, Class | Place | None]) -> Callable[[Any, int], Any]:

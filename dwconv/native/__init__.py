@@ -11,10 +11,11 @@ The first kernel that is loaded for a call has it compiled, which takes half a m
                   │
                 attempt     a compiler that ends with this process
 
-Until it is there, calls take the way through Python: the same results, some microseconds later. Then kernels have it
-from their next call on, and calls that were seen before are taught as they come by. Where it cannot be kept, it serves
-this process, and a warning says so. Without a C++ compiler, or with ``DWCONV_NATIVE=0``, all calls go through Python;
-so they do in a process that was forked from one which was compiling.
+A process that ends meanwhile leaves it to another one, in the background as well. Until it is there, calls take the way
+through Python: the same results, some microseconds later. Then kernels have it from their next call on, and calls that
+were seen before are taught as they come by. Where it cannot be kept, it serves this process, and a warning says so.
+Without a C++ compiler, or with ``DWCONV_NATIVE=0``, all calls go through Python; so they do in a process that was
+forked from one which was compiling.
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ class Attempt:
     def __init__(self, *, limit_s: float, in_background: bool = False) -> None:
         self.limit_s = limit_s
         self.in_background = in_background
+        self.waits = False
+        """True while another process makes what it is for."""
         self._given_up = threading.Event()
         self._at_work = forks.Lock()
         self._read_end, self._write_end = map(forks.Descriptor, os.pipe())
@@ -75,15 +77,18 @@ class Attempt:
         self._write_end.close()
         self._read_end.close()
 
-    def give_up(self) -> None:
+    def give_up(self) -> bool:
         """The same from another thread, when the process ends: whoever makes the attempt gets OutOfTime. Waits only for
-        what must not be interrupted: a compiler on a busy machine takes seconds to die."""
+        what must not be interrupted: a compiler on a busy machine takes seconds to die. True if nobody makes now what
+        it was for."""
         if not self._write_end.is_open:  # it is over; or this is a child, whose parent makes the attempt
-            return
+            return False
+        is_ours = not self.waits
         self._given_up.set()
         self._write_end.close()  # the other end may be in use
         if self._at_work.acquire(timeout=_END_S):
             self._at_work.release()
+        return is_ours
 
     @contextlib.contextmanager
     def uninterrupted(self) -> Iterator[None]:
@@ -110,7 +115,7 @@ class Attempt:
                 cwd=folder,
             )  # fmt: skip
         except OSError as error:
-            raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from error
+            raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from None
         with process:
             try:
                 _, complaints = process.communicate(timeout=timeout_s)

@@ -112,13 +112,14 @@ def _locked(lock: forks.Descriptor, *, what: str, attempt: Attempt, deadline: fl
     waited = False
     then = "used here when it is there" if attempt.in_background else "waiting for it, about half a minute"
     try:
-        while not _try_lock(lock.number):
+        while not try_lock(lock.number):
             if not waited:
                 _log.warning("dwconv: another process compiles %s: %s", what, then)
-            waited = True
+            waited = attempt.waits = True
             if time.monotonic() > deadline:
                 raise OutOfTime("another process has been compiling it for too long")
             attempt.pause(_POLL_S)
+        attempt.waits = False
         yield waited
     finally:
         if lock.is_open:
@@ -127,7 +128,8 @@ def _locked(lock: forks.Descriptor, *, what: str, attempt: Attempt, deadline: fl
             lock.close()
 
 
-def _try_lock(lock: int) -> bool:
+def try_lock(lock: int) -> bool:
+    """False if another process has it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -71,7 +71,7 @@ def load_pack(
         got = get_pack(url, sha256=sha256, trust=trust)
         return _load(got.folder, sha256=got.sha256, unmeasured=unmeasured)
     except DwconvError as error:
-        raise PackError(one_line(f"pack={shown(url) if url else Path(path)}: {error}")) from error
+        raise PackError(one_line(f"pack={shown(url) if url else Path(path)}: {error}")) from None
 
 
 def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
@@ -117,7 +117,7 @@ def _content(path: Path, *, most_bytes: int) -> bytes:
                 raise PackError(f"{path.name} is no file")
             content = file.read(most_bytes + 1)
     except OSError as error:
-        raise PackError(f"{path.name} cannot be read: {error.strerror}; name a folder of dwconv.export") from error
+        raise PackError(f"{path.name} cannot be read: {error.strerror}; name a folder of dwconv.export") from None
     if len(content) > most_bytes:
         raise PackError(f"{path.name} is larger than the {most_bytes} bytes that it should have")
     return content
@@ -144,7 +144,7 @@ def _records(content: bytes, manifest: Manifest, target: Target) -> tuple[Tuning
     try:
         records = tuple(decode_record(line) for line in content.splitlines() if line.strip())
     except LogError as error:
-        raise PackError(f"{manifest.records.path} is damaged: {error}") from error
+        raise PackError(f"{manifest.records.path} is damaged: {error}") from None
     has = versions.installed()
     here = {**has, "tvm": manifest.versions.get("tvm", "")}
     for record in records:

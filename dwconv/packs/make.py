@@ -31,6 +31,7 @@ from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Na
 from dwconv.problems.block import NOTHING
 from dwconv.problems.operands import operands
 from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.line import encode as encode_record
@@ -64,7 +65,7 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
     if not choices:
         raise PackError(
             f"none of {len(found)} passes has a record of {target.device} with the versions installed; tune them first "
-            f"(python -m dwconv.tune --target {target}), or name the log with --log"
+            f"(the first: {tune_command(next(iter(found)))} --target {target}), or name the log with --log"
         )
     if isinstance(target, CpuTarget) and any(choice.candidates for choice in choices):
         check_linker()
@@ -75,7 +76,7 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
         manifest, without_native = _write(part, choices, target, name=folder.name)
         part.rename(folder)
     except OSError as error:
-        raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from error
+        raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return MadePack(

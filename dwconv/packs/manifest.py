@@ -106,7 +106,7 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
                 raise InvalidWorkload("its configuration names no template")
             return Candidate(Workload.from_dict(self.workload), Config.of(template, **knobs))
         except InvalidWorkload as error:
-            raise PackError(f"{self.file.path}: {error}") from error
+            raise PackError(f"{self.file.path}: {error}") from None
 
     def artifact(self, code: bytes) -> Artifact:
         """The built candidate, with the content of its file. Raises PackError."""
@@ -119,7 +119,7 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
         try:
             launches = tuple(_launch(one, by_name) for one in self.launches)
         except KeyError as error:
-            raise PackError(f"{self.file.path}: a launch takes {error.args[0]}, which is no argument") from error
+            raise PackError(f"{self.file.path}: a launch takes {error.args[0]}, which is no argument") from None
         is_cuda = bool(launches)
         return Artifact(
             candidate=candidate,
@@ -210,7 +210,7 @@ def decode(content: bytes) -> Manifest:
             raise PackError(f"its format is {version}, and this dwconv reads {FORMAT}; make it again")
         return msgspec.json.decode(content, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PackError(f"its manifest is damaged: {one_line(str(error), most=200)}") from error
+        raise PackError(f"its manifest is damaged: {one_line(str(error), most=200)}") from None
 
 
 class _Version(msgspec.Struct):

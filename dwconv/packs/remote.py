@@ -101,7 +101,7 @@ def put_pack(folder: Path, manifest: Manifest, url: str) -> PutPack:
         within(settings.FETCH_TIMEOUT_S, work)
         index = within(settings.FETCH_TIMEOUT_S, lambda abandoned: _listed(url, abandoned))
     except RemoteError as error:
-        raise PackError(f"put={shown(url)} cannot be written: {error}; the pack is in {folder}") from error
+        raise PackError(f"put={shown(url)} cannot be written: {error}; the pack is in {folder}") from None
     return PutPack(url=joined(url, name), index_sha256=hashlib.sha256(index).hexdigest())
 
 
@@ -152,7 +152,7 @@ def get_pack(url: str, *, sha256: str | None, trust: bool) -> GotPack:
     try:
         return within(settings.FETCH_TIMEOUT_S, lambda abandoned: _got(url, digest, abandoned))
     except RemoteError as error:
-        raise PackError(f"it cannot be read: {error}") from error
+        raise PackError(f"it cannot be read: {error}") from None
 
 
 def _got(url: str, digest: str | None, abandoned: Abandoned) -> GotPack:
@@ -245,4 +245,4 @@ def _decoded(content: bytes) -> Index:
     try:
         return msgspec.json.decode(content, type=Index)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PackError(f"its {INDEX} is damaged: {one_line(str(error), most=200)}") from error
+        raise PackError(f"its {INDEX} is damaged: {one_line(str(error), most=200)}") from None

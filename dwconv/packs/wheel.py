@@ -71,10 +71,10 @@ def write_wheel(pack: Path, manifest: Manifest, *, name: str, folder: Path) -> P
                 entry = zipfile.ZipInfo(path, date_time=_EPOCH)
                 entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 file.writestr(entry, data)
-    except FileExistsError as error:
-        raise PackError(f"out={wheel} exists already; remove it, or name another folder with -o") from error
+    except FileExistsError:
+        raise PackError(f"out={wheel} exists already; remove it, or name another folder with -o") from None
     except OSError as error:
-        raise PackError(f"out={wheel} cannot be written: {error.strerror}; name another folder") from error
+        raise PackError(f"out={wheel} cannot be written: {error.strerror}; name another folder") from None
     return wheel
 
 

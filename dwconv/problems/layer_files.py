@@ -154,11 +154,11 @@ def _networks(path: Path) -> dict[str, Any]:
             raise OSError(errno.EINVAL, "is no file")  # a device or a pipe may never end
         if facts.st_size > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"is larger than {_MOST_BYTES // 2**20} MiB")
-        networks = json.loads(path.read_text())
+        networks = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise InvalidWorkload(f"layers={path}: {error.strerror or error}") from error
+        raise InvalidWorkload(f"layers={path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
-        raise InvalidWorkload(f"layers={path} is not JSON: {error}") from error
+        raise InvalidWorkload(f"layers={path} is not JSON: {error}") from None
     if not isinstance(networks, dict) or not networks:
         raise InvalidWorkload(f'layers={path} is not {{"network": [{{"C": …, "I": […], "K": […]}}, …]}}')
     return networks
@@ -259,7 +259,7 @@ class _Fields:
         try:
             return Block.parse(value)
         except InvalidWorkload as error:
-            raise self._wrong("block", f"is no block: {error}") from error
+            raise self._wrong("block", f"is no block: {error}") from None
 
     def passes(self) -> tuple[Pass, ...]:
         usual, known = PASSES, PASSES
@@ -294,7 +294,7 @@ def write_layers(path: Path, networks: Mapping[str, Sequence[Layer]]) -> None:
     try:
         replace_file(path, [f"{{{', '.join(listed)}}}\n".encode()], durable=False)
     except OSError as error:
-        raise InvalidWorkload(f"layers={path} cannot be written: {error.strerror}; name another file") from error
+        raise InvalidWorkload(f"layers={path} cannot be written: {error.strerror}; name another file") from None
 
 
 def _as_data(layer: Layer) -> dict[str, Any]:

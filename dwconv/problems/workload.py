@@ -338,7 +338,7 @@ class Workload:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):
                 raise
-            raise InvalidWorkload(f"not a workload: {error}") from error
+            raise InvalidWorkload(f"not a workload: {error}") from None
 
 
 def layer_of(batchless_key: str) -> str:

@@ -68,7 +68,7 @@ def checked(line: bytes) -> RecordLine:
         read = _line_decoder.decode(line)
         read.check()
     except _REFUSALS as error:
-        raise LogError(_why_refused(line, error)) from error
+        raise LogError(_why_refused(line, error)) from None
     return read
 
 

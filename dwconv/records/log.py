@@ -93,7 +93,7 @@ class TuningLog:
             check_name(path)
             is_folder = self.path.is_dir()
         except OSError as error:
-            raise self._refused("cannot be read", error) from error
+            raise self._refused("cannot be read", error) from None
         if is_folder:
             raise LogError(f"log={self.path} is a folder; name a file in it, such as {self.path / 'cpu.jsonl'}")
 
@@ -132,7 +132,7 @@ class TuningLog:
                         os.ftruncate(file, size)  # we hold the lock: nobody has written after us
                 if isinstance(error, LogError):
                     raise
-                raise self._refused("cannot be written", error) from error
+                raise self._refused("cannot be written", error) from None
 
     def load(self) -> LoadedLog:
         """Everything readable; an empty result if there is no file. Raises LogError if it cannot be opened, or is not a
@@ -165,7 +165,7 @@ class TuningLog:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise self._refused("cannot be read", error) from error
+            raise self._refused("cannot be read", error) from None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
@@ -199,9 +199,9 @@ class TuningLog:
                 low, file = file, fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
                 os.close(low)
         except FileExistsError as error:
-            raise self._refused("cannot be written", no_folder(Path(error.filename))) from error
+            raise self._refused("cannot be written", no_folder(Path(error.filename))) from None
         except OSError as error:
-            raise self._refused("cannot be written", error) from error
+            raise self._refused("cannot be written", error) from None
         mode = os.fstat(file).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
             os.close(file)

@@ -5,6 +5,7 @@ A named pipe or the like is refused at once, never waited for. A file is read up
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def lines(file: BinaryIO) -> Iterator[bytes | None]:
     while read < size and (piece := file.readline(MOST_LINE_BYTES)):
         read += len(piece)
         if len(piece) < MOST_LINE_BYTES and not inside:
-            yield piece
+            yield piece.removeprefix(codecs.BOM_UTF8)  # of an editor, also where such files were put together
             continue
         ends = piece.endswith(b"\n")
         if not inside:

@@ -67,7 +67,8 @@ class TuningRecord:
     measurement: Measurement | None = None
     confirmed: bool = False
     """True if it was also verified on other data and batch sizes, and timed longer, side by side with the other
-    finalists, on a machine that did nothing else."""
+    finalists, on a machine that did nothing else; or, if it is ``disturbed``, is faster by so much that the turns tell,
+    and its times say by how much at least."""
     raced: bool = False
     """True if a race confirmed it, among a few known configurations: a search may find a faster one."""
     verdict: Verdict | None = None
@@ -105,9 +106,14 @@ class TuningRecord:
         return max((measured.contention for measured in (*taken, *self.providers.values())), default=0.0)
 
     @property
+    def disturbed(self) -> bool:
+        """True if other work took much of the machine."""
+        return self.contention > CONTENDED
+
+    @property
     def contended(self) -> bool:
         """True if other work took so much of the machine that the times say little."""
-        return self.contention > CONTENDED
+        return self.disturbed and not self.confirmed
 
     def replaces(self, earlier: TuningRecord) -> bool:
         """True if this record takes the place of an ``earlier`` one of the same candidate. The later one does, unless

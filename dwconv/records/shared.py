@@ -145,6 +145,7 @@ def _refreshed(url: str, folder: Path, known: _State, *, limit_s: float) -> _Sta
 
 def _fetch(remote: Remote, folder: Path, state: _State, abandoned: Abandoned) -> str:
     """Bring the copy up to date. What is wrong with some of the objects; empty if nothing is."""
+    remote.check_there()
     listed = {_local_name(file): file for file in remote.listed(suffix=_SUFFIX)}
     problems: list[str] = []
     if len(listed) > _MOST_OBJECTS:
@@ -228,11 +229,14 @@ class SharedRun:
 
 
 def put_log(url: str, name: str, content: bytes, *, is_new: bool = False) -> None:
-    """Write a log to the folder at ``url``. Raises RemoteError; with ``is_new`` also if there is one of that name."""
+    """Write a log to the folder at ``url``, which has to be there. Raises RemoteError. With ``is_new`` it is made, and
+    must not have one of that name."""
 
     def work(_: Abandoned) -> None:
         remote = Remote(url)
-        if is_new and remote.has(name):
+        if not is_new:
+            remote.check_there()
+        elif remote.has(name):
             raise RemoteError("it exists already")
         remote.write(name, content)
 
@@ -247,4 +251,4 @@ def put_merged(url: str, records: Iterable[TuningRecord]) -> None:
             raise RemoteError(f"its name does not end with {_SUFFIX}")
         put_log(folder, name, b"".join(encode(record) + b"\n" for record in records), is_new=True)
     except RemoteError as error:
-        raise LogError(f"out={shown(url)} cannot be written: {error}; name another") from error
+        raise LogError(f"out={shown(url)} cannot be written: {error}; name another") from None

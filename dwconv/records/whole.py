@@ -23,7 +23,7 @@ def write_whole(path: Path, records: Iterable[TuningRecord]) -> None:
             _take_name(written, path)
         sync_folder(path.parent)
     except OSError as error:
-        raise LogError(f"out={path} cannot be written: {error.strerror}; name another file") from error
+        raise LogError(f"out={path} cannot be written: {error.strerror}; name another file") from None
 
 
 def _take_name(written: str, path: Path) -> None:
@@ -36,5 +36,5 @@ def _take_name(written: str, path: Path) -> None:
                 raise
             path.open("xb").close()  # a file system without links: an empty file keeps the name until it is replaced
             Path(written).replace(path)
-    except FileExistsError as error:
-        raise LogError(f"out={path} exists already; name another file") from error
+    except FileExistsError:
+        raise LogError(f"out={path} exists already; name another file") from None

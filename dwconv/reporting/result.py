@@ -27,5 +27,5 @@ class Report(ReportSums):
             try:
                 replace_file(Path(path), [html.encode()], durable=False)
             except OSError as error:
-                raise InvalidChoice(f"path={path} cannot be written: {error.strerror}; name another file") from error
+                raise InvalidChoice(f"path={path} cannot be written: {error.strerror}; name another file") from None
         return html

@@ -54,7 +54,7 @@ def write(path: Path, content: bytes, *, durable: bool) -> None:
             if durable:
                 sync_folder(folder)
     except OSError as error:
-        raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from error
+        raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from None
 
 
 def read_sealed(path: Path) -> bytes | None:
@@ -81,7 +81,7 @@ def open_lock(path: Path) -> int:
         with _opened(path.parent, make=True) as folder:
             return os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     except OSError as error:
-        raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from error
+        raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from None
 
 
 def is_first_not_kept() -> bool:
@@ -107,7 +107,7 @@ def check_private(folder: Path) -> None:
         with _opened(folder):
             pass
     except OSError as error:
-        raise NotKept(f"folder={folder} cannot be used: {error.strerror}; name one that only you can write") from error
+        raise NotKept(f"folder={folder} cannot be used: {error.strerror}; name one that only you can write") from None
 
 
 # -- folders and files -----------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _key() -> bytes:
     try:
         return _key_at(path)
     except OSError as error:
-        raise _not_kept("state", path, error, variable="XDG_STATE_HOME") from error
+        raise _not_kept("state", path, error, variable="XDG_STATE_HOME") from None
 
 
 @cache

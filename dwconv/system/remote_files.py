@@ -101,7 +101,7 @@ def within(limit_s: float, work: Callable[[Abandoned], T]) -> T:
     if failure:
         if isinstance(failure[0], DwconvError):
             raise failure[0]
-        raise RemoteError(_reason(failure[0])) from failure[0]
+        raise RemoteError(_reason(failure[0]))
     return result[0]
 
 
@@ -150,6 +150,12 @@ class Remote:
         if self._is_local:
             files.auto_mkdir = True
         self.root: str = root
+
+    def check_there(self) -> None:
+        """Raises RemoteError for what is missing on this machine: where a disk is not mounted, its folder would be made
+        on another one, and nobody would see it. What is at a server is made by whoever writes it."""
+        if self._is_local and not self._files.exists(self.root):
+            raise RemoteError(f"there is no {one_line(self.root, most=300)}; make that folder, or mount its disk")
 
     def listed(self, *, suffix: str) -> list[RemoteFile]:
         """The files whose name ends so: of a folder those directly in it, of such a file itself. Nothing that is not

@@ -35,23 +35,29 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     check_choices(choices, target, list(counts))
     log, known = opened_log(choices, target)
     if isinstance(target, CpuTarget) and target.present:
-        target = prepared_cpu(target)
+        target = prepared_cpu(target, choices)
     campaign = DeviceCampaign.of(counts, target, choices, log=log, known=known, network=network)
     with shared(log, target, wanted=choices.log is None and choices.measures(target)) as share_if_due:
         outcomes, interrupted = _outcomes(campaign, between=share_if_due)
     if isinstance(target, CpuTarget) and target.present:
-        check_limits(outcomes, target)
+        outcomes = with_true_limits(outcomes, target)
     return campaign.tuned(outcomes, interrupted=interrupted)
 
 
-def prepared_cpu(target: CpuTarget) -> CpuTarget:
+def prepared_cpu(target: CpuTarget, choices: Choices) -> CpuTarget:
     """``target`` with its limits; tells the user what takes long, and what makes times doubtful."""
     if oversubscribed := contention.oversubscription(target.threads):
         print(f"note: {oversubscribed}: they wait for each other, which makes times longer", file=sys.stderr)
     if not limits.are_settled(target):
         print("note: measuring how fast this CPU copies and multiplies, as the first few runs do", file=sys.stderr)
     target = limits.with_limits(target)
-    native.native()  # compiled here if need be: the user sees it, and no worker has to do it in its time
+    # Compiled here if need be: the user sees it, and no worker has to do it in its time.
+    if native.native(may_compile=choices.compiles_calls) is None and not choices.compiles_calls:
+        print(
+            f"note: kernels are timed through Python: {choices.minutes:g} minutes are too few to compile what bypasses "
+            "it",
+            file=sys.stderr,
+        )
     return target
 
 
@@ -110,9 +116,12 @@ def _can_check(runner: RunnerChoice, target: Target, *, search: Search) -> bool:
     return True
 
 
-def check_limits(outcomes: list[Outcome], target: CpuTarget) -> None:
-    """A kernel faster than the limits allow shows that they were measured on a busy machine: measure them again."""
-    percents = [outcome.result.percent_of_limit for outcome in outcomes if outcome.result]
-    if any(percent is not None and percent > 100 * limits.EXCEEDED for percent in percents):
-        limits.doubt(target)
-        print("note: a kernel is faster than this CPU's limits, which the next run measures again", file=sys.stderr)
+def with_true_limits(outcomes: list[Outcome], target: CpuTarget) -> list[Outcome]:
+    """A kernel faster than the limits allow shows that they were measured on a busy machine: they are measured again
+    at once, and the outcomes compared with the better ones."""
+    if not any(outcome.result and outcome.result.beyond_limit for outcome in outcomes):
+        return outcomes
+    print("note: a kernel is faster than this CPU's limits, which are measured again", file=sys.stderr)
+    limits.doubt(target)
+    found = limits.with_limits(dataclasses.replace(target, limits=None)).limits
+    return [outcome.beside(found) if found else outcome for outcome in outcomes]

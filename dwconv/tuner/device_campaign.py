@@ -33,6 +33,9 @@ from dwconv.tuner.search.warm_start import to_race_again
 from dwconv.tuner.step_time import StepTime, ToGain
 from dwconv.tuner.tuned import Gain, Tuned
 
+_LEAST_MINUTES_TO_COMPILE = 5.0
+"""Compiling takes half a minute, and beside other work more than one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
@@ -81,10 +84,16 @@ class Choices:
         """True if kernels for ``target`` can be run, here or on a board."""
         return target.present or self.board is not None
 
+    @property
+    def compiles_calls(self) -> bool:
+        """True if there is time to wait until what lets calls bypass Python is compiled, once. Otherwise kernels are
+        timed through Python, as in a race."""
+        return self.minutes is None or self.minutes >= _LEAST_MINUTES_TO_COMPILE
+
     def workers(self, target: Target) -> Workers:
         """The processes that build and measure. Raises BoardLost for a board that does not answer."""
         if self.board is None or not isinstance(target, CpuTarget):
-            return Workers(target, jobs=self.jobs, caches=self.caches)
+            return Workers(target, jobs=self.jobs, caches=self.caches, compiles_calls=self.compiles_calls)
         workers = BoardWorkers(self.board, target, jobs=self.jobs)
         workers.check()
         return workers

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dwconv.problems.target import CudaTarget, Target
+from dwconv.problems.target import CudaTarget, Limits, Target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_report import cost_data, cost_lines, resource_words
@@ -28,6 +29,13 @@ class Outcome:
     result: TuningResult | None = None
     reason: str = ""
     """Why it could not be tuned: no template fits."""
+
+    def beside(self, limits: Limits) -> Outcome:
+        """The same, compared with other limits of the device."""
+        if self.result is None:
+            return self
+        limit_us = limits.limit_us(bytes_moved=self.workload.bytes, flops=self.workload.flops)
+        return dataclasses.replace(self, result=dataclasses.replace(self.result, limit_us=limit_us))
 
 
 def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]:

@@ -102,7 +102,10 @@ class Tuned:
             lines.append(
                 f"faster than PyTorch's own op: {faster} of {len(bests)}; where not, PyTorch's op keeps running"
             )
-            lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
+            if faster:
+                lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
+            elif any(best.contended for best in bests):
+                lines.append("next: run the same command again when the machine is quiet")
             if self.target.kind == "cpu" and first.layout == "nchw":
                 lines.append("hint: on a CPU channels_last is usually faster: --layout nhwc, or --channels-last")
         show = f"python -m dwconv.show {workload_options(first)} --pass {first.pass_} --target {self.target}"

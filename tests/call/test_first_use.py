@@ -229,9 +229,8 @@ def test_a_kernel_that_fails_when_it_is_checked_does_not_run(planted, said, monk
     plant_fault(monkeypatch, "fprop", fail)
     train()
     (message,) = said()
-    assert message.endswith(
-        "its predicted kernel could not be checked: it needs 9.0 GiB for its tensors, 1.0 GiB are free"
-    )
+    told = "its predicted kernel could not be checked: it needs 9.0 GiB for its tensors, 1.0 GiB are free; others are"
+    assert told in message
     assert not [each for each in first_use._seen.values() if each.fault], "it may be right, where there is memory"
 
 

@@ -4,15 +4,23 @@ import dataclasses
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from dwconv import settings, tune
+from dwconv.measure.limits import limits
+from dwconv.problems import target as target_module
+from dwconv.problems.target import Limits
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.system import versions
+from dwconv.tuner.device_campaign import Choices
+from dwconv.tuner.results_table import Outcome
 from dwconv.tuner.search import loop, search_state
+from dwconv.tuner.search.search_result import Budget, TuningResult
+from dwconv.tuner.tuned import Tuned
 from tests import fake_tuning as fake
 from tests.tune_command import SHAPE, plant, run, shown_next
 
@@ -42,10 +50,65 @@ def test_by_default_the_users_own_log_is_written_and_what_ships_stays_as_it_is(c
     assert shipped.path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("us", "lost", "said"),
+    [
+        ([50.0, 300.0], 0.0, "dwconv.convert(model) uses these kernels"),
+        ([300.0, 300.0], 0.0, None),
+        ([50.0, 50.0], 0.5, "run the same command again when the machine is quiet"),
+    ],
+)
+def test_what_to_do_next_is_what_helps(us, lost, said):
+    """Where no kernel would run, ``convert`` would change nothing."""
+    outcomes = []
+    for each in us:
+        best = fake.record(fake.WORKLOAD, fake.space(fake.WORKLOAD, fake.TARGET).default, median_us=each)
+        best = dataclasses.replace(best, measurement=dataclasses.replace(best.measurement, contention=lost))
+        result = TuningResult(workload=fake.WORKLOAD, device="d", budget=Budget(), best=best, trials=1)
+        outcomes.append(Outcome(workload=fake.WORKLOAD, result=result))
+    told = str(
+        Tuned(outcomes=tuple(outcomes), target=fake.TARGET, log=Path("log"), is_own_log=True, left=0, interrupted=False)
+    )
+    nexts = [line.removeprefix("next: ") for line in told.splitlines() if line.startswith("next: ")]
+    assert nexts == ([said] if said else [])
+
+
 def test_what_has_to_be_compiled_once_is_compiled_where_the_user_sees_it(fakes):
     """Not in a worker, which nobody hears and which has to start in time."""
     assert run(*SHAPE, "--trials", "2") == 0
-    assert fakes.native_asked_after == [0]
+    assert run(*SHAPE, "--trials", "2", "--minutes", "5", "--log", "again.jsonl") == 0
+    assert fakes.native_asked_after == [0, 2]
+
+
+def test_few_minutes_do_not_wait_for_what_takes_half_a_minute(fakes, capsys):
+    """Neither here nor in the process that measures."""
+    assert run(*SHAPE, "--trials", "2", "--minutes", "0.1") == 0
+    assert fakes.native_asked_after == [] and "0.1 minutes are too few to compile" in capsys.readouterr().err
+    for minutes, compiles in ((0.1, False), (5.0, True), (None, True)):
+        workers = Choices(minutes=minutes).workers(fake.TARGET)
+        assert workers.measurer._setup.compiles_calls is compiles
+
+
+def test_a_kernel_beyond_the_limits_has_them_measured_again_at_once(capsys, fakes, monkeypatch):
+    """No percentage is shown above 100, neither while it is tuned nor in the end."""
+    few, many = (
+        dataclasses.replace(fake.TARGET.limits, memory_gb_per_s=rate, cache_gb_per_s=rate) for rate in (0.1, 1e4)
+    )
+    monkeypatch.setattr(target_module, "cpu_target", lambda: dataclasses.replace(fake.TARGET, limits=few))
+    for better in (many, few):
+        measured: list[Limits | None] = []
+
+        def measure(target, better=better, measured=measured):
+            measured.append(target.limits)
+            return dataclasses.replace(target, limits=target.limits or better)
+
+        monkeypatch.setattr(limits, "with_limits", measure)
+        assert run(*SHAPE, "--trials", "8", "--json", "--no-resume") == 0
+        out, err = capsys.readouterr()
+        assert measured == [few, None] and err.count("measured again") == 1 and "% of limit" not in err
+        percents = [result["percent_of_limit"] for result in json.loads(out)["results"] if result["trials"]]
+        assert len(percents) == 2
+        assert all(0 < percent < 100 for percent in percents) if better is many else percents == [None, None]
 
 
 def test_json_is_one_object_on_stdout(capsys, fakes):
@@ -83,7 +146,7 @@ def test_the_table_shows_everything_at_80_columns(capsys, fakes, monkeypatch, co
     assert f"{best.measurement.median_us:.1f} ± 1.00 onednn-nhwc 200.0" in words
     assert "wrong" in words and "no template" in words
     assert "log: tuning_logs/fake-cpu-2t.jsonl (32 new trials, 0 known before)" in out
-    assert "dwconv.convert(model)" in out
+    assert ("dwconv.convert(model) uses these kernels" in out) is (best.speedup > 1)
     assert "dwconv.show --shape 8,96,28,28 --kernel 3 --layout nhwc --pass fprop --target cpu --what source" in out
     assert shown_next(out) == ["source"]
     assert "\x1b" not in out

@@ -267,6 +267,7 @@ def test_a_causal_layer_pads_before_alone(tmp_path, given, padding):
 
 
 def test_layers_of_other_dimensions(capsys, layers):
+    layers.write_text(layers.read_text(), encoding="utf-8-sig")  # with the mark of some editors
     (volume,) = read_layers(layers, network="Conv3d")
     workload = volume.workload("fprop", batch=2, dtype="float32", layout="nchw", bias=False)
     assert workload.input_shape == (2, 4, 8, 8, 8) and workload.kernel == (3, 3, 3)

@@ -179,6 +179,7 @@ def test_every_network_that_ships_can_be_read():
 
 def test_the_function_prints_the_table_of_the_command(capsys, fakes, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(fake, "BASELINE_US", 1e3)  # all are faster
     tuned = dwconv.tune(TinyNet(), IMAGE, trials=2)
     _, err = capsys.readouterr()
     assert "note: 3 depthwise layers in TinyNet, 9 different passes to tune" in err and "trials done" in err
@@ -196,7 +197,8 @@ def _without_counts(table: str) -> str:
     return re.sub(r"\(\d+ new trials, \d+ known before\)", "", table).strip()
 
 
-def test_the_log_that_is_named_is_written(fakes, tmp_path):
+def test_the_log_that_is_named_is_written(fakes, tmp_path, monkeypatch):
+    monkeypatch.setattr(fake, "BASELINE_US", 1e3)
     tuned = dwconv.tune(TinyNet(), IMAGE, trials=2, log=tmp_path / "own.jsonl", trains=False)
     assert tuned.log == tmp_path / "own.jsonl" and len(tuned.outcomes) == 3
     assert f"with DWCONV_TUNING_LOGS={tmp_path / 'own.jsonl'}" in str(tuned)

@@ -173,6 +173,38 @@ def test_what_was_only_predicted_does_not_run(logs):
     assert decision.command
 
 
+BUSY = "measured only while the machine was busy; convert again, with the example, when it is quiet"
+
+
+@pytest.mark.parametrize("asked", [WORKLOAD, BIASED, WORKLOAD.for_pass("wgrad"), WORKLOAD.with_batch(7)])
+@pytest.mark.parametrize(("median_us", "baseline_us"), [(50, 100), (100, 50), (50, None)])
+def test_what_was_measured_only_while_the_machine_was_busy_is_called_so(logs, asked, median_us, baseline_us):
+    measured = asked.with_batch(2) if asked.pass_ == "wgrad" else WORKLOAD
+    record = record_of(measured, median_us=median_us, baseline_us=baseline_us)
+    busy = dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, contention=0.667))
+    TuningLog(logs / "log.jsonl").append(record_of(measured, computed=True))
+    TuningLog(logs / "log.jsonl").append(busy)
+    decision = decide(asked, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", BUSY) and decision.command
+
+
+def test_a_clear_winner_of_a_busy_machine_runs_and_says_so(known):
+    busy = dataclasses.replace(us(50), contention=0.667)
+    known(measurement=busy, providers={"onednn-nhwc": us(300)}, confirmed=True, raced=True)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == (
+        "dwconv", "at least 6.00× as fast as onednn-nhwc, measured while the machine was busy"
+    )  # fmt: skip
+
+
+def test_what_another_version_measured_while_the_machine_was_busy_is_of_that_version(logs):
+    record = record_of(WORKLOAD)
+    busy = dataclasses.replace(record.measurement, contention=0.5)
+    versions = {**record.versions, "torch": "2.1.0"}
+    TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, measurement=busy, versions=versions))
+    assert decide(WORKLOAD, "cpu").reason == f"measured with PyTorch 2.1.0 only on {DEVICE}"
+
+
 def test_what_was_tuned_without_success_is_not_advised_again(logs):
     for block_h in (1, 2):
         config = Config.of("cpu.made_up", block_h=block_h)

@@ -93,7 +93,32 @@ def test_the_call_counts_where_nothing_hides_it(planted):
     for pytorch_us, provider in ((2.02 * CALL_US, "dwconv"), (1.98 * CALL_US, "pytorch")):
         planted.pytorch_us = pytorch_us
         assert decide(WORKLOAD, "cpu").provider == provider
-    assert "perhaps only 2.0×, which the call may take up: " in decide(WORKLOAD, "cpu").reason
+    assert decide(WORKLOAD, "cpu").reason == (
+        "predicted 4.0×, at least 2.0×, which saves 9.9 µs and takes 10.0 µs for the call: "
+        "PyTorch's op runs until it is measured (as it was planted)"
+    )
+
+
+def test_the_sweep_for_a_bias_counts_too(planted):
+    """At worst the kernel saves 60 µs of 120; the sweep takes as long as the kernel moves memory for."""
+    planted.knows, planted.pytorch_us = lambda workload: not workload.bias, 120.0
+    planted.gain, planted.at_least = 4.0, 2.0
+    decision = decide(BIASED, "cpu")
+    assert decision.provider == "pytorch"
+    takes = "60.0 µs for the bias + 10.0 µs for the call"
+    assert f"at least 2.0×, which saves 60.0 µs and takes {takes}: " in decision.reason
+    planted.at_least = 3.0
+    assert decide(BIASED, "cpu").provider == "dwconv", "it saves 80 µs and takes 50"
+
+
+def test_what_is_expected_of_what_was_measured_only_while_the_machine_was_busy_says_both(planted, logs):
+    busy = Measurement(median_us=50.0, spread_us=1.0, rounds=9, contention=0.667)
+    write(logs, tuned(measurement=busy))
+    assert decide(WORKLOAD, "cpu").provider == "dwconv", "what is sure enough runs"
+    planted.at_least = 0.8
+    reason = decide(WORKLOAD, "cpu").reason
+    assert reason.startswith("measured only while the machine was busy; convert again, with the example, when it is ")
+    assert "; predicted 12.3×, but perhaps only 0.80×: PyTorch's op runs until it is measured" in reason
 
 
 def test_what_was_measured_is_not_asked_for(planted, logs):

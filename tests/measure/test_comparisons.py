@@ -9,7 +9,9 @@ from dwconv import settings
 from dwconv.errors import RequestFailed
 from dwconv.kernels import cache
 from dwconv.measure import comparisons as comparisons_module
+from dwconv.measure.clock.timing import Taken
 from dwconv.measure.comparisons import _AHEAD, Comparisons
+from dwconv.measure.grid import clearly_faster
 from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup
 from dwconv.measure.runner import Workers, misfit_of_answer
 from dwconv.problems.target import CpuTarget
@@ -215,6 +217,58 @@ def test_a_heat_lines_up_what_is_not_lined_up(monkeypatch):
     measurer(LineUp(artifacts=(artifact(candidate(of=workload("dgrad"))),)))
     measurer(Check(artifact=first))
     assert loaded.count(first.candidate) == 2, "another workload took its place"
+
+
+SLOWED = [1, 7, 2, 1, 30, 1, 4, 1, 2, 9, 1, 3, 1, 1, 5, 2]
+"""What other work makes of a time, turn by turn."""
+
+
+def disturbed(*, lost=0.6, **us):
+    turns_us = {name: tuple(each * factor for factor in SLOWED) for name, each in us.items()}
+    measurements = {
+        name: Measurement(median_us=2 * each, spread_us=1.0, rounds=5, contention=lost) for name, each in us.items()
+    }
+    return Taken(measurements=measurements, rounds_us={}, turns_us=turns_us)
+
+
+def test_beside_other_work_a_clear_winner_is_told_with_the_least_that_is_sure():
+    taken = disturbed(first=40.0, second=30.0, own=90.0, other=200.0)
+    times = clearly_faster(taken, ["first", "second"], ["own", "other"])
+    assert {name: each.median_us for name, each in times.items()} == pytest.approx(
+        {"first": 40, "second": 30, "own": 90, "other": 200}
+    )
+    assert all(each.contention == 0.6 for each in times.values()), "it is known how that was found"
+    assert clearly_faster(disturbed(first=40.0, own=60.0, other=200.0), ["first"], ["own", "other"]) == {}, "than all"
+
+
+@pytest.mark.parametrize(
+    ("taken", "kernels"),
+    [
+        (disturbed(ours=50.0, own=99.0), ["ours"]),
+        (disturbed(ours=50.0, own=500.0), []),
+        (disturbed(lost=0.0, ours=1.0, own=9.0), ["ours"]),
+    ],
+    ids=["not by far", "none is right", "quiet"],
+)
+def test_what_is_not_clear_or_not_disturbed_stays_as_it_was_measured(taken, kernels):
+    assert clearly_faster(taken, kernels, ["own"]) == {}
+
+
+@pytest.mark.parametrize("is_clear", [True, False])
+def test_the_winner_is_confirmed_beside_other_work_only_where_it_is_clear(workers, monkeypatch, is_clear):
+    monkeypatch.setattr(record_module, "CONTENDED", 0.5)
+    usual = workers.measurer.collect
+
+    def collect():
+        answer = usual()
+        if not answer.kernels:
+            return answer
+        kernels = tuple(dataclasses.replace(each, contention=0.6) for each in answer.kernels)
+        return dataclasses.replace(answer, kernels=kernels, is_clear=is_clear)
+
+    monkeypatch.setattr(workers.measurer, "collect", collect)
+    ((record,),) = raced(workers, [candidate()])
+    assert record.disturbed and record.confirmed is record.raced is is_clear is not record.contended
 
 
 RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))

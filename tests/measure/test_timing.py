@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import random
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import torch
 
 from dwconv.measure.clock import contention
 from dwconv.measure.clock.cuda_clock import CudaClock
-from dwconv.measure.clock.timing import FINAL, TRIAL, CpuClock, Effort, Lap, rounds_in_turns, time_in_turns
+from dwconv.measure.clock.timing import FINAL, TRIAL, CpuClock, Effort, Lap, Taken, rounds_in_turns, time_in_turns
 from dwconv.records.record import CONTENDED
 
 
@@ -76,6 +77,41 @@ def test_median_and_interquartile_range():
     clock = FakeClock(a=[4000, 1000, 2000, 3000, 4000, 50_000])
     taken = time_in_turns(clock.calls(), clock=clock, effort=EFFORT)["a"]
     assert taken.median_us == pytest.approx(3000) and taken.spread_us == pytest.approx(2000)
+
+
+def test_what_the_turns_make_sure_of_beside_other_work():
+    """Other work slows both calls of a turn by whatever factor."""
+    slowed = [1, 7, 2, 1, 30, 1, 4, 1, 2, 9, 1, 3, 1, 1, 5, 2]
+    for turns, sure in ((6, False), (len(slowed), True)):
+        a, b = (tuple(us * factor for factor in factors[:turns]) for us, factors in ((300, slowed), (100, slowed)))
+        taken = Taken(measurements={}, rounds_us={}, turns_us={"a": a, "b": b})
+        assert (taken.at_least("a", "b") == pytest.approx(3)) is sure and taken.at_least("b", "a") <= 1 / 3 + 1e-9
+        assert sure or taken.at_least("a", "b") == 0
+    shifted = tuple(100 * factor for factor in (*slowed[1:], slowed[0]))  # other work comes in the middle of a turn
+    mixed = Taken(measurements={}, rounds_us={}, turns_us={"a": tuple(300 * each for each in slowed), "b": shifted})
+    assert mixed.at_least("a", "b") < 2
+
+
+def test_on_a_busy_machine_enough_turns_are_taken_to_tell():
+    clock = FakeClock(a=[9000], b=[20000])
+    clock.disturbed_us = {9000, 20000}
+    hasty = dataclasses.replace(EFFORT, budget_s=0.0, rounds=99)
+    assert len(rounds_in_turns(clock.calls(), clock=clock, effort=hasty).turns_us["a"]) == 3
+    taken = rounds_in_turns(clock.calls(), clock=clock, effort=dataclasses.replace(hasty, turns=20, turns_s=100.0))
+    assert len(taken.turns_us["a"]) == 20 and taken.at_least("b", "a") == pytest.approx(20 / 9)
+    taken = rounds_in_turns(clock.calls(), clock=clock, effort=dataclasses.replace(hasty, turns=20, turns_s=0.0))
+    assert len(taken.turns_us["a"]) == 3, "but not for ever"
+
+
+def test_by_chance_nothing_is_sure():
+    """Of calls that take as long as each other, one in a hundred is held to be faster at all."""
+    draw = random.Random(1)
+
+    def taken():
+        turns_us = {name: tuple(draw.expovariate(1) for _ in range(25)) for name in "ab"}
+        return Taken(measurements={}, rounds_us={}, turns_us=turns_us)
+
+    assert sum(taken().at_least("a", "b") > 1 for _ in range(1000)) < 25
 
 
 def test_disturbed_rounds_are_set_aside_for_all():

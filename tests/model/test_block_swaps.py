@@ -8,12 +8,14 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.tuner.race import model_race
 from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant, workload_of
@@ -317,6 +319,52 @@ def test_other_tools_see_pytorchs_modules():
     assert "dwconv::" not in str(traced.inlined_graph)
     assert any(node.target == "0.1" for node in torch.fx.symbolic_trace(nn.Sequential(*model)).graph.nodes)
     assert ran() == (0, 0)
+
+
+class Called(nn.Module):
+    """Its code names what is imported here."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 1, 3, 3))
+
+    def forward(self, x):
+        return F.conv2d(F.relu(x), self.weight, padding=1, groups=8)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("functional", [None, True, False])
+@pytest.mark.parametrize("blocks", [True, False])
+def test_what_is_scripted_is_the_code_of_the_model(functional, blocks):
+    norm = nn.BatchNorm2d(8)
+    model = nn.Sequential(norm, nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False), Called()).eval()
+    x = torch.randn(2, 8, 6, 6)
+    plain = copy.deepcopy(model)
+    dwconv.convert(model, x, seconds=0, functional=functional, blocks=blocks)
+    scripted = torch.jit.script(model)
+    torch.testing.assert_close(scripted(x), plain(x), rtol=1e-4, atol=1e-5)
+    assert "dwconv" not in scripted.code and model[0] is norm, "the model stays as it is"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("parts", [{}, {"bn1": nn.BatchNorm2d(8), "act1": nn.ReLU()}, {"act2": nn.SiLU()}])
+def test_a_block_that_was_written_as_one_is_scripted(parts):
+    block = dwconv.nn.DepthwiseBlock(conv=dwconv.nn.DepthwiseConv2d(8, 3, padding=1), **parts).eval()
+    x = torch.randn(2, 8, 6, 6)
+    torch.testing.assert_close(torch.jit.script(block)(x), block(x), rtol=1e-4, atol=1e-5)
+
+
+def test_layers_without_a_block_for_one_reason_share_a_line():
+    told = ConversionSummary(
+        converted=(ConvertedLayer("a", "8 channels"),),
+        skipped=(),
+        blocks=(*(ConvertedLayer(name, "no block: why") for name in ("a", "b.c", "")), ConvertedLayer("d", "as one")),
+    )
+    assert str(told).splitlines()[1:] == [
+        "  a  8 channels",
+        "  d  as one",
+        "  no block: why: a, b.c, (the model itself)",
+    ]
 
 
 def test_other_kinds_of_modules_have_reasons():

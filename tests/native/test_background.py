@@ -17,7 +17,7 @@ import pytest
 
 from dwconv import native
 from dwconv.errors import BuildError, DwconvWarning
-from dwconv.native import attempt
+from dwconv.native import attempt, background
 from dwconv.native.compile import load_compiled
 from tests.stub_compiler import COPY, StubCompiler
 from tests.waiting import eventually, gone
@@ -189,11 +189,17 @@ WAYS = {
 }  # fmt: skip
 
 
+GO_ON = ("sys.exit", "SIGINT")
+"""Where Python ends the process."""
+
+
 def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Path) -> None:
-    """However that ends; with the children that do the work, and with all files. That is no failure to remember."""
+    """However that ends; with the children that do the work, and with all files. That is no failure to remember. Where
+    the process was not killed, another one begins anew, holds nobody up, and keeps what it made."""
     compiler.does(
-        'sleep 600 & echo $! > "$DWCONV_TESTED/new"; echo > "$TMPDIR/half"; mv "$DWCONV_TESTED/new" '
-        '"$DWCONV_TESTED/child"; while [ ! -e "$DWCONV_TESTED/go" ]; do sleep 0.01; done; kill $!\n' + COPY
+        'sleep 600 & echo $! > "$DWCONV_TESTED/new"; echo > "$TMPDIR/half"; '
+        'test -e "$DWCONV_TESTED/child" && name=again || name=child; mv "$DWCONV_TESTED/new" "$DWCONV_TESTED/$name"; '
+        'while [ ! -e "$DWCONV_TESTED/go" ]; do sleep 0.01; done; kill $!\n' + COPY
     )
     folder = tmp_path / "ways"
     try:
@@ -202,12 +208,24 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
         )
         told = dict(line.split(": ") for line in done.stdout.splitlines())
         assert told == {way: str(status) for way, status in WAYS.items()}, done.stderr
+        for way in GO_ON:
+            assert eventually(lambda way=way: (folder / way / "again").exists()), way  # type: ignore[misc]
+            (lock,) = (folder / way).rglob("*.background")
+            assert not is_free(lock), "one compiles"
+            again = {**os.environ, "DWCONV_CACHE": str(folder / way), "DWCONV_TESTED": str(tmp_path / "nobody")}
+            subprocess.run([sys.executable, "-c", "from dwconv.native.background import go_on; go_on()"], env=again,
+                           check=True, timeout=60)  # fmt: skip
+            (folder / way / "go").touch()
+            assert eventually(lambda way=way: list((folder / way).rglob("*.sealed"))), way  # type: ignore[misc]
+            assert eventually(lambda lock=lock: is_free(lock)), way  # type: ignore[misc]
         for way in WAYS:
+            assert (folder / way / "again").exists() == (way in GO_ON), way
             assert gone(int((folder / way / "child").read_text())), way
             assert eventually(lambda way=way: not list((folder / way).glob("dwconv-*"))), way  # type: ignore[misc]
             kept = {path.suffix for path in (folder / way).rglob("dwconv_native-*")}
-            finished = {".sealed"} if way == "after a child of it" else set()
+            finished = {".sealed"} if way in (*GO_ON, "after a child of it") else set()
             assert kept == {".lock", ".background"} | finished, way
+        assert compiler.calls == len(WAYS) + len(GO_ON)
         (lock,) = (folder / LIVES_ON).rglob("*.background")
         assert eventually(lambda: is_free(lock))  # though that child had it open
     finally:
@@ -215,6 +233,14 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
         for process in psutil.process_iter(["environ"]):
             if str(tmp_path) in (process.info["environ"] or {}).get("DWCONV_TESTED", ""):
                 process.kill()
+
+
+@pytest.mark.parametrize(("executable", "frozen"), [("/opt/app/program", False), ("", False), (sys.executable, True)])
+def test_a_program_with_python_inside_is_not_started_again(monkeypatch, executable, frozen) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.setattr(sys, "frozen", frozen, raising=False)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it would run the program"))
+    background.leave_to_another_process()
 
 
 def is_free(lock: Path) -> bool:

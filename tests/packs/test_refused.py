@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import traceback
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ import torch
 
 import dwconv
 from dwconv.dispatch import packed
+from dwconv.errors import PackError
 from dwconv.packs import load
 from dwconv.packs.manifest import MANIFEST, CudaLaunch, Manifest, decode
 from dwconv.problems.target import cpu_target, parse_target
@@ -45,6 +47,12 @@ def test_a_file_that_is_cut_off_or_longer_or_missing_is_refused(pack):
     refused(pack, "cannot be read: No such file")
     file.mkdir()
     refused(pack, "cannot be read: Is a directory")
+
+
+def test_a_refusal_is_one_error_not_a_chain_of_them(tmp_path):
+    with pytest.raises(PackError, match="cannot be read: No such file") as raised:
+        dwconv.load_pack(tmp_path / "nowhere")
+    assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
 
 
 def test_a_pipe_in_place_of_a_file_is_refused_at_once(pack):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from codecs import BOM_UTF8
 
 import pytest
 
@@ -21,6 +22,9 @@ def _changed(data: dict[str, object]) -> str:
 
 def test_what_was_written_is_read(tmp_path):
     write_plan(PLAN, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == PLAN
+    marked = BOM_UTF8 + (tmp_path / "plan.json").read_bytes()
+    (tmp_path / "plan.json").write_bytes(marked)
     assert read_plan(tmp_path / "plan.json") == PLAN
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import signal
 import socket
@@ -116,6 +117,14 @@ def test_damaged_lines_are_counted_and_the_first_described(tmp_path, line, times
     assert loaded.records == [RECORD, RECORD]
     assert loaded.damaged == times
     assert [damage.line for damage in loaded.damages] == list(range(2, 2 + MOST_DAMAGES))
+
+
+def test_a_byte_order_mark_costs_no_record(tmp_path):
+    """As some editors write it; and as it comes into the middle, where such files are put together."""
+    path = tmp_path / "log.jsonl"
+    path.write_bytes((codecs.BOM_UTF8 + LINE) * 2 + codecs.BOM_UTF8 + b"\r\n")
+    loaded = TuningLog(path).load()
+    assert loaded.records == [RECORD, RECORD] and not loaded.damages
 
 
 def test_a_line_that_is_too_long_is_passed_over_without_being_held(tmp_path):

@@ -265,6 +265,26 @@ def test_what_cannot_be_reached_is_one_line_without_secrets(monkeypatch, url, re
         put(settings.shared_records(), measured())
 
 
+def test_a_folder_that_is_not_there_is_not_made(team, tmp_path, monkeypatch):
+    """It is mistyped, or its disk is not mounted; and what was read before still counts."""
+    put(team, measured())
+    assert decided().provider == "dwconv"
+    team.rename(tmp_path / "unmounted")
+    monkeypatch.setattr(settings, "SHARED_AGE_S", 0.0)
+    monkeypatch.setattr(settings, "SHARED_RETRY_S", 0.0)
+    for name in (str(team), team.as_uri(), str(tmp_path / "mistyped" / "deep")):
+        monkeypatch.setenv("DWCONV_SHARED_RECORDS", name)
+        (problem,) = Database.usual().problems
+        assert "there is no /" in problem and "make that folder, or mount its disk" in problem
+        with pytest.raises(RemoteError, match="make that folder, or mount its disk"):
+            put(name, measured())
+    assert not team.exists() and not (tmp_path / "mistyped").exists()
+    monkeypatch.setenv("DWCONV_SHARED_RECORDS", str(team))
+    assert len(list(Database.usual())) == 1
+    team.mkdir()
+    assert Database.usual().problems == [], "an empty one is a beginning"
+
+
 def test_the_last_copy_counts_while_the_server_is_away(tmp_path, monkeypatch):
     pytest.importorskip("aiohttp")
     put(tmp_path / "team", measured())

@@ -78,8 +78,9 @@ def test_predicted(logs, monkeypatch):
         "(as it was planted)",
         f"         {explanation['fprop'].config}",
         f"  dgrad  pytorch  untuned on {DEVICE}",
-        "  wgrad  pytorch  predicted 1.40×, but perhaps only 1.12×, which the call may take up: PyTorch's op runs "
-        "until it is measured (measured with PyTorch 2.1.0+cpu at batch 2: predicted until it is raced again)",
+        "  wgrad  pytorch  predicted 1.40×, at least 1.12×, which saves 7.5 µs and takes 10.0 µs for the call: "
+        "PyTorch's op runs until it is measured (measured with PyTorch 2.1.0+cpu at batch 2: predicted until it is "
+        "raced again)",
         "         dwconv 50.0 µs (±1.0 µs), onednn-nhwc 70.0 µs (±1.0 µs)",
         f"         {record.config.template} {record.config}",
         f"  known from {logs / 'log.jsonl'}",

@@ -127,6 +127,7 @@ def test_a_record_is_acknowledged_when_it_is_on_disk(tune, logs, clock, monkeypa
 
 def test_what_the_nodes_measure_is_shared_with_the_team(tune, logs, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DWCONV_SHARED_RECORDS", str(tmp_path / "team"))
+    (tmp_path / "team").mkdir()
     tune(FakeNode("node"))
     count = len(LAYERS) * RECORDS
     assert any(note.startswith(f"note: {count} records shared: ") for note in notes_in(capsys))

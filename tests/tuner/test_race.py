@@ -17,11 +17,12 @@ from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.tuner import expected_gain
 from dwconv.tuner.race import race as race_module
-from dwconv.tuner.race import race_state
+from dwconv.tuner.race import race_progress, race_state
 from dwconv.tuner.race.known import is_known
 from dwconv.tuner.race.race import race
 from dwconv.tuner.race.race_progress import RaceProgress
 from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner.search.history import History
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
 
@@ -145,6 +146,28 @@ def test_on_a_busy_machine_the_race_ends(comparisons, log):
     assert len(run(log, *sizes, records=log.load().records).won) == 20, "what was contended does not count"
 
 
+def test_a_clear_winner_of_a_busy_machine_is_known_from_then_on(comparisons, log, monkeypatch):
+    usual = comparisons._record
+
+    def record(candidate):
+        found = usual(candidate)
+        disturbed = dataclasses.replace(found.measurement, contention=0.6)
+        return dataclasses.replace(found, measurement=disturbed, raced=True)
+
+    monkeypatch.setattr(comparisons, "_record", record)
+    assert run(log, SMALL).won == (SMALL,)
+    assert run(log, SMALL, records=log.load().records).known == (SMALL,)
+    quiet = fake.record(SMALL, fake.space(SMALL, fake.TARGET).default, median_us=WON)
+    (told,) = log.load().records[-1:]
+    assert told.disturbed and not told.contended and not told.ends_search, "a search goes on from there"
+    history = History(limit_us=None)
+    history.add(told)
+    slow = dataclasses.replace(
+        quiet, confirmed=True, providers={"onednn-nhwc": dataclasses.replace(BUSY, median_us=9e9)}
+    )
+    assert history.judged(slow, busy=lambda: 0.0).confirmed, "what a baseline takes at least is no history of it"
+
+
 def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(comparisons, log, monkeypatch):
     usual, wrong = comparisons._record, []
 
@@ -240,16 +263,38 @@ def test_what_was_raced_is_all_that_was_measured():
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_only_a_terminal_shows_a_bar(monkeypatch, is_terminal):
+def test_how_a_race_stands_is_a_bar_on_a_terminal_and_elsewhere_a_line_now_and_then(monkeypatch, is_terminal):
     shown = io.StringIO()
     usual = rich.console.Console
     monkeypatch.setattr(
         rich.console,
         "Console",
-        lambda **options: usual(**options | {"file": shown, "force_terminal": is_terminal, "width": 100}),
+        lambda **options: usual(**options | {"file": shown, "force_terminal": is_terminal, "width": 120}),
     )
+    now = iter([0.0, 1.0, 6.0, 7.0])
+    if not is_terminal:
+        monkeypatch.setattr(race_progress.time, "monotonic", lambda: next(now))
     with RaceProgress() as progress:
-        progress(RaceResult(left=(SMALL, LARGE)))
-        progress(RaceResult(won=(SMALL,), left=(LARGE,)))
-    assert ("1/2" in shown.getvalue()) is is_terminal
-    assert is_terminal or not shown.getvalue()
+        progress(RaceResult(left=(SMALL, LARGE), running=(SMALL,), ends_in_s=60.0))
+        progress(RaceResult(won=(SMALL,), left=(LARGE,), running=(LARGE,), ends_in_s=41.0))
+        progress(RaceResult(won=(SMALL, LARGE)))
+    if is_terminal:
+        assert "1/2" in shown.getvalue() and "fprop 8×96×56×56 k3 nhwc" in shown.getvalue()
+    else:
+        assert shown.getvalue() == ("dwconv: 1 of 2 passes raced, fprop 8×96×56×56 k3 nhwc, at most 41 s more\n"), (
+            "a short race needs no words"
+        )
+
+
+def test_every_workload_is_named_while_it_is_raced(comparisons, log):
+    seen = []
+    run(log, SMALL, LARGE, progress=seen.append)
+    assert [each.running for each in seen] == [(), (LARGE,), (), (SMALL,), ()]
+    assert [len(each.left) for each in seen] == [2, 2, 1, 1, 0] and 0 < seen[1].ends_in_s <= 60
+    comparisons.busy = 1000
+    seen.clear()
+    run(log, dataclasses.replace(SMALL, batch=3), progress=seen.append)
+    assert any("slower since the machine is busy (1 inconclusive)" in race_progress.stands(each) for each in seen)
+    assert race_progress.stands(RaceResult(left=(SMALL,), ends_in_s=9)) == (
+        "the processes that build and measure start, at most 9 s more"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from dwconv.tuner.search.search_result import Budget, TuningResult
@@ -16,7 +18,11 @@ def test_trials_that_the_log_knew_were_not_measured():
 def test_the_share_of_the_limit_that_the_best_reaches():
     best = record_of(workload_of(), median_us=50.0)
     result = TuningResult(workload=workload_of(), device="d", budget=Budget(), best=best, limit_us=40.0)
-    assert (result.median_us, result.percent_of_limit) == (50.0, 80.0)
+    assert (result.median_us, result.percent_of_limit, result.beyond_limit) == (50.0, 80.0, False)
+    beyond = dataclasses.replace(result, limit_us=50.1)
+    assert beyond.beyond_limit and beyond.percent_of_limit is None
+    unknown = dataclasses.replace(result, best=None)
+    assert not unknown.beyond_limit and unknown.percent_of_limit is None
 
 
 @pytest.mark.parametrize(

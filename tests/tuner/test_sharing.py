@@ -22,6 +22,7 @@ TUNE = (*SHAPE, "--passes", "fprop", "--trials", "8")
 def team(monkeypatch, tmp_path):
     """The folder of a team, on one of whose machines this is."""
     monkeypatch.setenv("DWCONV_SHARED_RECORDS", str(tmp_path / "team"))
+    (tmp_path / "team").mkdir()
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     (tmp_path / "one").mkdir()
@@ -94,6 +95,7 @@ def test_while_many_passes_are_tuned_it_is_shared_now_and_then(fakes, team, monk
 
 
 def test_a_place_that_cannot_be_written_costs_a_line_and_nothing_else(capsys, fakes, team, monkeypatch):
+    team.rmdir()
     team.write_text("no folder")
     assert run(*TUNE) == 0
     err = capsys.readouterr().err

@@ -80,7 +80,7 @@ def ready_worker(monkeypatch, runner):
     """On a fake device, with ``runner``."""
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
     monkeypatch.setattr(loop, "make_runner", lambda *_, **__: runner)
-    monkeypatch.setattr(worker_module, "check_limits", lambda *_: None)
+    monkeypatch.setattr(worker_module, "with_true_limits", lambda outcomes, _: outcomes)
     worker = Worker("cpu")
     worker._setup = Setup(target="cpu", fast_math=False, choices=Choices(trials=8))
     worker._target = fake.TARGET

@@ -137,7 +137,7 @@ def decode(line: bytes) -> Choice:
     try:
         return _decoder.decode(line).to_choice()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LogError(one_line(f"not a choice of schedules: {error}", most=_CHARACTERS)) from error
+        raise LogError(one_line(f"not a choice of schedules: {error}", most=_CHARACTERS)) from None
 
 
 def path_for(device: str) -> Path:
@@ -173,7 +173,7 @@ def kept(*, graph: str, device: str, cores: int, asked: str, versions: Mapping[s
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise LogError(f"log={path} cannot be read: {error.strerror}; set DWCONV_CONCURRENCY_LOGS") from error
+        raise LogError(f"log={path} cannot be read: {error.strerror}; set DWCONV_CONCURRENCY_LOGS") from None
     return found
 
 

@@ -98,7 +98,7 @@ class BoardMeasurer:
             return self._final(session, request.artifacts)
         except Exception as error:
             if not session.is_alive():
-                raise BoardLost(one_line(error)) from error
+                raise BoardLost(one_line(error)) from None
             raise
 
     def _cases_of(self, workload: Workload) -> _Cases:

@@ -37,7 +37,7 @@ class BoardWorkers(Workers):
         try:
             self.connect(session_s=settings.BOARD_CONNECT_TIMEOUT_S)
         except WorkerError as error:
-            raise self.lost(error) from error
+            raise self.lost(error) from None
 
     def connect(self, *, session_s: float) -> None:
         """Begin a session. Raises WorkerError."""
@@ -86,7 +86,7 @@ class BoardRunner(LocalRunner):
                 if isinstance(error, WorkerCannotStart):
                     raise
                 if time.monotonic() >= until_s:
-                    raise self._workers.lost(error) from error
+                    raise self._workers.lost(error) from None
                 if not said:
                     board, wait_s = self._workers.board, settings.BOARD_WAIT_S
                     print(f"note: waiting {wait_s:g} s for the board {board}: {error}", file=sys.stderr)

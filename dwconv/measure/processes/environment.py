@@ -44,7 +44,7 @@ def shortage_of(error: BaseException) -> Shortage | None:
             return _OF_ERRNO[seen.errno]
         if found := shortage_in(str(seen)):
             return found
-        seen = seen.__cause__ if seen.__suppress_context__ else seen.__context__
+        seen = seen.__cause__ or seen.__context__  # also of one that is not shown: it says what was short
     return None
 
 
@@ -74,7 +74,7 @@ class Patience:
         if isinstance(error, NonsenseAnswer):
             return True
         if self._failures > len(settings.RETRY_PAUSES_S):
-            raise EnvironmentFailure(f"the machine is short of {_name(error)}: {error}; {_way_out(error)}") from error
+            raise EnvironmentFailure(f"the machine is short of {_name(error)}: {error}; {_way_out(error)}") from None
         pause_s = settings.RETRY_PAUSES_S[self._failures - 1]
         print(f"note: short of {_name(error)}: {error}; trying again in {pause_s:g} s", file=sys.stderr)
         time.sleep(pause_s)

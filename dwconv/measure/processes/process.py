@@ -172,7 +172,7 @@ class IsolatedProcess:
             )
         except OSError as error:
             reason = f"{type(error).__name__}: {one_line(error)}"
-            raise WorkerCannotStart(f"a worker cannot start: {reason}", shortage=shortage_of(error)) from error
+            raise WorkerCannotStart(f"a worker cannot start: {reason}", shortage=shortage_of(error)) from None
         self._end = weakref.finalize(self, self._running.end)
         self._ready = False
         self.starts += 1
@@ -275,12 +275,12 @@ class IsolatedProcess:
         """Send or receive. Raises WorkerDied if that fails."""
         try:
             return exchange(self.connection)
-        except TimeoutError as error:
-            raise self._too_late() from error
-        except (EOFError, OSError) as error:
-            raise self._bury() from error
+        except TimeoutError:
+            raise self._too_late() from None
+        except (EOFError, OSError):
+            raise self._bury() from None
         except ValueError as error:
-            raise _nonsense(str(error)) from error
+            raise _nonsense(str(error)) from None
 
     def _too_late(self, *, starved: bool = False) -> WorkerTimeout:
         return WorkerTimeout(f"no answer after {self._timeout_s:g} s", shortage=Shortage.CORES if starved else None)

@@ -171,6 +171,6 @@ def _load(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise BuildError(f"the simulator cannot load what g++ made: {error}") from error
+        raise BuildError(f"the simulator cannot load what g++ made: {error}") from None
     library.sim_tensor.restype = library.sim_found.restype = library.sim_base.restype = ctypes.c_void_p
     return library

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from codecs import BOM_UTF8
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,18 +20,18 @@ def write_plan(plan: Plan, path: Path) -> None:
     try:
         replace_file(path, [msgspec.json.format(msgspec.json.encode(plan), indent=1), b"\n"], durable=False)
     except OSError as error:
-        raise NoPlan(f"plan={path} cannot be written: {error.strerror}; name another file") from error
+        raise NoPlan(f"plan={path} cannot be written: {error.strerror}; name another file") from None
 
 
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises NoPlan if there is none, or if it is not whole."""
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+        plan = msgspec.json.decode(path.read_bytes().removeprefix(BOM_UTF8), type=Plan)
         check_plan(plan)
     except OSError as error:
-        raise NoPlan(f"plan={path} cannot be read: {error.strerror}; {_WAY_OUT}") from error
+        raise NoPlan(f"plan={path} cannot be read: {error.strerror}; {_WAY_OUT}") from None
     except (msgspec.DecodeError, NoPlan) as error:
-        raise NoPlan(f"plan={path} is not a plan: {one_line(str(error))}; {_WAY_OUT}") from error
+        raise NoPlan(f"plan={path} is not a plan: {one_line(str(error))}; {_WAY_OUT}") from None
     return plan
 
 

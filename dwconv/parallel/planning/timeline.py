@@ -86,7 +86,7 @@ def draw_timeline(events: Sequence[Event], path: Path, *, title: str) -> None:
     except ImportError as error:
         raise BrokenInstallation(
             f"timelines need matplotlib, which cannot be imported: {error}; pip install 'dwconv[plot]'"
-        ) from error
+        ) from None
     ranks = sorted({event.rank for event in events})
     figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(ranks) + 1.5), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
@@ -195,4 +195,4 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise NoPlan(f"timeline={path} cannot be written: {error.strerror}; name another file") from error
+        raise NoPlan(f"timeline={path} cannot be written: {error.strerror}; name another file") from None

@@ -117,8 +117,8 @@ class _Tracer(fx.Tracer):
         # Unpacking a result is traced by PyTorch; it fails for a loop.
         try:
             return super().iter(obj)
-        except fx.proxy.TraceError as error:
-            raise _Untraceable(obj.node, "a loop runs over") from error
+        except fx.proxy.TraceError:
+            raise _Untraceable(obj.node, "a loop runs over") from None
 
 
 def _defaults(module: nn.Module) -> dict[str, Any]:

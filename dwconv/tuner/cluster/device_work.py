@@ -76,7 +76,7 @@ class DeviceWork:
         try:
             record = decode(line.record)
         except LogError as error:
-            raise NodeLost(f"what it sent is {error}") from error
+            raise NodeLost(f"what it sent is {error}") from None
         if (record.workload, record.device) != (node.workload, self.campaign.target.device):
             raise NodeLost("it sent a record of something else than its task")
         if record.confirmed:

@@ -143,7 +143,7 @@ class _Driver:
             try:
                 work = self._devices[name] = DeviceWork(self._counts, facts.target, choices, network=self._network)
             except NoTemplate as error:
-                raise NodeLost(str(error)) from error
+                raise NodeLost(str(error)) from None
             sharing = shared(work.campaign.log, facts.target, wanted=choices.log is None)
             self._share_if_due.append(self._sharing.enter_context(sharing))
         node.device, node.place = name, facts.place

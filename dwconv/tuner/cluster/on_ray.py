@@ -133,8 +133,8 @@ def check_ray_is_here() -> None:
 def _ray() -> Any:
     try:
         import ray
-    except ModuleNotFoundError as error:
-        raise BrokenInstallation("--ray needs Ray, which is not installed; run: pip install 'dwconv[ray]'") from error
+    except ModuleNotFoundError:
+        raise BrokenInstallation("--ray needs Ray, which is not installed; run: pip install 'dwconv[ray]'") from None
     return ray
 
 
@@ -148,7 +148,7 @@ def _connect(address: str | None) -> None:
         raise NoCluster(
             f"ray={address or 'local'}: no cluster answers: {one_line(str(error), most=_MOST_SAID)}; start one with "
             "ray start --head, or leave the address out"
-        ) from error
+        ) from None
 
 
 def _check_answers(address: str) -> None:

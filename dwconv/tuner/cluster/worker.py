@@ -26,7 +26,7 @@ from dwconv.records.database import Database
 from dwconv.records.line import decode, encode
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.system import versions
-from dwconv.tuner.campaign import check_limits, prepared_cpu
+from dwconv.tuner.campaign import prepared_cpu, with_true_limits
 from dwconv.tuner.cluster.messages import Facts, Line, Report, Setup, Task
 from dwconv.tuner.cluster.reference import Reference
 from dwconv.tuner.results_table import Outcome
@@ -62,12 +62,12 @@ class Worker:
         """Get ready. Raises a DwconvError if nothing can be measured here."""
         target = parse_target(self._kind if setup.target == "auto" else setup.target)
         if isinstance(target, CpuTarget):
-            target = prepared_cpu(target)
+            target = prepared_cpu(target, setup.choices)
         elif setup.fast_math:
             target = dataclasses.replace(target, fast_math=True)
         choices = dataclasses.replace(setup.choices, jobs=setup.jobs or cores())
         self._setup, self._target = dataclasses.replace(setup, choices=choices), target
-        self._workers = Workers(target, jobs=choices.jobs, caches=choices.caches)
+        self._workers = choices.workers(target)
         self._reference = Reference(target)
         return Facts(target=target, place=place_of(target), reference=self._reference.measure())
 
@@ -99,7 +99,8 @@ class Worker:
             outbox.end(Report(ended=True, failure=described_error(error)))
         else:
             if isinstance(self._target, CpuTarget):
-                check_limits([Outcome(workload=task.workload, result=result)], self._target)
+                (outcome,) = with_true_limits([Outcome(workload=task.workload, result=result)], self._target)
+                result = outcome.result or result
             outbox.end(Report(ended=True, state=result))
 
 

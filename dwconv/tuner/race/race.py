@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dwconv.measure.runner import Workers
     from dwconv.records.database import Database
     from dwconv.records.log import TuningLog
+    from dwconv.schedules.template import Candidate
 
 TellProgress = Callable[[RaceResult], None]
 
@@ -43,7 +44,7 @@ def race(
 
     ``counts``: how often a step runs each workload; those with most to win come first. After ``seconds``, which count
     the start of the ``workers``, no further one begins. They start only if there is something to race, and stay with
-    the caller. ``progress`` is called with the result so far after every workload.
+    the caller. ``progress`` is called with the result so far before and after every workload.
 
     Ctrl-C is raised, when what was measured is in the log. A log that cannot be written, workers that cannot start and
     a machine that is short of something end the race; ``problem`` of the result says so."""
@@ -54,7 +55,14 @@ def race(
         log.check_writable()
         if progress:
             progress(race_state.report())
-        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(race_state.next_comparison):
+
+        def next_comparison() -> list[Candidate] | None:
+            found = race_state.next_comparison()
+            if progress and found:
+                progress(race_state.report())
+            return found
+
+        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(next_comparison):
             with log.locked(), ctrl_c_waits():
                 for record in records_of_comparison:
                     log.append(record)

@@ -26,11 +26,15 @@ class RaceResult:
     """No template fits them."""
     left: tuple[Workload, ...] = ()
     """Not raced: the time was up, or something ended the race."""
+    running: tuple[Workload, ...] = ()
+    """Of those that are left: raced now, or built ahead."""
     problem: str = ""
     """Why the race ended before its time, in one line."""
     records: tuple[TuningRecord, ...] = ()
     """What was measured, as it stands in the log."""
     elapsed_s: float = 0.0
+    ends_in_s: float = 0.0
+    """After this time no further workload is begun."""
 
     @property
     def raced(self) -> int:

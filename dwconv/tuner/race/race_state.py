@@ -133,6 +133,8 @@ class RaceState:
             **ended,
             known=self._known,
             left=(*running, *self.waiting),
+            running=tuple(running),
+            ends_in_s=max(0.0, self._ends_s - time.monotonic()),
             problem=self.problem,
             records=tuple(self._records),
             elapsed_s=time.monotonic() - self._started_s,

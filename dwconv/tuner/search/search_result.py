@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -90,8 +91,15 @@ class TuningResult:
 
     @property
     def percent_of_limit(self) -> float | None:
-        """100 is as fast as the device allows."""
-        return None if not self.median_us or self.limit_us is None else 100 * self.limit_us / self.median_us
+        """100 is as fast as the device allows. None if that is unknown, or ``beyond_limit``."""
+        if not self.median_us or self.limit_us is None or self.beyond_limit:
+            return None
+        return 100 * self.limit_us / self.median_us
+
+    @property
+    def beyond_limit(self) -> bool:
+        """True if the best is faster than the limit: then that was measured on a busy machine, and says nothing."""
+        return self.limit_us is not None and not self.computed and (self.median_us or math.inf) < self.limit_us
 
     @property
     def time_left_s(self) -> float | None:
