@@ -1,11 +1,11 @@
-"""``python -m bench untuned``: layers that nobody tuned for: what is predicted and what a race finds, against a search.
+"""``python -m bench untuned``: untuned layers: what is predicted and what a race finds, against a search.
 
 Layers are drawn from those of well-known networks, with other batch sizes, channels and maps; passes take turns. This
 device's own records are left out: configurations and expectations come from the records of other devices. A search of
 some seconds is the measure. At the end the configuration that is predicted, the winner of the race and the winner of
 the search are verified and timed side by side, in turns with PyTorch's op.
 
-Before that, the first training steps of models that nobody tuned for are held against plain ones, ``first_steps``: one
+Before that, the first training steps of untuned models are held against plain ones, ``first_steps``: one
 of many small layers, and two whose sizes change.
 """
 

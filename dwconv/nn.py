@@ -65,8 +65,8 @@ def revert_class(module: nn.Module) -> bool:
 
 
 class _Depthwise(Revertible, metaclass=AsPlain):
-    """What the layers below have in common: how they are made. Who has a layer makes others by its class, and knows
-    only that it is one of PyTorch's: so ``type(layer)(in_channels, out_channels, kernel_size, …)`` makes one, too."""
+    """What the layers below have in common: how they are made. ``type(layer)(in_channels, out_channels,
+    kernel_size, …)`` makes one, too, as of PyTorch's layers: libraries make layers by the class of another."""
 
     @overload
     def __init__(
@@ -139,7 +139,7 @@ class DepthwiseConv1d(_Depthwise, nn.Conv1d):
                 return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        if F.conv1d is not torch.conv1d:  # somebody counts calls of it, or does something else with them
+        if F.conv1d is not torch.conv1d:  # a counter of calls, or the like, is in its place
             with active():
                 plain: Tensor = nn.Conv1d._conv_forward(self, input, weight, bias)
                 return plain
@@ -163,7 +163,7 @@ class DepthwiseConv2d(_Depthwise, nn.Conv2d):
                 return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        if F.conv2d is not torch.conv2d:  # somebody counts calls of it, or does something else with them
+        if F.conv2d is not torch.conv2d:  # a counter of calls, or the like, is in its place
             with active():
                 plain: Tensor = nn.Conv2d._conv_forward(self, input, weight, bias)
                 return plain
@@ -185,7 +185,7 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
                 return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             return F.conv3d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        if F.conv3d is not torch.conv3d:  # somebody counts calls of it, or does something else with them
+        if F.conv3d is not torch.conv3d:  # a counter of calls, or the like, is in its place
             with active():
                 plain: Tensor = nn.Conv3d._conv_forward(self, input, weight, bias)
                 return plain

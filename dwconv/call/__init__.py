@@ -25,11 +25,12 @@
                      │
                    plan          which kernel runs which pass, or both gradients: dispatch decides, build makes it
                      │
-                     ├──► arrivals ──► kernels_made     those that nobody waits for, made in other processes
+                     ├──► loaded                        the kernels that this process has, each checked
+                     ├──► arrivals ──► kernels_made     made in other processes, while PyTorch's op runs
                      │
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan's calls came, and with which weight
-                   untold        what is still to be said of layers that nobody tuned
+                   untold        the warnings of untuned layers, put together
 
 Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.

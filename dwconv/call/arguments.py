@@ -42,7 +42,7 @@ class Arguments(NamedTuple):
         return image_of(self.input, axes=self.axes), image_of(self.weight, axes=self.axes)
 
     def as_given(self, image: Tensor) -> Tensor:
-        """A result that nobody has seen yet, with the axes of ``input``."""
+        """A result that is not given away yet, with the axes of ``input``."""
         return with_axes_of(self.input, image, axes=self.axes)
 
     def lowered(self) -> Arguments | None:

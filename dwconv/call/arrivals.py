@@ -4,9 +4,9 @@
                                             │
     the plan's next call     ◄── arrived ───┘ loads what was made
 
-What takes long is done in the processes: a thread would hold up the interpreter that the training needs. They run where
-nobody else wants to, and end when nothing is asked for. The threads wait, most of the time; of low priority they would
-hold the interpreter, and not be let run.
+What takes long is done in the processes: a thread would hold up the interpreter that the training needs. They take
+idle cores alone, and end when there is no work. The threads wait, most of the time; of low priority they would hold the
+interpreter, and not get a core.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ Work = Callable[[Maker], None]
 
 
 def ask(work: Work) -> None:
-    """Have ``work`` done by a thread, soon. Nobody waits. Where there can be no thread, it is not done."""
+    """Have ``work`` done by a thread, soon. Where there can be no thread, it is not done."""
     if imports.abandoned:  # this process was forked in the middle of an import
         return
     with _changed:
@@ -121,7 +121,7 @@ def ask(work: Work) -> None:
 
 def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -> None:
     """Make the kernels that were measured to be the fastest, side by side: calls that wait for nothing have them from
-    the first. What goes wrong is told when such a kernel is first used."""
+    the first. A warning of what goes wrong comes when such a kernel is first used."""
     from dwconv.call.kernels_made import Make
     from dwconv.dispatch.decide import decide_on
     from dwconv.kernels.cache import ready

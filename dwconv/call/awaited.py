@@ -108,7 +108,7 @@ class _Sums:
         return result.transpose(1, 2) if self.swapped else result
 
     def as_own(self, result: Tensor) -> Tensor:
-        """The same of a result that nobody has seen yet: no view."""
+        """The same of a result that is not given away yet: no view."""
         return result.transpose_(1, 2) if self.swapped else result
 
     def run(self) -> Tensor:

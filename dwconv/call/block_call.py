@@ -139,7 +139,7 @@ CHANNELS_LAST = (0, 2, 3, 1)
 
 
 def channels_last(z: Tensor) -> Tensor:
-    """The image ``z``, (N, C, H, W), which nobody has seen yet, as (N, H, W, C). In place: what PyTorch's LayerNorm
+    """The image ``z``, (N, C, H, W), not given away yet, as (N, H, W, C). In place: what PyTorch's LayerNorm
     gives is no view."""
     return z.transpose_(1, 2).transpose_(2, 3)
 

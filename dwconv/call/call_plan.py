@@ -8,11 +8,9 @@ stopped by a workload that was never measured.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import dataclasses
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -21,22 +19,19 @@ import torch
 from torch import Tensor
 
 from dwconv import settings
-from dwconv.call import arrivals, first_use
+from dwconv.call import arrivals, loaded
 from dwconv.call.tally import Tally
-from dwconv.call.untold import Untold, UntunedLayer, sizes_of
-from dwconv.dispatch import packed
+from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, kind_of, sizes_of, warn_of_first
 from dwconv.dispatch.decide import DispatchDecision, decisions
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
-from dwconv.errors import BuildError, Untuned
-from dwconv.errors import warn as _warn
-from dwconv.kernels.cpu import first_line
+from dwconv.errors import Untuned, warn
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import ITEMSIZE, PASSES, Pass, Workload
 from dwconv.schedules.space import Config
-from dwconv.system import forks, versions
+from dwconv.system import versions
 
 if TYPE_CHECKING:
     from dwconv.call.arrivals import Maker
@@ -66,17 +61,13 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
         self._build = build
 
     def __missing__(self, pass_: Pass) -> Kernel | None:
-        with _lock:
+        with loaded.lock:
             if pass_ not in self:  # no other thread was faster
                 try:
                     self[pass_] = self._build(pass_)
-                except _NotNow:
+                except loaded.NotNow:
                     return None
             return self[pass_]
-
-
-class _NotNow(Exception):
-    """A kernel cannot be checked now: PyTorch's op runs in its place, this time."""
 
 
 class Plan:
@@ -116,7 +107,7 @@ class Plan:
         self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
         for pass_, each in decisions.items():
             if target is not None and each.expected and each.record is None:
-                _state.note_prediction(problem.workload(pass_), target)
+                loaded.state.note_prediction(problem.workload(pass_), target)
         if not self.is_open:
             self._warn_of_untuned()
 
@@ -125,7 +116,7 @@ class Plan:
         predicted, when the size comes again with the same ``weight``, a number: layers may be alike. True if they are
         there: from now on they run."""
         if self._arrived is not None:
-            with _lock:
+            with loaded.lock:
                 if self.is_open:
                     self._settle(self._arrived)
             return True
@@ -146,18 +137,18 @@ class Plan:
     def _bring(self, maker: Maker) -> None:
         """In the background: decide, and have the kernels made and loaded. What the machine is short of, it may have
         later."""
-        made, reason = _attempt(lambda: self._predicted(maker))
+        made, reason = loaded.attempt(lambda: self._predicted(maker))
         if made is None:
             _log.info("nothing is built in the background for %s now: %s", self.problem, reason)
             self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
         self._arrived = made
 
     def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
-        state = dataclasses.replace(_state, expect=maker.expect)
+        state = dataclasses.replace(loaded.state, expect=maker.expect)
         made, _ = decisions(self.problem, self.device, state=state, target=self.target)
         for pass_, decision in made.items():
             if decision.expected and decision.record is None and self.target:
-                _state.note_prediction(self.problem.workload(pass_), self.target)
+                loaded.state.note_prediction(self.problem.workload(pass_), self.target)
         for decision in made.values():
             if chosen := self._chosen(decision):
                 self._make(*chosen, maker)
@@ -176,7 +167,7 @@ class Plan:
         """PyTorch's op runs the passes whose kernels would have to be built first, as long as that takes."""
         found = {
             pass_: dataclasses.replace(decision, provider="pytorch", reason=_UNTIL_READY, is_open=True)
-            if (chosen := self._chosen(decision)) and not _is_ready(*chosen, self.device)
+            if (chosen := self._chosen(decision)) and not loaded.is_ready(*chosen, self.device)
             else decision
             for pass_, decision in self.decisions.items()
         }
@@ -185,15 +176,15 @@ class Plan:
 
     def _make(self, candidate: Candidate, target: Target, maker: Maker) -> None:
         """Have a kernel made; what keeps it from being built, or from being loaded, is told when it is first used."""
-        if not _is_ready(candidate, target, self.device):
+        if not loaded.is_ready(candidate, target, self.device):
             threads = self.target.threads if isinstance(self.target, CpuTarget) else 1
             if fault := maker.make(candidate, target, threads=threads):
-                _unbuilt[candidate, self.device] = fault
+                loaded.unbuilt[candidate, self.device] = fault
                 return
         if target.kind == "cpu":  # a GPU's is loaded by the thread that runs it
-            kernel, _ = _attempt(lambda: _loaded(candidate, target, self.device))
+            kernel, _ = loaded.attempt(lambda: loaded.load(candidate, target, self.device))
             if kernel is not None:
-                _kernels.setdefault((candidate, self.device), kernel)
+                loaded.kernels.setdefault((candidate, self.device), kernel)
 
     def check(self, passes: Sequence[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
@@ -209,7 +200,7 @@ class Plan:
         others copy it."""
         if (found := self._of_slices.get(x_pitch)) is not None:
             return found
-        with _lock:
+        with loaded.lock:
             if len(self._of_slices) < MOST_PITCHES:
                 build = _BuiltWhenFirstUsed(lambda pass_: self._build_at(x_pitch, pass_))
                 return self._of_slices.setdefault(x_pitch, build)
@@ -222,45 +213,45 @@ class Plan:
 
         decision = self.decisions[pass_]
         workload, config, target = decision.workload, decision.config, decision.target
-        if pass_ in self._refused or _lock.abandoned or not reads_slices(decision, x_pitch):
+        if pass_ in self._refused or loaded.lock.abandoned or not reads_slices(decision, x_pitch):
             return self.kernels[pass_]
         assert workload is not None and config is not None and target is not None, "it reads slices"
         self._note_predicted(decision, Candidate(workload, config), target)
         sliced = workload.with_x_pitch(x_pitch)
         candidate = Candidate(sliced, self._on_all_threads(config, workload, target))
-        kernel, reason = _attempt(lambda: _kernel(candidate, target, self.device))
-        fault = f"could not be built: {reason}" if kernel is None else _fault(kernel, target, self.device)
+        kernel, reason = loaded.attempt(lambda: loaded.kernel_of(candidate, target, self.device))
+        fault = f"could not be built: {reason}" if kernel is None else loaded.fault_in(kernel, target, self.device)
         if not fault:
             return kernel
         said = f"{sliced.key} has its x copied, since the kernel that would read it in place {fault}"
-        _warn_of_first(f"slices {_kind_of(fault)}", said)
+        warn_of_first(f"slices {kind_of(fault)}", said)
         return self.kernels[pass_]
 
     @staticmethod
     def _note_predicted(decision: DispatchDecision, chosen: Candidate, target: Target) -> None:
         if decision.record is None:
-            _state.predicted.setdefault((chosen.workload.batchless_key, target.device), chosen)
+            loaded.state.predicted.setdefault((chosen.workload.batchless_key, target.device), chosen)
 
     def _build(self, pass_: Pass) -> Kernel | None:
         self.check([pass_])
         decision = self.decisions[pass_]
         workload, config, target = decision.workload, decision.config, decision.target
         assert workload is not None and config is not None and target is not None, "decided together with the provider"
-        if _lock.abandoned:
-            _warn_of_first(_ABANDONED, f"{workload.key} runs on PyTorch's own op: {_ABANDONED}")
+        if loaded.lock.abandoned:
+            warn_of_first(loaded.ABANDONED, f"{workload.key} runs on PyTorch's own op: {loaded.ABANDONED}")
             return None
         from dwconv.schedules.template import Candidate
 
         chosen = Candidate(workload, config)
         self._note_predicted(decision, chosen, target)
         candidate = Candidate(workload, self._on_all_threads(config, workload, target))
-        kernel, reason = _attempt(lambda: _kernel(candidate, target, self.device))
-        fault = f"could not be built: {reason}" if kernel is None else _fault(kernel, target, self.device)
+        kernel, reason = loaded.attempt(lambda: loaded.kernel_of(candidate, target, self.device))
+        fault = f"could not be built: {reason}" if kernel is None else loaded.fault_in(kernel, target, self.device)
         if fault:
-            _state.broken[chosen] = f"it {fault}"
+            loaded.state.broken[chosen] = f"it {fault}"
             known = "predicted" if decision.expected else "tuned"
             instead = "as dgrad and wgrad" if self.gives_both and pass_ == "backward" else "on PyTorch's own op"
-            _warn_of_first(_kind_of(fault), f"{workload.key} runs {instead}: its {known} kernel {fault}")
+            warn_of_first(kind_of(fault), f"{workload.key} runs {instead}: its {known} kernel {fault}")
         return None if fault else kernel
 
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
@@ -293,7 +284,7 @@ class Plan:
 
     def _warn_of_many_sizes(self, pass_: Pass) -> None:
         """Say that further sizes of a layer run on PyTorch's op."""
-        _warn_of_first(
+        warn_of_first(
             "sizes",
             f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
             f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
@@ -336,7 +327,7 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
     key = (problem, device, torch.get_num_threads() if device.type == "cpu" else 0)
     found = _plans.get(key)
     if found is None:
-        with _lock:
+        with loaded.lock:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
                 _met.clear()
@@ -347,17 +338,17 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """What a plan that is made now would decide in the end: ``dispatch.decide.decisions``, by what this process has
     learnt."""
-    return decisions(problem, device, state=_state)
+    return decisions(problem, device, state=loaded.state)
 
 
 def kernel_state() -> KernelState:
     """What this process has learnt of its kernels."""
-    return _state
+    return loaded.state
 
 
 def plans() -> list[Plan]:
     """All plans that were made since decisions were last forgotten, in that order."""
-    with _lock:
+    with loaded.lock:
         return list(_plans.values())
 
 
@@ -366,43 +357,32 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.nan()
     later = settings.untuned() == "predict"
     made, reason = (
-        (None, _ABANDONED)
-        if _lock.abandoned
-        else _attempt(lambda: decisions(problem, device, state=_state, later=later))
+        (None, loaded.ABANDONED)
+        if loaded.lock.abandoned
+        else loaded.attempt(lambda: decisions(problem, device, state=loaded.state, later=later))
     )
-    if made is None and _is_first(reason):
-        _warn(f"everything runs on PyTorch's own op: {reason}")
+    if made is None and is_first(reason):
+        warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
     for damage in database().problems if target else ():
-        if _is_first(damage):
-            _warn(damage)
+        if is_first(damage):
+            warn(damage)
     plan = Plan(problem, device, decisions=chosen, target=target)
     if later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
     return plan
 
 
-def _attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
-    """The result of ``make``; or None, and why there is none."""
-    try:
-        return make(), ""
-    except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
-        return None, first_line(error)
-
-
 def forget() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
-    with _lock:
+    with loaded.lock:
         _plans.clear()
         _met.clear()
-        _named.clear()
+        forget_warnings()
         expect({})
         database.cache_clear()
-        _kernels.clear()
-        _unbuilt.clear()
         arrivals.forget()
-        first_use.forget()
-        _state.clear()
+        loaded.forget()
 
 
 def expect(layers: Mapping[str, Collection[Problem]]) -> None:
@@ -413,102 +393,25 @@ def expect(layers: Mapping[str, Collection[Problem]]) -> None:
     for name, problems in layers.items():
         for problem in problems:
             expected.setdefault(sizes_of(problem), set()).add(name)
-    with _lock:
+    with loaded.lock:
         _untold = Untold(expected)
 
 
 def _tell(sizes: str, problem: Problem, slow: Mapping[Pass, DispatchDecision]) -> None:
     if said := _untold.met(sizes, problem, slow):
-        _warn(said)
+        warn(said)
 
 
 def _tell_the_rest() -> None:
     """When the process ends: of layers that were expected, some never ran."""
     if rest := _untold.rest():
-        _warn(rest)
+        warn(rest)
 
 
-atexit.register(_tell_the_rest)
-
-
-# -- what this process has --------------------------------------------------------------------------------------------
-
-_lock = forks.Lock(threading.RLock, holds_up_forks=True)
-"""Who decides or builds imports TVM and runs LLVM: a child that is forked in the middle of it can do neither."""
 _UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
-_ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
-_state = KernelState()
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
-_kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
-_unbuilt: dict[tuple[Candidate, torch.device], str] = {}
-"""Why kernels could not be built in the background."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untold = Untold()
 """What is to be said of those that are untuned."""
-_named: set[str] = set()
-"""Other warnings that were given."""
-
-
-def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
-    """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
-    raises."""
-    with _lock:
-        if (candidate, device) not in _kernels:
-            if fault := _unbuilt.get((candidate, device)):
-                raise BuildError(fault)
-            _kernels[candidate, device] = _loaded(candidate, target, device)
-        return _kernels[candidate, device]
-
-
-def _is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool:
-    """True if nothing has to be built before the kernel runs."""
-    from dwconv.kernels.cache import ready
-
-    if (candidate, device) in _kernels or packed.artifact_of(candidate, target):
-        return True
-    return ready(candidate, target) is not None
-
-
-def _loaded(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
-    from dwconv.kernels.cache import build_cached, ready
-    from dwconv.kernels.kernel import Kernel
-
-    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-        return Kernel.load(
-            packed.artifact_of(candidate, target) or ready(candidate, target) or build_cached(candidate, target)
-        )
-
-
-def _fault(kernel: Kernel, target: Target, device: torch.device) -> str:
-    """What is wrong with a kernel, before it is used; empty if nothing is. Raises _NotNow."""
-    fault, error = _attempt(lambda: first_use.fault_of(kernel, target, device))
-    if error:
-        return f"could not be checked: {error}"
-    if fault is None:
-        raise _NotNow
-    return f"gave wrong results when it was checked here: {fault}" if fault else ""
-
-
-def _is_first(name: str) -> bool:
-    """True the first time in this process."""
-    first = name not in _named
-    _named.add(name)
-    return first
-
-
-def _warn_of_first(kind: str, message: str) -> None:
-    """Warn of the first of what may befall every layer of a model."""
-    if _is_first(kind):
-        _warn(f"{message}; others are not named: dwconv.report(model) lists those of a model")
-
-
-def _kind_of(fault: str) -> str:
-    """The fault of a kernel, without what is different in every kernel."""
-    return fault.partition(":")[0]
-
-
-def warn_once(message: str) -> None:
-    """Warn, the first time in this process, where the user called."""
-    if _is_first(message):
-        _warn(message)
+atexit.register(_tell_the_rest)

@@ -19,6 +19,7 @@ from torch.overrides import (
 from dwconv import native
 from dwconv.call import call_plan, dispatched, quick, torch_ops
 from dwconv.call.arguments import Arguments, Padding, Size, has_sides
+from dwconv.call.untold import warn_once
 from dwconv.call.watchers import is_watched_beside_autocast
 from dwconv.errors import InvalidArgument, InvalidWorkload
 from dwconv.problems import pytorch
@@ -125,7 +126,7 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
         if not is_mode and any(map(_knows_pytorch_alone, given[:3])):
             return _as_pytorchs(function, given)
         if type(getattr(given.input, "tracer", None)).__module__.startswith("torch.ao.quantization"):
-            call_plan.warn_once(
+            warn_once(
                 "FX quantisation knows PyTorch's own layers alone, and leaves those of dwconv as they are: call "
                 "dwconv.revert(model) first"
             )

@@ -51,10 +51,10 @@ class Make:
 
 class KernelMaker:
     """Handler: to an ``Expect`` what ``gain.expected`` says; to a ``Make`` None, once the kernel is in the cache, and
-    what is right or wrong with it, too. That is left to whoever loads it where it runs on a GPU."""
+    what is right or wrong with it, too. A GPU's kernel is checked where it is loaded."""
 
     def __init__(self, setup: None) -> None:
-        native.leave_out("nobody waits for calls here")
+        native.leave_out("no call is timed here")
 
     def __call__(self, request: Expect | Make) -> Expected | None:
         if isinstance(request, Expect):

@@ -1,7 +1,7 @@
-"""Untold: what is still to be said of layers that nobody tuned: one line, however many there are.
+"""Untold: the warnings of untuned layers, put together: one line, however many there are.
 
-The layers of the example that ``convert`` was given are expected, and told together once the first step has met them
-all. Of others the first is told, and what lists the rest.
+The layers of the example that ``convert`` was given are expected: one line names them once the first step has met them
+all. Of others the line names the first, and what lists the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dwconv.dispatch.decide import DispatchDecision
+from dwconv.errors import warn
 from dwconv.problems.problem import Problem
 from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import Pass
@@ -22,7 +23,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class UntunedLayer:
-    """The passes of a layer that run on PyTorch's own op since nobody measured them."""
+    """The passes of a layer that run on PyTorch's own op because they are untuned."""
 
     problem: Problem
     decisions: Mapping[Pass, DispatchDecision]
@@ -106,3 +107,38 @@ class Untold:
 def sizes_of(problem: Problem) -> str:
     """The same for all batch sizes of a layer, and without its bias, as dgrad asks for one that has a bias."""
     return problem.alone.workload("fprop").for_pass("dgrad").batchless_key
+
+
+# -- other warnings --------------------------------------------------------------------------------------------------
+
+_named: set[str] = set()
+"""Those that were given."""
+
+
+def is_first(name: str) -> bool:
+    """True the first time in this process."""
+    first = name not in _named
+    _named.add(name)
+    return first
+
+
+def warn_of_first(kind: str, message: str) -> None:
+    """Warn of the first of what may befall every layer of a model."""
+    if is_first(kind):
+        warn(f"{message}; others are not named: dwconv.report(model) lists those of a model")
+
+
+def kind_of(fault: str) -> str:
+    """The fault of a kernel, without what is different in every kernel."""
+    return fault.partition(":")[0]
+
+
+def warn_once(message: str) -> None:
+    """Warn, the first time in this process, where the user called."""
+    if is_first(message):
+        warn(message)
+
+
+def forget_warnings() -> None:
+    """Give them again."""
+    _named.clear()

@@ -1,13 +1,13 @@
-"""Reentrant: who calls ``backward`` within a backward pass, as ``checkpoint(use_reentrant=True)`` does, in a step that
-changes nothing.
+"""Reentrant: calls of ``backward`` within a backward pass, as ``checkpoint(use_reentrant=True)`` makes them, in a step
+that changes nothing.
 
     torch.autograd.grad(…)                          the step's
       └─ CheckpointFunction.backward                computes again, and calls
            └─ torch.autograd.backward(outputs, …)   of which PyTorch says: not within torch.autograd.grad
 
-In training the inner call adds to ``grad`` of the parameters, and so calls who waits for these, as
-DistributedDataParallel does, and optimizers that step in the backward pass. Here it runs, adds to ``grad`` without a
-word to anybody, and at the end ``grad`` is what it was.
+In training the inner call adds to ``grad`` of the parameters, and so calls the hooks on these, as those of
+DistributedDataParallel and of optimizers that step in the backward pass. Here it runs and adds to ``grad``, calls no
+hook, and at the end ``grad`` is what it was.
 """
 
 from __future__ import annotations

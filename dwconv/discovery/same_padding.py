@@ -26,7 +26,7 @@ class SamePadding:
 
     def forward(self, x: Tensor) -> Tensor:
         assert isinstance(self, nn.Conv2d)
-        if F.conv2d is not torch.conv2d:  # somebody counts calls of it, or does something else with them
+        if F.conv2d is not torch.conv2d:  # a counter of calls, or the like, is in its place
             with active():
                 result: Tensor = super().forward(x)  # type: ignore[misc]
                 return result

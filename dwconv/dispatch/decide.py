@@ -46,8 +46,8 @@ Provider = Literal["dwconv", "pytorch"]
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
 MOST_STRIDE, MOST_REACH = 1024, 65_536
-"""Of dilation and padding the second. Beyond these a layer makes no sense that anybody knows of, and who predicts would
-walk along them, for hours."""
+"""Of dilation and padding the second. Beyond these no known layer makes sense, and a prediction would walk along them
+for hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class DispatchDecision:
     """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
     one that is expected to be best."""
     is_open: bool = False
-    """True if PyTorch's op runs until somebody has decided."""
+    """True if PyTorch's op runs until a decision is made in the background."""
     too_many_sizes: bool = False
     """True if PyTorch's op runs since predictions were made for as many other sizes of the layer as may be."""
     command: str = ""

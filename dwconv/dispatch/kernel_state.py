@@ -30,7 +30,7 @@ class KernelState:
     sizes: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     """The sizes, as ``Workload.batchless_key``, that a prediction was made for, by layer and device."""
     expect: Callable[[Workload, Target], Expected | None] | None = None
-    """``untuned.gain.expected`` by somebody else; None to compute it here, which takes some 40 ms."""
+    """``untuned.gain.expected`` in another process; None to compute it here, which takes some 40 ms."""
 
     def note_prediction(self, workload: Workload, target: Target) -> None:
         """A prediction is made for ``workload``."""

@@ -46,7 +46,7 @@ def build_cached(candidate: Candidate, target: Target) -> Artifact:
 
 def ready(candidate: Candidate, target: Target) -> Artifact | None:
     """What ``make_ready`` kept: an artifact that is loaded in a millisecond or two; None if there is none."""
-    if not can_build():  # nobody has built anything
+    if not can_build():  # nothing was built
         return None
     if target.kind != "cpu":
         return _kept(candidate, target, suffix="kernel")

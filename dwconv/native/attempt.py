@@ -79,7 +79,7 @@ class Attempt:
 
     def give_up(self) -> bool:
         """The same from another thread, when the process ends: whoever makes the attempt gets OutOfTime. Waits only for
-        what must not be interrupted: a compiler on a busy machine takes seconds to die. True if nobody makes now what
+        what must not be interrupted: a compiler on a busy machine takes seconds to die. True if nothing makes now what
         it was for."""
         if not self._write_end.is_open:  # it is over; or this is a child, whose parent makes the attempt
             return False

@@ -53,7 +53,7 @@ class Background:
 
 def leave_to_another_process() -> None:
     """Start the process that compiles it, of which this one hears no more. It belongs to no terminal and holds nothing
-    open, so nobody waits for it. A program that has Python inside cannot be started so."""
+    open: nothing waits for it. A program that has Python inside cannot be started so."""
     if getattr(sys, "frozen", False) or not Path(sys.executable or "").name.startswith("python"):
         return
     path = [entry or str(Path.cwd()) for entry in sys.path]

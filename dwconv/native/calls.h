@@ -54,7 +54,7 @@ struct Call : torch::CustomClassHolder {
   // `kept` by the graph that records it, where one does: what `kept()` gives.
   virtual at::Tensor run(
       const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, const at::Tensor& kept) = 0;
-  // Whoever asks for it, or has it let go, holds the interpreter's lock. It keeps the call until then.
+  // A thread that reads it, or lets it go, holds the interpreter's lock. It keeps the call until then.
   virtual at::Tensor kept() { return {}; }
   virtual void let_go() {}
 

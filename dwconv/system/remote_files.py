@@ -153,7 +153,7 @@ class Remote:
 
     def check_there(self) -> None:
         """Raises RemoteError for what is missing on this machine: where a disk is not mounted, its folder would be made
-        on another one, and nobody would see it. What is at a server is made by whoever writes it."""
+        on another one, unseen. A server makes what is written."""
         if self._is_local and not self._files.exists(self.root):
             raise RemoteError(f"there is no {one_line(self.root, most=300)}; make that folder, or mount its disk")
 

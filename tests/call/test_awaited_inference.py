@@ -261,7 +261,7 @@ def test_it_does_not_wait_where_it_was_measured_to_be_slower(logs, mode):
 def test_a_kernel_that_cannot_be_had_is_none_too_many(logs, monkeypatch):
     """It was measured, and is wrong here."""
     known(logs)
-    monkeypatch.setattr("dwconv.call.call_plan._fault", lambda *_: "gave wrong results when it was checked here")
+    monkeypatch.setattr("dwconv.call.loaded.fault_in", lambda *_: "gave wrong results when it was checked here")
     with pytest.warns(match="its tuned kernel gave wrong results"):
         assert_infers_the_same(in_evaluation())
     assert_infers_the_same(in_evaluation())

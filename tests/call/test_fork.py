@@ -18,7 +18,7 @@ import os, signal, sys, threading, time, warnings
 import torch, dwconv
 from dwconv.system import forks
 from dwconv.kernels.kernel import Kernel
-from dwconv.call import call_plan
+from dwconv.call import call_plan, loaded
 
 torch.set_num_threads(1)
 layer = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
@@ -75,7 +75,7 @@ thread = threading.Thread(target=step)
 thread.start()
 children = []
 while thread.is_alive() and len(children) < 3:
-    if call_plan._lock.locked():
+    if loaded.lock.locked():
         children.append(forked(lambda: 0 if is_right() and all(kernels()) else 1))
     time.sleep(0.001)
 thread.join()
@@ -136,7 +136,7 @@ class Images(torch.utils.data.Dataset):
 
 thread = threading.Thread(target=step)
 thread.start()
-while thread.is_alive() and not call_plan._lock.locked():
+while thread.is_alive() and not loaded.lock.locked():
     time.sleep(0.001)
 loader = torch.utils.data.DataLoader(Images(), num_workers=1, multiprocessing_context="fork", timeout=100)
 images = list(loader)

@@ -145,7 +145,7 @@ def test_sizes_that_run_seldom_are_summed_up(logs):
 
 def test_a_kernel_that_could_not_be_built_is_not_said_to_run(logs, monkeypatch):
     plant_one(logs, "fprop", baseline_us=1e5)
-    monkeypatch.setattr("dwconv.call.call_plan._kernel", lambda *_: 1 / 0)
+    monkeypatch.setattr("dwconv.call.loaded.kernel_of", lambda *_: 1 / 0)
     model = layer()
     model(X)
     (fprop,) = dwconv.report(model).passes[:1]
@@ -161,7 +161,7 @@ def test_what_share_of_a_step_they_are(logs, monkeypatch):
     model = layer()
     model[1].weight.grad = torch.ones_like(model[1].weight)
     with monkeypatch.context() as patched:
-        patched.setattr("dwconv.call.call_plan._kernel", lambda *_: pytest.fail("PyTorch's op runs, nothing is built"))
+        patched.setattr("dwconv.call.loaded.kernel_of", lambda *_: pytest.fail("PyTorch's op runs, nothing is built"))
         report = dwconv.report(model, X)
     assert ran and report.share_on_pytorch == 0.4, "2 of 5 ms"
     assert report.share == pytest.approx(0.25), "half of these are 1 of 4 ms"

@@ -49,7 +49,7 @@ class IsolatedProcess:
     does not reach it, and all processes that it started end with it. It ends when this object or this process does.
     ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is the share of the
     available memory that a request may take; ``vector_set`` bounds the vectors that PyTorch uses in it; one that
-    ``makes_way`` runs where nobody else wants to.
+    ``makes_way`` takes idle cores alone.
     """
 
     def __init__(

@@ -34,8 +34,8 @@ class Running:
 
     @classmethod
     def start(cls, role: str, *, threads: int, vector_set: str | None = None, makes_way: bool = False) -> Running:
-        """Start a worker, in which PyTorch uses no wider vectors than ``vector_set``; one that ``makes_way`` runs where
-        nobody else wants to. Raises OSError, and then leaves nothing behind."""
+        """Start a worker, in which PyTorch uses no wider vectors than ``vector_set``; one that ``makes_way`` takes
+        idle cores alone. Raises OSError, and then leaves nothing behind."""
         environment = settings.worker_environment(threads=threads, vector_set=vector_set)
         path = [entry or str(Path.cwd()) for entry in sys.path]
         with contextlib.ExitStack() as undo:
@@ -70,5 +70,5 @@ class Running:
 def _give_least_priority(process: int) -> None:
     with contextlib.suppress(OSError):  # it has ended; the next request says why
         os.setpriority(os.PRIO_PROCESS, process, 19)
-        if hasattr(os, "SCHED_IDLE"):  # Linux: whoever wakes up finds the core as if it were idle
+        if hasattr(os, "SCHED_IDLE"):  # Linux: a thread that wakes up finds the core as if it were idle
             os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))

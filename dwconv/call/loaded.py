@@ -1,0 +1,94 @@
+"""Loaded: the kernels that this process has: built or from a pack, once for each device, and checked before they run.
+
+One lock for all of it: deciding and building import TVM and run LLVM, and a child that is forked in the middle of that
+can do neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from dwconv.call import first_use
+from dwconv.dispatch import packed
+from dwconv.dispatch.kernel_state import KernelState
+from dwconv.errors import BuildError
+from dwconv.kernels.cpu import first_line
+from dwconv.problems.target import Target
+from dwconv.system import forks
+
+if TYPE_CHECKING:
+    from dwconv.kernels.kernel import Kernel
+    from dwconv.schedules.template import Candidate
+
+Made = TypeVar("Made")
+ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
+lock = forks.Lock(threading.RLock, holds_up_forks=True)
+state = KernelState()
+kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
+unbuilt: dict[tuple[Candidate, torch.device], str] = {}
+"""Why kernels could not be built in the background."""
+
+
+class NotNow(Exception):
+    """A kernel cannot be checked now: PyTorch's op runs in its place, this time."""
+
+
+def attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
+    """The result of ``make``; or None, and why there is none."""
+    try:
+        return make(), ""
+    except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
+        return None, first_line(error)
+
+
+def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
+    """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
+    raises."""
+    with lock:
+        if (candidate, device) not in kernels:
+            if fault := unbuilt.get((candidate, device)):
+                raise BuildError(fault)
+            kernels[candidate, device] = load(candidate, target, device)
+        return kernels[candidate, device]
+
+
+def is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool:
+    """True if nothing has to be built before the kernel runs."""
+    from dwconv.kernels.cache import ready
+
+    if (candidate, device) in kernels or packed.artifact_of(candidate, target):
+        return True
+    return ready(candidate, target) is not None
+
+
+def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
+    from dwconv.kernels.cache import build_cached, ready
+    from dwconv.kernels.kernel import Kernel
+
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        return Kernel.load(
+            packed.artifact_of(candidate, target) or ready(candidate, target) or build_cached(candidate, target)
+        )
+
+
+def fault_in(kernel: Kernel, target: Target, device: torch.device) -> str:
+    """What is wrong with a kernel, before it is used; empty if nothing is. Raises NotNow."""
+    fault, error = attempt(lambda: first_use.fault_of(kernel, target, device))
+    if error:
+        return f"could not be checked: {error}"
+    if fault is None:
+        raise NotNow
+    return f"gave wrong results when it was checked here: {fault}" if fault else ""
+
+
+def forget() -> None:
+    """Forget all kernels, and what was learnt of them."""
+    kernels.clear()
+    unbuilt.clear()
+    first_use.forget()
+    state.clear()
