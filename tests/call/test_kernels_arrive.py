@@ -255,7 +255,8 @@ def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_o
         for _ in range(3):
             assert torch.equal(dwconv.conv2d(x, w, padding=1), theirs)
     broken = f"{WORKLOAD.key} runs on PyTorch's own op: its predicted kernel could not be built: no such luck"
-    assert [each for each in said() if "cannot" in each or "could not" in each] == [broken]
+    (message,) = (each for each in said() if "cannot" in each or "could not" in each)
+    assert message.startswith(broken)
     assert (maker.made, builders) == (["fprop"], []), "it is not tried again, least of all in a step"
 
 
