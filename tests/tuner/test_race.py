@@ -118,7 +118,9 @@ def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
     result = run(log, SMALL, LARGE, fake.WORKLOAD, seconds=15.0)
     assert result.won == (LARGE,)
     assert result.left == (fake.WORKLOAD, SMALL)
-    assert "2 left for the next time" in str(result)
+    gains = expected_gain.expected_gains_us({SMALL: 1, fake.WORKLOAD: 1}, fake.TARGET, Database.of([]))
+    assert result.left_us == sum(gains.values()) > 0
+    assert f"2 left for the next time, which may win {result.left_us / 1e3:.2f} ms of a step" in str(result)
 
 
 def test_without_time_nothing_starts_or_is_predicted(comparisons, log, monkeypatch):

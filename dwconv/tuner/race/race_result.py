@@ -26,6 +26,8 @@ class RaceResult:
     """No template fits them."""
     left: tuple[Workload, ...] = ()
     """Not raced: the time was up, or something ended the race."""
+    left_us: float = 0.0
+    """What those may win of a step."""
     running: tuple[Workload, ...] = ()
     """Of those that are left: raced now, or built ahead."""
     problem: str = ""
@@ -56,4 +58,6 @@ class RaceResult:
             "left for the next time": self.left,
         }
         rest = [f"{len(workloads)} {what}" for what, workloads in others.items() if workloads]
+        if self.left and self.left_us:
+            rest[-1] += f", which may win {self.left_us / 1e3:.2f} ms of a step"
         return "; ".join([line, *rest])

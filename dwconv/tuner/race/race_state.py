@@ -65,12 +65,13 @@ class RaceState:
         self._known = tuple(each for each in counts if is_known(each, target, known, broken=broken))
         unknown = {each: count for each, count in counts.items() if each not in self._known}
         self._shares: Mapping[Workload, int] = {}
+        self._expected_gains: Mapping[Workload, float] = {}
         self.waiting = [each for each, count in unknown.items() if count]
         """Workloads to race, those with most to win first."""
         if seconds > 0:  # what there is to win takes longer to predict than a look should
-            expected_gains = expected_gains_us(unknown, target, known)
-            self._shares = shares(expected_gains)
-            self.waiting.sort(key=lambda each: expected_gains[each], reverse=True)
+            self._expected_gains = expected_gains_us(unknown, target, known)
+            self._shares = shares(self._expected_gains)
+            self.waiting.sort(key=lambda each: self._expected_gains[each], reverse=True)
         self._running: list[_Comparison] = []
         self._again: list[_Comparison] = []
         self._ends: dict[Workload, _End] = {}
@@ -129,10 +130,12 @@ class RaceState:
         """The result so far."""
         ended = {end.value: tuple(each for each, its in self._ends.items() if its is end) for end in _End}
         running = [comparison.workload for comparison in self._running if comparison.workload not in self._ends]
+        left = (*running, *self.waiting)
         return RaceResult(
             **ended,
             known=self._known,
-            left=(*running, *self.waiting),
+            left=left,
+            left_us=sum(self._expected_gains.get(each, 0.0) for each in left),
             running=tuple(running),
             ends_in_s=max(0.0, self._ends_s - time.monotonic()),
             problem=self.problem,
