@@ -122,6 +122,8 @@ def ask(work: Work) -> None:
 def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -> None:
     """Make the kernels that were measured to be the fastest, side by side: calls that wait for nothing have them from
     the first. A warning of what goes wrong comes when such a kernel is first used."""
+    if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
+        return  # of several ranks on a machine one does it
     from dwconv.call.kernels_made import Make
     from dwconv.dispatch.decide import decide_on
     from dwconv.kernels.cache import ready
@@ -129,8 +131,6 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -
     from dwconv.measure.processes.pool import Pool
     from dwconv.schedules.template import Candidate
 
-    if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
-        return  # of several ranks on a machine one does it
     wanted = dict[Make, None]()
     for workload in workloads:
         made = decide_on(target, workload, predicts=False)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _is_any_autocast_enabled, _is_torch_function_mode_enabled
+from torch.nn import Parameter
 from torch.overrides import (
     TorchFunctionMode,
     _get_overloaded_args,
@@ -103,15 +104,16 @@ def conv_of_layer(
     groups: int,
     axes: int,
 ) -> Tensor:
-    """What a layer computes: the same, and PyTorch's op where its groups and its weight were changed since, as who
-    prunes or groups anew does, and are no longer depthwise."""
+    """What a layer computes: the same, and PyTorch's op where its groups and its weight were changed since, by pruning
+    or regrouping, and are no longer depthwise."""
     if not torch.compiler.is_compiling():
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, axes)
         if y is not None:
             return y
     given = Arguments(input, weight, bias, stride, padding, dilation, groups, axes)
     is_traced = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
-    if not is_traced and isinstance(weight, Tensor) and weight.dim() > 1 and weight.shape[1] != 1:
+    is_plain = type(weight) in (Tensor, Parameter) and not weight.is_nested
+    if is_plain and not is_traced and weight.dim() > 1 and weight.shape[1] != 1:
         return given.on_pytorch()
     return _convolve(_FUNCTIONS[axes], given)
 

@@ -51,7 +51,10 @@ def _pytorch_call(call: Call) -> Any | None:
     compiled = native.native(may_compile=False)
     if compiled is None or isinstance(call.given.padding, str) or has_sides(call.given.padding):
         return None
-    return compiled.PyTorchCall(call.given.axes, *_geometry(call))
+    try:
+        return compiled.PyTorchCall(call.given.axes, *_geometry(call))
+    except TypeError:  # numbers beyond 64 bits: PyTorch has its own error for them
+        return None
 
 
 def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import dwconv
-from dwconv.call import call_plan
+from dwconv.call import call_plan, first_use
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import kernel
@@ -232,9 +232,9 @@ def test_without_a_kernel_for_slices_they_are_copied(logs, way, monkeypatch):
 def test_a_kernel_that_is_wrong_on_slices_alone_does_not_run(logs, way, monkeypatch):
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")
-    fault_of = call_plan.first_use.fault_of
+    fault_of = first_use.fault_of
     monkeypatch.setattr(
-        call_plan.first_use,
+        first_use,
         "fault_of",
         lambda kernel, *where: "planted" if kernel.x_pitch else fault_of(kernel, *where),
     )

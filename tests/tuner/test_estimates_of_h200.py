@@ -104,7 +104,7 @@ def test_the_table_of_both_gradients_in_one_kernel_is_what_was_measured():
         stride = "" if workload.stride[0] == 1 else f", stride {workload.stride[0]}"
         layer = f"{workload.channels} × {workload.input_size[0]}², k{workload.kernel[0]}{stride}"
         share = one.measurement.median_us / sum(each.measurement.median_us for each in two)
-        told = f"| {layer} | {workload.dtype} | {share:.2f} |"
+        told = f"| {workload.dtype} | {layer} | {share:.2f} |"
         assert told in (ROOT / "docs/cuda.md").read_text()
         seen += 1
     assert seen > 10
