@@ -81,7 +81,7 @@ class Grid:
         times = {**taken.measurements, **clear}
         return Timed(
             verdicts=tuple(self._verdicts[candidate] for candidate in candidates),
-            kernels=tuple(times[name] for name in still_right),
+            kernels=tuple(times[right[each]] for each in candidates if self._verdicts[each].right),
             providers={name: times[name] for name in beside},
             is_clear=bool(clear),
         )
