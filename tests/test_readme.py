@@ -39,11 +39,12 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
     return done.stdout.split(f"{END}\n")[:-1]
 
 
+RUN_TOGETHER = ("README.md", "docs/dispatch.md", "docs/blocks.md", "docs/pipelines.md", "docs/parallel.md")
+
+
 def test_the_examples_run(tmp_path):
     native.native()  # a process that ends before it is compiled would leave another one behind
-    trains, explains, with_blocks, plans, on_ranks = _output_of_the_examples(
-        "README.md", "docs/dispatch.md", "docs/blocks.md", "docs/pipelines.md", "docs/parallel.md", folder=tmp_path
-    )
+    trains, explains, with_blocks, plans, on_ranks = _output_of_the_examples(*RUN_TOGETHER, folder=tmp_path)
     assert "1 depthwise layer converted" in trains
     assert all(pass_ in trains for pass_ in ("fprop", "dgrad", "wgrad"))
     assert all(pass_ in explains for pass_ in ("fprop", "dgrad", "wgrad"))
@@ -78,8 +79,10 @@ def test_every_example_names_what_it_uses():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if _examples(page) and page != "docs/packs.md"])
-def test_every_example_runs_alone_in_an_empty_folder_with_an_empty_home(page, tmp_path):
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if _examples(page) and page not in (*RUN_TOGETHER, "docs/packs.md")]
+)
+def test_every_other_example_runs_alone_in_an_empty_folder_with_an_empty_home(page, tmp_path):
     """But for the cache with the C++ of calls. Those of packs need one."""
     native.native()  # a process that ends before it is compiled would leave another one behind
     own = {name: value for name, value in os.environ.items() if not name.startswith(("DWCONV", "XDG"))}

@@ -43,12 +43,18 @@ TRAINED = tuple(
 
 
 def train_stage(
-    run: Run, *, networks: Sequence[Network] = TRAINED, types: Sequence[str] = TYPES, steps: int = _STEPS
+    run: Run,
+    *,
+    networks: Sequence[Network] = TRAINED,
+    types: Sequence[str] = TYPES,
+    steps: int = _STEPS,
+    compiled: bool = True,
 ) -> Ended:
     """All networks in the first type come before the next, what torch.compile does with the first at last. The run
     fails if no network that was started could be trained."""
     items = {f"{network.name} {dtype}": (network, dtype, False) for dtype in types for network in networks}
-    items[f"{networks[0].name} {types[0]} compiled"] = (networks[0], types[0], True)
+    if compiled:
+        items[f"{networks[0].name} {types[0]} compiled"] = (networks[0], types[0], True)
     left = run.state.left("train", items)
     for position, name in enumerate(left):
         if not run.pace.fits:

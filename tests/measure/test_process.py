@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from multiprocessing.connection import wait
+from pathlib import Path
 
 import pytest
 
@@ -169,10 +170,13 @@ def test_an_answer_that_does_not_fit_is_nonsense():
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a priority of Linux")
-def test_what_makes_way_runs_where_nobody_else_wants_to():
+def test_what_makes_way_takes_idle_cores_alone():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         _give_least_priority(process.pid)
         assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
+        shares = Path(f"/proc/{process.pid}/autogroup")
+        if shares.exists():  # cores are shared among sessions first
+            assert shares.read_text().endswith("nice 19\n")
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
         process.kill()
     _give_least_priority(process.pid)  # which has ended

@@ -45,7 +45,7 @@ def stages() -> dict[str, cuda.Stage]:
         "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
         "host": partial(host_stage, batch=1, rounds=1),
-        "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2),
+        "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2, compiled=False),
     }
     return {
         name: dataclasses.replace(stage, run=_timed(name, small.get(name, stage.run)), first_s=0.0, most_s=600.0)
