@@ -171,7 +171,8 @@ def test_an_answer_that_does_not_fit_is_nonsense():
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a priority of Linux")
 def test_what_makes_way_takes_idle_cores_alone():
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
         _give_least_priority(process.pid)
         assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
         shares = Path(f"/proc/{process.pid}/autogroup")
