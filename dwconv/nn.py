@@ -95,33 +95,8 @@ class _Depthwise(Revertible, metaclass=AsPlain):
         else:
             self._make_depthwise(*given, **options)
 
-    def _make_depthwise(
-        self,
-        channels: int,
-        kernel_size: Size,
-        *,
-        multiplier: int = 1,
-        stride: Size = 1,
-        padding: Size | str = 0,
-        dilation: Size = 1,
-        bias: bool = True,
-        padding_mode: PaddingMode = "zeros",
-        device: Any = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            channels,
-            channels * multiplier,
-            kernel_size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=channels,
-            bias=bias,
-            padding_mode=padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+    def _make_depthwise(self, channels: int, kernel_size: Size, *, multiplier: int = 1, **options: Any) -> None:
+        super().__init__(channels, channels * multiplier, kernel_size, groups=channels, **options)
 
 
 _OF_PYTORCH = frozenset({"in_channels", "out_channels", "groups"})
