@@ -2,10 +2,10 @@
 
 Of each block of well-known networks in training, forward and backward pass in turns: PyTorch's ops one after the other
 in both layouts, the same with our convolution, and as one; with ``--compile`` the first and the second under
-torch.compile, too. With ``--device cuda`` each is a CUDA graph on a GPU. With ``--eval`` the forward pass alone,
-without gradients, of norms with the statistics that they have learnt. Untuned passes are tuned first; then PyTorch's
-ops are timed against themselves, as a control. Whose results are too far from those of PyTorch's ops does not race.
-What each keeps for its backward pass is counted.
+torch.compile, too. With ``--eval`` the forward pass alone, without gradients, of norms with the statistics that they
+have learnt. Untuned passes are tuned first; then PyTorch's ops are timed against themselves, as a control. Whose
+results are too far from those of PyTorch's ops does not race. What each keeps for its backward pass is counted.
+``bench cuda blocks`` does the same on a GPU, each a CUDA graph.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import CpuTarget, Target, cpu_target, parse_target
+from dwconv.problems.target import CpuTarget, Target, cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
@@ -46,6 +46,7 @@ Step = Callable[[], tuple[Tensor, ...]]
 PLAIN, OTHER_LAYOUT, CONVERTED, AS_ONE = "plain", "plain, contiguous", "converted", "as one"
 AGAIN = "plain again"
 EFFORT = Effort(round_s=0.03, rounds=15, budget_s=8.0, patience_s=5.0)
+GPU_EFFORT = Effort(round_s=0.01, rounds=15, budget_s=4.0, patience_s=4.0)
 FAR = 0.2
 """Results whose distance from the exact ones is more than this share of these are wrong, unless PyTorch's are as far.
 Where an activation has a bend, rounding decides about the gradients of some elements: PyTorch's own two layouts are up
@@ -71,7 +72,6 @@ def _blocks(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench blocks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--network", choices=BLOCK_NETWORKS, action="append", help="default all; may be repeated")
     parser.add_argument("--batch", type=whole, default=8, help="default 8")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of images and weights, default float32")
     parser.add_argument("--seconds", type=from_0, default=10, help="to tune an untuned pass, default 10; 0: none")
     parser.add_argument("--compile", action="store_true", help="race them under torch.compile as well")
@@ -82,21 +82,19 @@ def _blocks(argv: Sequence[str] | None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     arguments = parser.parse_args(argv)
 
-    target = parse_target("cuda") if arguments.device == "cuda" else cpu_target()
+    target = cpu_target()
     log = TuningLog(arguments.log or log_path(target))
     known = Database.behind_log(log.path, alone=arguments.log is not None)
     log.followers.append(known.add)
     layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
-    case = Case(batch=arguments.batch, dtype=arguments.dtype, trains=not arguments.eval, device=target.kind)
+    case = Case(batch=arguments.batch, dtype=arguments.dtype, trains=not arguments.eval)
     workloads = [each for layer in layers for each in case.workloads(layer)]
     if arguments.dry_run:
         measuring_s = 2 * MEASURING_S * len(layers)
         print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
         return 0
-    threads = target.threads if isinstance(target, CpuTarget) else 1
-    machine = MachineWatch(threads=threads)
-    if isinstance(target, CpuTarget):
-        target = with_limits(target)
+    machine = MachineWatch(threads=target.threads)
+    target = with_limits(target)
     if arguments.seconds:
         with Workers(target, jobs=os.cpu_count() or 1) as workers:
             for workload in workloads:
@@ -113,7 +111,7 @@ def _blocks(argv: Sequence[str] | None) -> int:
         print(line_of(found), flush=True)
         return found
 
-    rows = timed_again([row(number) for number in range(len(layers))], row, threads=threads)
+    rows = timed_again([row(number) for number in range(len(layers))], row, threads=target.threads)
     print(summary_of(rows, control))
     print(means_of(rows))
     asked = {"eval": arguments.eval, "compile": arguments.compile, arguments.dtype: arguments.dtype != "float32"}
@@ -135,6 +133,10 @@ class Case:
     @property
     def clock(self) -> Clock:
         return CpuClock() if self.device == "cpu" else CudaClock()
+
+    @property
+    def effort(self) -> Effort:
+        return EFFORT if self.device == "cpu" else GPU_EFFORT
 
     def workload(self, layer: ListedLayer) -> Workload:
         """The first pass of the block."""
@@ -196,7 +198,7 @@ def control_of(layer: ListedLayer, case: Case) -> Ratio:
     """PyTorch's ops one after the other against themselves, on tensors of their own."""
     plain, x, dz = plain_of(layer, case)
     calls = {PLAIN: case.step_of(plain, x, dz), AGAIN: case.step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
-    rounds = rounds_in_turns(calls, clock=case.clock, effort=EFFORT).rounds_us
+    rounds = rounds_in_turns(calls, clock=case.clock, effort=case.effort).rounds_us
     return ratio_of(rounds[AGAIN], over=rounds[PLAIN])
 
 
@@ -244,7 +246,7 @@ def row_of(layer: ListedLayer, case: Case, target: Target, *, compiles: bool, co
             refused[name] = str(error)
     if AS_ONE in refused:
         return {**about, "difference": differences, "failed": refused[AS_ONE]}
-    taken = rounds_in_turns(raced, clock=clock, effort=EFFORT)
+    taken = rounds_in_turns(raced, clock=clock, effort=case.effort)
     median_us = {name: measured.median_us for name, measured in taken.measurements.items()}
     over = partial(ratio_of, over=taken.rounds_us[AS_ONE])
     others = [name for name in raced if name != AS_ONE]

@@ -142,20 +142,37 @@ GPU_LAYERS = (
 
 OWN: tuple[tuple[DType, Layout], ...] = (("float16", "nhwc"), ("float32", "nchw"))
 """Types and layouts in which networks train on a GPU: mixed precision in channels_last, and PyTorch's defaults."""
-_OTHERS: tuple[tuple[DType, Layout], ...] = (("float16", "nchw"), ("float32", "nhwc"), ("bfloat16", "nhwc"))
+_OTHERS: tuple[tuple[DType, Layout], ...] = (("float16", "nchw"), ("bfloat16", "nhwc"), ("float32", "nhwc"))
+_GPU_ROWS_AND_VOLUMES: dict[str, tuple[int, Layout]] = {
+    "Mamba-130M (d_inner 1536,L2048,k4)": (4, "nchw"),
+    "Mamba-1.4B (d_inner 4096,L2048,k4)": (4, "nchw"),
+    "Conformer-L (d512,T=1600,k31)": (16, "nchw"),
+    "X3D-S 13x160": (16, "nhwc"),
+    "MedNeXt-S k3 128^3": (2, "nhwc"),
+}
+"""Networks of sequences and volumes, each with its batch and its layout; some layers of each."""
+_FEW = 3
+"""Layers of each of these networks."""
 
 
 def gpu_workloads(*, every: bool = False) -> list[Workload]:
-    """All passes of every layer in the types and layouts of ``OWN``, or with ``every`` in more of them; bfloat16 runs
-    like float16.
+    """All passes of every layer in the types and layouts of ``OWN``; with ``every`` also sequences and volumes in
+    float16, and more types and layouts; bfloat16 runs like float16.
 
     All layers in one type and layout come before the next, so that a budget that ends early has seen every layer."""
-    return [
-        workload
-        for dtype, layout in (*OWN, *(_OTHERS if every else ()))
-        for layer in GPU_LAYERS
-        for workload in layer.workloads(dtype=dtype, layout=layout)
-    ]
+
+    def images(types: Sequence[tuple[DType, Layout]]) -> list[Workload]:
+        layers = ((layer, dtype, layout) for dtype, layout in types for layer in GPU_LAYERS)
+        return [each for layer, dtype, layout in layers for each in layer.workloads(dtype=dtype, layout=layout)]
+
+    return [*images(OWN), *(_rows_and_volumes() if every else ()), *images(_OTHERS if every else ())]
+
+
+def _rows_and_volumes() -> Iterator[Workload]:
+    for network, (batch, layout) in _GPU_ROWS_AND_VOLUMES.items():
+        for each in listed_layers([network])[-_FEW:]:
+            for workload in each.workloads(dtype="float16", layout=layout):
+                yield workload.with_batch(batch)
 
 
 def odd_workloads() -> list[Workload]:

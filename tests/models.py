@@ -39,6 +39,20 @@ class OneLayer(nn.Module):
         return self.head(self.depthwise(self.widen(x)).relu().mean((2, 3)))
 
 
+class OneBlock(OneLayer):
+    """``OneLayer``, its depthwise layer between two norms and activations."""
+
+    def __init__(self, classes: int = 4) -> None:
+        super().__init__(classes)
+        self.before = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU6())
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+        self.after = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU6())
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.after(self.depthwise(self.before(self.widen(x)))).mean((2, 3)))
+
+
 class VideoNet(nn.Module):
     """(N, 3, D, H, W) -> (N, classes): X3D in little, first along time, then through space as well."""
 

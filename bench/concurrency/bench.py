@@ -1,7 +1,7 @@
 """``python -m bench concurrency``: training steps of five networks, run op by op in every way there is to choose.
 
     recommended      one task at a time on all cores, as PyTorch is set up
-    manual W × T     at most W tasks at a time (inter-op) with T threads each (intra-op), all combinations
+    manual W × T     at most W tasks at a time (inter-op) with T threads each (intra-op), of up to 4 all combinations
     hill climbing    all four strategies, with times from hill climbing; ``regression``: with times from regression
     S1 … S1+S2+S3+S4 each strategy alone and combined, with times from hill climbing
     gradients        one task at a time, but dgrad and wgrad of a convolution at once where that was measured to pay
@@ -70,11 +70,11 @@ def _concurrency(argv: Sequence[str] | None) -> int:
         rows.append(_measured(network, machine=machine, seconds=arguments.seconds, seed=arguments.seed))
         print("\n".join([head(network.name), *lines(rows[-1])]), flush=True)
         print(computed_table(rows[-1]), flush=True)
+        write_results(
+            "concurrency", target=cpu_target(), rows=rows, folder=arguments.out,
+            handover_us=machine.handover_us, change_us=machine.change_us, hardware_counters=unavailable() or "read",
+        )  # fmt: skip
     print(summary(rows))
-    write_results(
-        "concurrency", target=cpu_target(), rows=rows, folder=arguments.out,
-        handover_us=machine.handover_us, change_us=machine.change_us, hardware_counters=unavailable() or "read",
-    )  # fmt: skip
     return 0
 
 

@@ -17,14 +17,15 @@ from dwconv.concurrency.scheduling.strategies import combined, manual, schedules
 RECOMMENDED = "recommended"
 GRADIENTS = "gradients"
 ALL = ("S1", "S2", "S3", "S4")
+_FEW = 4
 
 
 def all_settings(graphs: Sequence[Graph], models: Models, *, machine: Machine) -> list[Setting]:
     """Recommended first; then manual ones, both models with all strategies, and the strategies with hill climbing.
     Settings by hand keep the graphs as PyTorch hands them over."""
     made = [_made(RECOMMENDED, graphs, models, _one_at_a_time(machine.cores))]
-    for workers in range(1, machine.cores + 1):
-        for threads in range(1, machine.cores + 1):
+    for workers in by_hand(machine.cores):
+        for threads in by_hand(machine.cores):
             if (workers, threads) != (1, machine.cores):
                 make = _by_hand(workers=workers, threads=threads, machine=machine)
                 made.append(_made(f"manual {workers} × {threads}", graphs, models, make))
@@ -35,6 +36,11 @@ def all_settings(graphs: Sequence[Graph], models: Models, *, machine: Machine) -
     if any(pair.at_once_wins for graph in graphs for pair in graph.pairs):
         made.append(_gradients(graphs, models, cores=machine.cores))
     return made
+
+
+def by_hand(cores: int) -> list[int]:
+    """The numbers of workers, and of threads, to try by hand: every one up to 4, then powers of two, and all cores."""
+    return [number for number in range(1, cores + 1) if number <= _FEW or number & (number - 1) == 0 or number == cores]
 
 
 Make = Callable[[Program, Curves], Schedule]

@@ -1,19 +1,20 @@
 """``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, from first contact to training.
 
-    smoke ──► verify ──► host ───► tune ───► race ──────► train ──► rank ────────────► fit
-    a minute  every      µs of a   layers    dwconv and   steps of  does the computed  its constants
-    of first  template,  call on   of        everybody,   four      cost order the     for this
-    contact   type       the host  networks  in turns     networks  candidates?        device
+    smoke ──► verify ──► host ───► tune ───► race ──────► blocks ───► train ──► rank ──────────► fit
+    a minute  every      µs of a   layers    dwconv and   as one and  steps of  does the         its constants
+    of first  template,  call on   of        every other  one by      four      computed cost    for this
+    contact   type       the host  networks  in turns     one         networks  order candidates device
 
 Each stage can be asked for alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
-beside it; run again, each goes on where it stopped. What ships of the device is not measured again. Races and steps
-are results as those of other benchmarks, too.
+beside it; run again, each goes on where it stopped. Races, blocks and steps are results as those of other benchmarks,
+too. What ships of the device is not measured again, but for steps, which hang on all records.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import sys
 import traceback
@@ -21,8 +22,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.cases import gpu_workloads, odd_workloads
+from bench.gpu.blocks import FIRST_S as BLOCK_S
+from bench.gpu.blocks import blocks_stage
 from bench.gpu.budget import Budget, Interrupted, interrupted_after
 from bench.gpu.fit import fit_stage
 from bench.gpu.host import FIRST_S as HOST_S
@@ -40,7 +44,7 @@ from bench.gpu.train import train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
 from bench.gpu.verify import in_words as in_words_of_verdict
 from bench.gpu.verify import verify_stage
-from bench.results import write_results
+from bench.results import FOLDER, write_results
 from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import BrokenInstallation, DwconvError, one_line
 from dwconv.problems.target import CudaTarget, Target, parse_target
@@ -66,6 +70,7 @@ STAGES = {
     "host": Stage(run=host_stage, weight=2, first_s=HOST_S),
     "tune": Stage(run=tune_stage, weight=9, first_s=LEAST_S + BESIDE_S),
     "race": Stage(run=race_stage, weight=7, first_s=RACE_S),
+    "blocks": Stage(run=blocks_stage, weight=5, first_s=BLOCK_S),
     "train": Stage(run=train_stage, weight=6, first_s=TRAIN_S),
     "rank": Stage(run=rank_stage, weight=1, first_s=RANK_S),
     "fit": Stage(run=fit_stage, weight=1, first_s=RANK_S),
@@ -103,6 +108,11 @@ def _cuda(argv: Sequence[str] | None) -> int:
     if arguments.dry_run:
         return _dry_run(stages, workloads, target, seconds=arguments.seconds)
     state = State.open(arguments.out, device=target.device, continue_from=arguments.continue_from)
+    shipped = shipped_results(target)
+    state.take("host", shipped.get("host", {}))
+    for stage in ("blocks", "race"):
+        rows = shipped.get("blocks" if stage == "blocks" else "rows", [])
+        state.take(stage, {row["workload"]: row for row in rows})
     log = f"{target.device}.jsonl"
     take_over(shipped_log_folder() / log, arguments.out / log)
     return run_stages(
@@ -177,17 +187,25 @@ def _summary(ended: dict[str, Ended], state: State) -> str:
     return "\n".join(lines)
 
 
+def shipped_results(target: Target) -> dict[str, Any]:
+    """What ``_write_results`` wrote of the device before; empty if nothing ships of it."""
+    path = FOLDER / f"cuda-{target.device}.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
 def _write_results(state: State, target: Target) -> None:
     """Of all runs so far, if there are any."""
     rows = [{"workload": key, **answer} for key, answer in worst_first(state.of("race"))]
-    if not rows and not state.of("train"):
+    if not rows and not state.of("train") and not state.of("blocks"):
         return
     verified = Counter(in_words_of_verdict(answer).partition(":")[0] for answer in state.of("verify").values())
     facts = {
         "measured": state.of("limits").get("device"),
         "verified": dict(verified),
         "host": state.of("host"),
-        "steps": state.of("train"),
+        "blocks": [{"workload": key, **answer} for key, answer in state.of("blocks").items()],
+        "steps": {**shipped_results(target).get("steps", {}), **state.of("train")},
     }
     write_results("cuda", target=target, rows=rows, folder=state.path.parent, **facts)
 

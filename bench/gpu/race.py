@@ -5,6 +5,7 @@ replaced when the device no longer works for it. The limits of the device come f
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from bench.gpu.limits import Sizes, as_limits, known_limits
@@ -45,7 +46,7 @@ def _race_all(run: Run, racer: GpuWorker) -> Ended:
     if not tuned:
         return Ended(line=f"nothing is tuned of {len(records)} workloads; run the stage tune first", failed=True)
     compiled = set(list(records)[:_COMPILED])
-    for key in run.state.left("race", tuned):
+    for key in _left(tuned, run):
         if not run.pace.fits:
             break
         with run.pace.item():
@@ -56,6 +57,13 @@ def _race_all(run: Run, racer: GpuWorker) -> Ended:
         say("race", f"{key}: {in_words(answer)}")
     answers = {key: run.state.of("race")[key] for key in tuned if key in run.state.of("race")}
     return _ended(answers, count=len(tuned))
+
+
+def _left(tuned: Mapping[str, TuningRecord], run: Run) -> list[str]:
+    """What was not raced, then what was raced with another configuration than the best of today."""
+    left, known = run.state.left("race", tuned), run.state.of("race")
+    others = [key for key, record in tuned.items() if known.get(key, {}).get("config", {}) != record.config.to_dict()]
+    return list(dict.fromkeys([*left, *others]))
 
 
 def _raced(record: TuningRecord, run: Run, racer: GpuWorker, *, compiled: bool) -> dict[str, Any] | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.gpu.budget import Pace
 from bench.gpu.state import State
+from dwconv.commands.tune_arguments import cores
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
@@ -26,7 +26,7 @@ class Run:
     """Workloads on which templates are verified."""
     one_process: bool = False
     """True if kernels run in this process."""
-    jobs: int = field(default_factory=lambda: max(1, min(12, (os.cpu_count() or 2) - 2)))
+    jobs: int = field(default_factory=lambda: max(1, min(12, cores() - 2)))
 
     @property
     def out(self) -> Path:

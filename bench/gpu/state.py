@@ -69,6 +69,10 @@ class State:
             item for item in failed if (stage, item) not in self._given
         ]
 
+    def take(self, stage: str, answers: Answers) -> None:
+        """Count answers that are known from elsewhere, where this state has none."""
+        self._answers[stage] = {**answers, **self.of(stage)}
+
     def put(self, stage: str, item: str, answer: Any) -> None:
         """Keep an answer: on disk at once or, where many come in a row, at the latest with ``flush``."""
         self._answers.setdefault(stage, {})[item] = answer

@@ -31,8 +31,10 @@ T = TypeVar("T")
 
 
 def message(kind: type[T]) -> type[T]:
-    """Class decorator: a frozen dataclass that may pass between processes. Its sequences are tuples."""
-    _known[kind.__name__] = kind
+    """Class decorator: a frozen dataclass that may pass between processes, of a name of its own. Its sequences are
+    tuples."""
+    known = _known.setdefault(kind.__name__, kind)
+    assert known.__module__ == kind.__module__, f"{kind.__name__} is {known.__module__}'s"
     return kind
 
 

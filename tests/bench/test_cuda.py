@@ -73,7 +73,7 @@ def test_the_plan_is_of_the_stages_that_are_named(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, train, rank"),
+        (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, blocks, train, rank"),
         (["--seconds", "-1"], "-1 is not a number of seconds"),
         (["--seconds", "nan"], "nan is not a number of seconds"),
         (["--seconds", "soon"], "soon is not a number of seconds"),
@@ -103,7 +103,7 @@ def test_all_stages_run_in_their_order_and_end_with_a_line_and_a_summary(gpu, tm
     assert bench(tmp_path) == 0
     run, _, summary = capsys.readouterr().out.partition("\nsummary, ")
     assert [line.split()[0] for line in run.splitlines() if line.endswith("fine")] == [
-        "[smoke]", "[verify]", "[host]", "[tune]", "[race]", "[train]", "[rank]", "[fit]",
+        "[smoke]", "[verify]", "[host]", "[tune]", "[race]", "[blocks]", "[train]", "[rank]", "[fit]",
     ]  # fmt: skip
     assert [line.split() for line in summary.splitlines()[1:]] == [[name, "fine"] for name in cuda.STAGES]
     assert json.loads((tmp_path / FILE).read_text())["device"] == TARGET.device

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench.cases import Layer
 from bench.gpu import cuda, race, smoke, tune
+from bench.gpu.blocks import blocks_stage
 from bench.gpu.budget import Budget
 from bench.gpu.host import host_stage
 from bench.gpu.limits import Sizes
@@ -26,7 +27,7 @@ from bench.gpu.state import State
 from bench.gpu.train import train_stage
 from bench.models import Network
 from dwconv.problems.target import parse_target
-from tests.models import OneLayer
+from tests.models import OneBlock, OneLayer
 from tests.standin.launches import JOURNAL_VARIABLE
 
 TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
@@ -36,6 +37,7 @@ WORKLOADS = [FPROP, WGRAD]
 ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float16", layout="nchw"))[:1]
 
 NETWORK = Network(name="tests.models:OneLayer", make=OneLayer, batch=2, sample=(3, 12, 12))
+WITH_BLOCK = Network(name="tests.models:OneBlock", make=OneBlock, batch=2, sample=(3, 12, 12))
 
 
 def stages() -> dict[str, cuda.Stage]:
@@ -45,6 +47,7 @@ def stages() -> dict[str, cuda.Stage]:
         "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
         "host": partial(host_stage, batch=1, rounds=1),
+        "blocks": partial(blocks_stage, networks=[WITH_BLOCK]),
         "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2, compiled=False),
     }
     return {

@@ -1,0 +1,132 @@
+"""Stage ``blocks``: the blocks of the networks that the stage ``train`` trains, as one and one by one, in turns, each a
+CUDA graph.
+
+What is untuned is timed before, block by block: the few configurations of each pass that are likely to be good, and
+those of the convolution's own passes, which run where the block is not one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import geometric_mean
+from typing import Any
+
+from bench.blocks import Case, control_of, line_of, row_of
+from bench.cases import ListedLayer
+from bench.evidence import Control
+from bench.gpu.budget import Pace
+from bench.gpu.device import warm_up
+from bench.gpu.run import Ended, Run, of_all, say
+from bench.gpu.state import has_failed
+from bench.gpu.train import TRAINED
+from bench.gpu.tune import COMPARED_S, compare_starts
+from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
+from bench.models import Network
+from bench.networks import workloads_of
+from dwconv.kernels.wire import message
+from dwconv.problems.layer_files import Layer
+from dwconv.problems.target import Target
+from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Workload
+
+FIRST_S = 8.0
+"""Expected seconds of a block, until one has run."""
+_MOST_S = 60.0
+_TUNING_SHARE = 0.6
+"""Of the time, for what is untuned."""
+_DTYPE: DType = "float16"
+
+
+def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
+    """The run fails if no block that was started could be raced."""
+    blocks = _blocks_of(networks, run.target)
+    left = run.state.left("blocks", blocks)
+    _tune_what_is_untuned([blocks[key].workload for key in left], run)
+    os.environ["DWCONV_TUNING_LOGS"] = str(run.log.path)
+    with GpuWorker("bench.gpu.blocks:Racer", BlockRacerSetup(target=run.target)) as racer:
+        for key in left:
+            if not run.pace.fits:
+                break
+            with run.pace.item():
+                try:
+                    answer = racer.ask(blocks[key], timeout_s=_MOST_S, within_s=run.pace.left_s)
+                except GpuFailure as failure:
+                    answer = {"failed": str(failure)}
+            if not has_failed(answer) or run.pace.left_s > 0:
+                run.state.put("blocks", key, answer)
+                say("blocks", f"{key}: {answer['failed']}" if has_failed(answer) else line_of(answer))
+    return _ended({key: run.state.of("blocks")[key] for key in blocks if key in run.state.of("blocks")}, len(blocks))
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class BlockRacerSetup:
+    target: Target
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class BlockRace:
+    """A block of a network, by its forward pass."""
+
+    network: str
+    workload: Workload
+
+    @property
+    def layer(self) -> ListedLayer:
+        return ListedLayer(network=self.network, layer=Layer.of(self.workload, count=1, passes=BLOCK_PASSES))
+
+
+class Racer:
+    """Handler: BlockRace in, its row out."""
+
+    def __init__(self, setup: BlockRacerSetup) -> None:
+        self._target = setup.target
+        self._first: BlockRace | None = None
+        warm_up(setup.target)
+
+    def __call__(self, block: BlockRace) -> dict[str, Any] | Refused:
+        return careful(self._row, block, target=self._target)
+
+    def _row(self, block: BlockRace) -> dict[str, Any]:
+        self._first = self._first or block
+        return row_of(block.layer, self._case, self._target, compiles=False, control=self._control)
+
+    @property
+    def _case(self) -> Case:
+        return Case(batch=1, dtype=_DTYPE, device=self._target.kind)
+
+    @cached_property
+    def _control(self) -> Control:
+        assert self._first is not None
+        return Control.over([control_of(self._first.layer, self._case)])
+
+
+def _blocks_of(networks: Sequence[Network], target: Target) -> dict[str, BlockRace]:
+    """By key; those of the first network first, in each the largest first."""
+    found: dict[str, BlockRace] = {}
+    for network in networks:
+        workloads = workloads_of(network, autocast=_DTYPE, blocks=True, device=target.kind)
+        blocks = [each for each in workloads if each.pass_ == BLOCK_PASSES[0]]
+        for workload in sorted(blocks, key=lambda each: -each.bytes):
+            found.setdefault(workload.key, BlockRace(network=network.name, workload=workload))
+    return found
+
+
+def _tune_what_is_untuned(blocks: Sequence[Workload], run: Run) -> None:
+    wanted = [
+        each for block in blocks for each in (*map(block.for_pass, BLOCK_PASSES), *map(block.convolution, PASSES))
+    ]
+    pace = Pace(_TUNING_SHARE * run.pace.left_s, first_s=COMPARED_S)
+    compare_starts(list(dict.fromkeys(wanted)), replace(run, pace=pace), stage="blocks", only_unknown=True)
+
+
+def _ended(answers: dict[str, dict[str, Any]], count: int) -> Ended:
+    raced = [answer for answer in answers.values() if not has_failed(answer)]
+    as_one = [answer["over_best_other"] for answer in raced if answer["runs_as_one"]]
+    parts = [f"{len(raced)} of {count} blocks raced, {len(as_one)} ran as one"]
+    if as_one:
+        parts.append(f"{geometric_mean(as_one):.2f}× the best other, least {min(as_one):.2f}")
+    return Ended(line="; ".join(parts) + of_all(len(answers), count), failed=bool(answers) and not raced)
