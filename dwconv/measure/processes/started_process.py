@@ -73,4 +73,4 @@ def _give_least_priority(process: int) -> None:
         if hasattr(os, "SCHED_IDLE"):  # Linux: a thread that wakes up finds the core as if it were idle
             os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))
     with contextlib.suppress(OSError):  # Linux shares cores among sessions first, whatever their processes' priorities
-        Path(f"/proc/{process}/autogroup").write_text("19")
+        Path(f"/proc/{process}/autogroup").write_text("10")
