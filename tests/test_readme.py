@@ -291,30 +291,141 @@ def test_the_readme_has_the_steps_under_autocast():
     )
 
 
-def test_the_figures_of_the_gpu_are_those_of_the_results():
-    results = json.loads((ROOT / "bench/results/cuda-nvidia-h200.json").read_text())
-    page, warm, cold = (ROOT / "docs/cuda.md").read_text(), [], []
-    for row in results["rows"]:
+H200 = json.loads((ROOT / "bench/results/cuda-nvidia-h200.json").read_text())
+"""What ``bench cuda`` measured on a GPU."""
+
+
+def _passes_of_the_gpu(of: str) -> list[dict[str, Any]]:
+    """Those of a row of the table of means: a type with its layout, apart from both gradients in one kernel."""
+    dtype = of.partition(",")[0] if of.startswith("float") else "float16"
+    return [
+        row
+        for row in H200["rows"]
+        if f"-{dtype}-" in row["workload"]
+        and row["workload"].startswith("backward") == of.endswith("both gradients")
+        and (not of.startswith("the same") or int(re.findall(r"-k(\d+)x", row["workload"])[0]) <= 7)
+    ]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        "float16, channels_last", "the same, kernels of up to 7 columns", "float16, both gradients",
+        "float32, contiguous", "float32, both gradients",
+    ],
+)  # fmt: skip
+def test_the_means_of_the_gpu_are_those_of_the_results(of):
+    rows = _passes_of_the_gpu(of)
+    warm, cold = ([row[caches]["ratio"] for row in rows] for caches in ("warm", "cold"))
+    own = [row["warm"]["ratio_own_layout"] for row in rows]
+    means = [f"{geometric_mean(warm):.2f} ({geometric_mean(cold):.2f})", f"{min(warm):.2f} ({min(cold):.2f})"]
+    wanted = [str(len(rows)), *means, f"{geometric_mean(own):.2f}", f"{min(own):.2f}"]
+    assert table_row("docs/cuda.md", of) == wanted
+    if of in ("float16, channels_last", "float32, contiguous"):
+        told = f"{len(rows)} in {of.partition(',')[0]}"
+        readme, mean = text_of("README.md"), means[0].partition(" ")[0]
+        assert f"{told} are {mean} times as fast" in readme or f"{told} {mean} times" in readme
+
+
+def test_each_pass_of_the_gpu_is_told_and_how_many_are_slower():
+    page = (ROOT / "docs/cuda.md").read_text()
+    for row in H200["rows"]:
         ratios = [row[caches]["ratio"] for caches in ("warm", "cold")]
-        assert f"{row['dwconv_us']:.1f} µs, {ratios[0]:.2f} ({ratios[1]:.2f})" in page, row["workload"]
-        warm.append(ratios[0])
-        cold.append(ratios[1])
-    mean = f"{geometric_mean(warm):.2f}"
-    assert f"{len(warm)} passes: {mean} times as fast as the best other" in page and min(warm) > 1
-    assert f"{geometric_mean(cold):.2f} with cold caches. None is slower" in page and min(cold) > 1
-    assert f"where {len(warm)} passes in float16 are {mean} times" in text_of("README.md")
-    assert f"all {results['verified']['right']:,} candidates of `verify` were right" in page
-    assert set(results["verified"]) == {"right"}
-    for step in results["steps"].values():
-        for ratio, suffix in ((step["ratio"], ""), (step["graphs"], " + graphs")):
-            before, after = (step["median_ms"][f"{model}{suffix}"] for model in ("plain", "converted"))
-            (low, high), told = ratio["interval"], f"{before:.1f} → {after:.1f} ms, {ratio['median']:.2f}"
-            assert f"{told} ({low:.2f} to {high:.2f})" in page
-    for road in results["host"].values():
+        assert f"{row['dwconv_us']:.1f}, {ratios[0]:.2f} ({ratios[1]:.2f})" in page, row["workload"]
+    (slower,) = (row for row in H200["rows"] if min(row[caches]["ratio"] for caches in ("warm", "cold")) < 1)
+    warm, count = slower["warm"], len(H200["rows"])
+    assert slower["workload"].startswith("fprop-n64-c96-112x112-k3x3-s2x2") and warm["best_other"] == "cudnn-nhwc"
+    told = f"contiguous float32, is {warm['ratio']:.2f} times as fast"
+    assert f"**One pass of {count} is slower" in page and told in text_of("docs/cuda.md")
+    assert f"{warm['ratio_own_layout']:.2f} times as fast as all others" in text_of("docs/cuda.md")
+    readme = text_of("README.md")
+    assert f"One of {count} passes there is slower" in readme and f"kernels, {warm['ratio']:.2f} times as" in readme
+    assert f"all {H200['verified']['right']:,} candidates of `verify` were right" in page
+    assert set(H200["verified"]) == {"right"}
+
+
+def _with_its_interval(ratio: dict[str, Any]) -> str:
+    low, high = ratio["interval"]
+    return f"{ratio['median']:.2f} ({low:.2f} to {high:.2f})"
+
+
+@pytest.mark.parametrize("key", H200["steps"])
+def test_the_steps_on_the_gpu_are_those_of_the_results(key):
+    """Where no block runs as one, as many bytes are kept with blocks as without."""
+    step, kept = H200["steps"][key], H200["steps"][key]["kept_bytes"]
+    has_blocks = kept.get("blocks", kept["plain"]) != kept["plain"]
+    models = ["plain", "converted", *(["blocks"] if has_blocks else [])]
+    of_blocks = (step["blocks"]["plain"], step["graphed_blocks"]["plain + graphs"]) if has_blocks else ()
+    eager_blocks, graphed_blocks = map(_with_its_interval, of_blocks) if has_blocks else ("", "")
+    alone = [step["profile_ms"][name]["step"] - step["profile_ms"][name]["between the ops"] for name in models]
+    ours = sum(count for who, count in step["layers"].items() if who.endswith(" dwconv"))
+    told = key.replace("timm:convnext_tiny", "ConvNeXt-T").replace(" ", ", ")
+    assert table_row("docs/cuda.md", told) == [
+        f"{step['median_ms']['plain']:.1f}", _with_its_interval(step["ratio"]), eager_blocks,
+        f"{step['median_ms']['plain + graphs']:.1f}", _with_its_interval(step["graphs"]), graphed_blocks,
+        ", ".join(f"{ms:.1f}" for ms in alone), f"{ours} of {sum(step['layers'].values())}",
+    ]  # fmt: skip
+    if has_blocks:
+        assert f"{key.split()[0]} {kept['blocks'] / kept['plain']:.2f}" in text_of("docs/cuda.md").replace(" keeps", "")
+    if key == "MobileNetV2 float16":
+        apart, readme = step["loss_difference"], text_of("README.md")
+        losses = [f"{apart[name]:.3f}" for name in ("blocks", "converted", "rounded")]
+        assert "up to {} from the plain ones with blocks, {} converted, {} with".format(*losses) in text_of(
+            "docs/cuda.md"
+        )
+        medians = [ratio["median"] for ratio in (step["ratio"], of_blocks[0], step["graphs"], of_blocks[1])]
+        told = "is {:.2f} times as fast as plain, with blocks {:.2f}; with CUDA graphs on both sides it is {:.2f}, with"
+        assert f"{told} blocks {{:.2f}}".format(*medians) in readme
+
+
+def test_the_blocks_on_the_gpu_are_those_of_the_results():
+    blocks = H200["blocks"]
+    over = [row["over_best_other"] for row in blocks]
+    assert table_row("docs/cuda.md", "as one, µs") == [f"{row['median_us']['as one']:.0f}" for row in blocks]
+    assert table_row("docs/cuda.md", "over the best other") == [f"{each:.2f}" for each in over]
+    assert table_row("docs/cuda.md", "GB/s") == [f"{row['gb_per_s']:,.0f}" for row in blocks]
+    shares = [row["percent_of_limit"] for row in blocks]
+    kept = geometric_mean(row["kept_bytes"]["as one"] / row["kept_bytes"]["plain"] for row in blocks)
+    page = text_of("docs/cuda.md")
+    assert f"{len(blocks)} were raced, all of MobileNetV2" in page
+    assert {row["network"] for row in blocks} == {"MobileNetV2"}
+    assert {row["best_other"] for row in blocks} == {"converted"}
+    assert f"{geometric_mean(over):.2f} times in the geometric mean, {min(over):.2f} at least" in page
+    assert f"keeps {kept:.2f} of the memory, and reaches {min(shares):.0f} to {max(shares):.0f} % of" in page
+
+
+def test_what_layers_take_of_the_host_of_a_gpu_is_what_was_measured():
+    page = (ROOT / "docs/cuda.md").read_text()
+    for road in H200["host"].values():
         for of_models in road["us"].values():
             plain, ours = ([of_models[name][way] for way in ("forward", "backward")] for name in of_models)
             told = " | ".join(" + ".join(f"{us:.1f}" for us in found) for found in (plain, ours))
             assert f"| {told} | {sum(ours) / sum(plain):.2f} |" in page
+
+
+def test_the_figures_of_sixteen_cores_are_those_of_the_results():
+    of = "intel-xeon-processor-family-6-model-207-avx512-16t.json"
+    (row,) = json.loads((ROOT / "bench/results" / f"concurrency-{of}").read_text())["rows"]
+    took, expected = row["median_ms"], row["expected_ms"]
+    names = ["eager", "manual 1 × 4", "S1", "S2", "S3", "S4", "hill climbing", "regression", "gradients", "backend"]
+    ratios = {name: f"{took['recommended'] / took[name]:.2f}" for name in names}
+    assert min((us, name) for name, us in took.items() if name.startswith("manual"))[1] == "manual 1 × 4"
+    ratios["manual 1 × 4"] += " (1 × 4)"
+    ratios["backend"] = f"{row['backend'].partition(':')[0]}, {ratios['backend']}"
+    told = table_row("docs/benchmarks.md", f"{row['network']}, 16 cores")
+    assert told == [f"{took['recommended']:.1f}", *ratios.values()]
+    computed = [f"{expected['recommended'] / expected[name]:.2f}" for name in ("S1", "S3", "S1+S2+S3+S4")]
+    page = text_of("docs/benchmarks.md")
+    assert "computed {} for `S1`, {} for `S3` and {} for all four".format(*computed) in page
+    off = [f"{100 * row['accuracy'][name]['error']:.0f} %" for name in ("hill climbing", "regression")]
+    assert "those of hill climbing were {} off on average, those of the regression {}.".format(*off) in page
+    assert f"{row['hurried']:,} task times were of single runs" in page
+    steps = json.loads((ROOT / "bench/results" / f"parallel-{of}").read_text())["rows"]
+    for step in steps:
+        name = step["name"] if step["name"] == "data parallelism" else f"`{step['name']}`"
+        assert f"{name} {step['median_ms']:.0f}" in page
+    errors = [-100 * step["error"] for step in steps]
+    assert f"predicts them {min(errors):.0f} to {max(errors):.0f} % too short" in page
 
 
 def test_the_figures_of_untuned_layers_are_those_of_the_results():

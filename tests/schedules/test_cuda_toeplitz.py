@@ -414,10 +414,10 @@ def test_the_page_says_what_newer_knobs_are_computed_to_save(pass_: Pass, layout
 
 
 @pytest.mark.slow
-def test_the_page_says_what_is_computed_where_nothing_was_measured() -> None:
+def test_the_page_says_what_is_computed_beside_what_was_measured() -> None:
     workload = layer(128, (56, 56), (31, 31), batch=16, pass_="wgrad", dtype="float16", layout="nhwc")
     *_, wgrad = table_row("docs/cuda.md", "128 × 56², k31, 16")
-    assert wgrad.startswith(f"computed {_computed_us(workload):.0f} (")
+    assert f", computed {_computed_us(workload):.0f} (" in wgrad
 
 
 @pytest.mark.parametrize(("tile_h", "pairs"), [(7, 4), (14, 1)])
