@@ -177,7 +177,7 @@ def test_what_makes_way_takes_idle_cores_alone():
         assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
         shares = Path(f"/proc/{process.pid}/autogroup")
         if shares.exists():  # cores are shared among sessions first
-            assert shares.read_text().endswith("nice 19\n")
+            assert shares.read_text().endswith("nice 10\n")
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
         process.kill()
     _give_least_priority(process.pid)  # which has ended
