@@ -177,14 +177,16 @@ struct HashOfKey {
 
 using Calls = std::unordered_map<Key, c10::intrusive_ptr<Call>, HashOfKey>;
 
-inline void describe(const at::Tensor& tensor, Key& key) {
+inline void describe(const at::Tensor& tensor, at::ScalarType dtype, Key& key) {
   key.push_back(tensor.dim());
-  key.push_back(static_cast<int64_t>(tensor.scalar_type()));
+  key.push_back(static_cast<int64_t>(dtype));
   key.push_back(static_cast<int64_t>(tensor.device().type()));
   key.push_back(tensor.device().index());
   key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
   key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
 }
+
+inline void describe(const at::Tensor& tensor, Key& key) { describe(tensor, tensor.scalar_type(), key); }
 
 // False for anything but a number, a tuple of numbers or of such tuples, or a string.
 inline bool describe(PyObject* value, Key& key) {

@@ -167,6 +167,25 @@ def test_a_forward_pass_that_pytorch_runs_leaves_the_call_to_python(logs, passes
     y.sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("passes", "calls"), [(("fprop",), 1), (("fprop", "wgrad"), 1), (("fprop", "dgrad"), 1)])
+def test_pytorchs_op_gives_its_gradients_in_one_call(logs, passes, calls, bias):
+    plant(logs / "log.jsonl", [dataclasses.replace(WORKLOAD, bias=bias)], baseline_us=1e6, passes=passes)
+    given = [leaf for leaf in leaves(bias=bias) if leaf is not None]
+    dwconv.conv2d(*given, padding=1)
+    y, is_compiled = took(dwconv.conv2d, *given, padding=1)
+    dy = torch.randn_like(y)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        ours = torch.autograd.grad(y, given, dy)
+    found = {event.key: event.count for event in profiler.key_averages()}
+    assert is_compiled and found["aten::convolution_backward"] == calls
+    theirs = torch.autograd.grad(F.conv2d(*given, padding=1, groups=8), given, dy)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    if len(passes) == 1:
+        assert all(map(torch.equal, ours, theirs))
+
+
 @pytest.mark.parametrize("axes", [1, 2])
 def test_what_pytorch_runs_costs_no_way_through_python(logs, monkeypatch, axes):
     x = torch.randn(2, 4, *[9] * axes, requires_grad=True)
