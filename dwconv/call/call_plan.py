@@ -21,7 +21,16 @@ from torch import Tensor
 from dwconv import settings
 from dwconv.call import arrivals, loaded
 from dwconv.call.tally import Tally
-from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, kind_of, sizes_of, warn_of_first
+from dwconv.call.untold import (
+    Untold,
+    UntunedLayer,
+    forget_warnings,
+    is_first,
+    kind_of,
+    sizes_of,
+    warn_of_first,
+    warn_once,
+)
 from dwconv.dispatch.decide import DispatchDecision, decisions
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
@@ -66,6 +75,7 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
                 try:
                     self[pass_] = self._build(pass_)
                 except loaded.NotNow:
+                    warn_once(loaded.CAPTURED)
                     return None
             return self[pass_]
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
+CAPTURED = (
+    "a CUDA graph keeps PyTorch's own op where a kernel was not loaded and checked before, which cannot be done while "
+    "the graph is captured; warm up first: take a step before the capture"
+)
 lock = forks.Lock(threading.RLock, holds_up_forks=True)
 state = KernelState()
 kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
@@ -35,22 +39,26 @@ unbuilt: dict[tuple[Candidate, torch.device], str] = {}
 
 
 class NotNow(Exception):
-    """A kernel cannot be checked now: PyTorch's op runs in its place, this time."""
+    """A kernel cannot be loaded or checked now: PyTorch's op runs in its place, this time."""
 
 
 def attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
     """The result of ``make``; or None, and why there is none."""
     try:
         return make(), ""
+    except NotNow:
+        raise
     except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
         return None, first_line(error)
 
 
 def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
-    raises."""
+    raises; NotNow while a CUDA graph is captured, which a driver that loads a kernel spoils."""
     with lock:
         if (candidate, device) not in kernels:
+            if first_use.is_captured(device):
+                raise NotNow
             if fault := unbuilt.get((candidate, device)):
                 raise BuildError(fault)
             kernels[candidate, device] = load(candidate, target, device)
