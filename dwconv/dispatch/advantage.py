@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dwconv import native, settings
+from dwconv import native
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import EVAL_PASSES, PASSES
 from dwconv.records.record import in_us
@@ -115,8 +115,7 @@ def one_by_one_us(
 
 def waiting_us(*, trains: bool) -> float:
     """What is added to what a block is measured to take, on a CPU."""
-    compiler = settings.cpp_compiler()
-    if native.module is not None or (compiler is not None and settings.program(compiler) is not None):
+    if native.is_expected():
         return WAITING_US if trains else WAITING_EVAL_US
     return WAITING_IN_PYTHON_US if trains else WAITING_EVAL_IN_PYTHON_US
 
