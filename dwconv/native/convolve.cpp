@@ -4,9 +4,9 @@
 //       │  the call is new, or somebody but autocast looks at it: None, and Python does it all
 //       ▼
 //   DwconvConvolution::apply ─► Kernel fprop            saves input and weight
-//   DwconvConvolution::backward ─► wgrad, dgrad         or one kernel for both; or PyTorch's own op for one that has no
-//                                                       kernel; or watched_backward, if its result is to be
-//                                                       differentiated again
+//   DwconvConvolution::backward ─► wgrad, dgrad         or one kernel for both; or watched_backward, if its result is to
+//                                                       be differentiated again
+//                                                       PyTorch's own op for a pass that has no kernel
 //
 // In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
 // takes 100 there. Machine code of a few kilobytes does not suffer so.
@@ -28,7 +28,14 @@ namespace {
 
 // -- autograd ---------------------------------------------------------------------------------------------------------
 
+// As PyTorch's op gives it, or as a kernel would have.
+Tensor lying(const Tensor& result, const Shape& shape) {
+  if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
+  return shape.empty_like(result).copy_(result);
+}
+
 Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
+  if (!call.fprop) return lying(call.geometry.y(x, w, bias), call.y);
   Tensor y = call.y.empty_like(x);
   if (bias)
     call.fprop->run(call.batch, {x, w, *bias}, {y});
@@ -39,7 +46,7 @@ Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const 
 
 // dy as the kernels read it.
 Tensor dense(const Tensor& dy, const TunedCall& call) {
-  if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.fprop->is_aligned(dy)) return dy;
+  if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.is_aligned(dy)) return dy;
   return call.y.empty_like(dy).copy_(readable(dy));
 }
 
@@ -47,15 +54,9 @@ Tensor dense(const Tensor& dy, const TunedCall& call) {
 Tensor as_read(const Tensor& tensor, const Sizes& sizes, const Sizes& strides, const TunedCall& call, const Tensor& dy) {
   if (!tensor.defined()) return tensor;
   if (tensor.sizes() == c10::IntArrayRef(sizes) && tensor.strides() == c10::IntArrayRef(strides) &&
-      tensor.scalar_type() == dy.scalar_type() && tensor.device() == dy.device() && call.fprop->is_aligned(tensor))
+      tensor.scalar_type() == dy.scalar_type() && tensor.device() == dy.device() && call.is_aligned(tensor))
     return tensor;
   return as_saved(empty_strided(sizes, strides, dy.scalar_type(), dy.device()), tensor);
-}
-
-// As PyTorch's op gives it, or as a kernel would have.
-Tensor lying(const Tensor& result, const Shape& shape) {
-  if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
-  return shape.empty_like(result).copy_(result);
 }
 
 Tensor bias_gradient(const Tensor& dy, const TunedCall& call) {
