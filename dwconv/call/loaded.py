@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from dwconv.call import first_use
+from dwconv.call.untold import warn_once
 from dwconv.dispatch import packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
-CAPTURED = (
+_CAPTURED = (
     "a CUDA graph keeps PyTorch's own op where a kernel was not loaded and checked before, which cannot be done while "
     "the graph is captured; warm up first: take a step before the capture"
 )
@@ -40,6 +41,11 @@ unbuilt: dict[tuple[Candidate, torch.device], str] = {}
 
 class NotNow(Exception):
     """A kernel cannot be loaded or checked now: PyTorch's op runs in its place, this time."""
+
+
+def _not_now() -> NotNow:
+    warn_once(_CAPTURED)
+    return NotNow()
 
 
 def attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
@@ -58,7 +64,7 @@ def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Ker
     with lock:
         if (candidate, device) not in kernels:
             if first_use.is_captured(device):
-                raise NotNow
+                raise _not_now()
             if fault := unbuilt.get((candidate, device)):
                 raise BuildError(fault)
             kernels[candidate, device] = load(candidate, target, device)
@@ -90,7 +96,7 @@ def fault_in(kernel: Kernel, target: Target, device: torch.device) -> str:
     if error:
         return f"could not be checked: {error}"
     if fault is None:
-        raise NotNow
+        raise _not_now()
     return f"gave wrong results when it was checked here: {fault}" if fault else ""
 
 

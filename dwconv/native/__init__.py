@@ -108,10 +108,15 @@ def soon() -> Any | None:
     return module
 
 
+def is_out() -> bool:
+    """True once it is known that calls take the way through Python."""
+    return _settled and module is None
+
+
 def is_expected() -> bool:
     """True if calls take the short way, now or once it is compiled."""
     if _settled:
-        return module is not None
+        return not is_out()
     compiler = settings.cpp_compiler() if sys.platform == "linux" else None
     return compiler is not None and settings.program(compiler) is not None
 
