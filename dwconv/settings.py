@@ -103,11 +103,14 @@ _PYTORCH_VECTOR_SETS = {
 }
 
 
-def worker_environment(*, threads: int, vector_set: str | None = None) -> dict[str, str]:
+def worker_environment(*, threads: int, vector_set: str | None = None, gpu: int = 0) -> dict[str, str]:
     """The environment of a worker process: this one's, with honest allocation and a fixed number of threads. With
-    ``vector_set`` PyTorch uses no wider vectors, as its kernels beside ours should not."""
+    ``vector_set`` PyTorch uses no wider vectors, as its kernels beside ours should not. Its first GPU is this process's
+    number ``gpu``."""
+    seen = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(",") if each]
     return {
         **os.environ,
+        **({"CUDA_VISIBLE_DEVICES": seen[gpu] if gpu < len(seen) else str(gpu)} if gpu else {}),
         **ALLOCATOR_ENVIRONMENT,
         **_PYTORCH_VECTOR_SETS.get(vector_set or "", {}),
         "OMP_NUM_THREADS": str(threads),

@@ -43,4 +43,5 @@ def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_settled", False)
     monkeypatch.setattr(native, "_background", None)
     monkeypatch.setattr(native, "_not_kept", "")
+    monkeypatch.setattr(native, "_failed", "")
     monkeypatch.setattr(native, "_lock", forks.Lock())

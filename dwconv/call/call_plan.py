@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor
 
-from dwconv import settings
+from dwconv import native, settings
 from dwconv.call import arrivals, loaded
 from dwconv.call.tally import Tally
 from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, kind_of, sizes_of, warn_of_first
@@ -324,7 +324,7 @@ def on_all_threads(config: Config, target: Target) -> Config:
 def plan_for(problem: Problem, device: torch.device) -> Plan:
     """The plan for these sizes on ``device``. The look-up costs a microsecond or two; the first one decides. Raises
     InvalidSetting."""
-    key = (problem, device, torch.get_num_threads() if device.type == "cpu" else 0)
+    key = (problem, device, torch.get_num_threads() if device.type == "cpu" else native.is_out())
     found = _plans.get(key)
     if found is None:
         with loaded.lock:

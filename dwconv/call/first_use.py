@@ -36,12 +36,17 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
         if known is not None and (known.fault or wanted <= known.threads):
             _seen[key] = known
             return known.fault
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    if is_captured(device):
         return None
     fault = fault_at_first_use(kernel, device, threads=sorted(wanted, reverse=True), fast_math=target.fast_math)
     remember_checked(artifact, target, threads=wanted, fault=fault)
     _seen[key] = Checked(threads=frozenset(wanted) | (_seen[key].threads if key in _seen else set()), fault=fault)
     return fault
+
+
+def is_captured(device: torch.device) -> bool:
+    """True while a CUDA graph is captured: nothing can be loaded or checked."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def forget() -> None:

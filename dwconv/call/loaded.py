@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from dwconv.call import first_use
+from dwconv.call.untold import warn_once
 from dwconv.dispatch import packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
+_CAPTURED = (
+    "a CUDA graph keeps PyTorch's own op where a kernel was not loaded and checked before, which cannot be done while "
+    "the graph is captured; warm up first: take a step before the capture"
+)
 lock = forks.Lock(threading.RLock, holds_up_forks=True)
 state = KernelState()
 kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
@@ -35,22 +40,31 @@ unbuilt: dict[tuple[Candidate, torch.device], str] = {}
 
 
 class NotNow(Exception):
-    """A kernel cannot be checked now: PyTorch's op runs in its place, this time."""
+    """A kernel cannot be loaded or checked now: PyTorch's op runs in its place, this time."""
+
+
+def _not_now() -> NotNow:
+    warn_once(_CAPTURED)
+    return NotNow()
 
 
 def attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
     """The result of ``make``; or None, and why there is none."""
     try:
         return make(), ""
+    except NotNow:
+        raise
     except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
         return None, first_line(error)
 
 
 def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
-    raises."""
+    raises; NotNow while a CUDA graph is captured, which a driver that loads a kernel spoils."""
     with lock:
         if (candidate, device) not in kernels:
+            if first_use.is_captured(device):
+                raise _not_now()
             if fault := unbuilt.get((candidate, device)):
                 raise BuildError(fault)
             kernels[candidate, device] = load(candidate, target, device)
@@ -82,7 +96,7 @@ def fault_in(kernel: Kernel, target: Target, device: torch.device) -> str:
     if error:
         return f"could not be checked: {error}"
     if fault is None:
-        raise NotNow
+        raise _not_now()
     return f"gave wrong results when it was checked here: {fault}" if fault else ""
 
 

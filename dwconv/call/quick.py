@@ -20,6 +20,7 @@ from torch.autograd import Function
 from dwconv import native
 from dwconv.call.arguments import Arguments, Call, Padding, has_sides, image_of, whole, with_axes_of
 from dwconv.call.call_plan import MOST_PLANS, plan_for
+from dwconv.call.first_use import is_captured
 from dwconv.call.gradients import Needs, Passes, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.teaching import differentiable, teach
@@ -42,7 +43,7 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
         stride if type(stride) in _USUAL else whole("stride", stride), padding if type(padding) is int else
         _hashable(padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation), groups, axes,
-        torch.get_num_threads(), trains, native.module is None,  # once it is there, every call is new, and is taught
+        torch.get_num_threads(), trains, native.module or native.why_not,  # once it is there, every call is taught
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
     if passes.plan.is_open and passes.plan.meet(id(layers_weight)):
@@ -78,6 +79,8 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
     )
     passes = PlannedPasses(plan=plan, x_pitch=x_pitch, dense=dense, weight_strides=call.w.stride())
     plan.check(PASSES if trains else PASSES[:1])
+    if is_captured(call.x.device):  # what cannot be loaded and checked now can be later
+        return passes
     if len(_known) >= MOST_PLANS:
         forget()
     _known[key] = passes

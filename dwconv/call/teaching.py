@@ -64,30 +64,23 @@ def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:
 
 
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
-    """A call whose forward pass a tuned kernel runs, on tensors as they lie, and backward passes another or, of batches
-    of images and volumes that are padded alike on both sides, PyTorch's own op; None if there is another pass, or one
-    that cannot be checked now."""
+    """A call whose passes tuned kernels run, on tensors as they lie, or, of batches of images and volumes that are
+    padded alike on both sides, PyTorch's own op; None if there is another pass, or no kernel."""
     given, problem, plan = call.given, call.problem, passes.plan
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
-    of_passes = passes.kernels
     asked = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
-    kernels = {pass_: of_passes[pass_] for pass_ in asked}
+    kernels = {pass_: kernel for pass_ in asked if (kernel := passes.kernels[pass_])}
     is_other = given.axes == 1 or given.input.dim() < problem.axes + 2 or problem.padding[::2] != problem.padding[1::2]
-    left_out = {pass_ for pass_ in kernels if not is_other and plan.decisions[pass_].provider == "pytorch"}
-    if "backward" in of_passes and of_passes["backward"] is None:  # it was wrong here
-        left_out.add("backward")
-    runs = {
-        pass_: kernel and kernel.native
-        for pass_, kernel in kernels.items()
-        if kernel is None or passes.reads_as_it_lies(kernel)
-    }
-    compiled, fprop = native.soon(), kernels["fprop"]
-    if compiled is None or fprop is None or len(runs) < len(kernels) or fprop.workload.bias != problem.bias:
+    if not kernels or (is_other and not kernels.keys() >= {*asked} - {"backward"}):
         return None
-    if any(run is None and pass_ not in left_out for pass_, run in runs.items()):
+    compiled, fprop = native.soon(), kernels.get("fprop")
+    if compiled is None or (fprop and fprop.workload.bias != problem.bias):
         return None
-    y_shape = fprop.workload.with_batch(problem.input_shape[0]).shape_of("y")
+    runs = {pass_: kernel.native for pass_, kernel in kernels.items() if passes.reads_as_it_lies(kernel)}
+    if len(runs) < len(kernels) or None in runs.values():
+        return None
+    y_shape = problem.workload("fprop").shape_of("y")
     y, x = (
         given.as_given(torch.empty(shape, device="meta", memory_format=plan.memory_format))
         for shape in (y_shape, problem.input_shape)

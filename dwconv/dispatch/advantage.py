@@ -4,17 +4,19 @@ words is that said?"""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dwconv import native, settings
+from dwconv import native
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import EVAL_PASSES, PASSES
 from dwconv.records.record import in_us
 from dwconv.untuned.gain import STALE_DISCOUNT, Expected
 
 if TYPE_CHECKING:
-    from dwconv.problems.workload import Workload
+    from dwconv.dispatch.decide import DispatchDecision
+    from dwconv.problems.problem import Problem
+    from dwconv.problems.workload import Pass, Workload
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.space import Config
 
@@ -35,6 +37,12 @@ WAITING_EVAL_US = 50.0
 WAITING_EVAL_IN_PYTHON_US = 130.0
 """The same without a C++ compiler: an estimate, from what a block of 8×96×6×6 takes there as one, 131 to 140 µs beside
 other work, 7 of them in its kernel."""
+HOST_IN_PYTHON_US = 250.0
+"""What a layer on the road through Python takes of the host in a training step on a GPU: 171 to 202 µs on an H200,
+where all of its passes are dwconv's, PyTorch's op 87 to 107 (``python -m bench cuda host``). Where some are PyTorch's,
+it pays for both: 55 to 175 µs more than PyTorch's op alone, on the stand-in for a GPU, whose launches cost nothing. On
+the road through C++ no mixture takes more there than PyTorch's op with its 194 µs: 94 to 198, and 24 without a pass of
+PyTorch's."""
 _BIAS = ", with a sweep for the bias"
 
 
@@ -99,6 +107,36 @@ def why_faster_at_once(both: TuningRecord, apart: Sequence[tuple[TuningRecord, b
     return f"both gradients in one kernel: {in_us(ours_us)}, apart {in_us(apart_us)}" if ours_us < apart_us else ""
 
 
+def why_not_beside_host(decisions: Mapping[Pass, DispatchDecision], problem: Problem, target: Target) -> str:
+    """Why a layer should run on PyTorch's op although kernels are faster; empty if it should not. On a GPU a step may
+    wait for the host: where PyTorch's own kernels take less time than the host does, faster ones win nothing."""
+    known_us = {pass_: us for pass_, each in decisions.items() if (us := _pytorch_us(each)) is not None}
+    if known_us.keys() >= {"dgrad", "wgrad"}:
+        known_us.pop("backward", None)
+    pytorch_us = sum(known_us.values())
+    if isinstance(target, CpuTarget) or not known_us or pytorch_us >= HOST_IN_PYTHON_US:
+        return ""
+    ours = {pass_ for pass_, each in decisions.items() if each.provider == "dwconv"}
+    ours |= {"dgrad", "wgrad"} if "backward" in ours else set()
+    is_mixed = not ours.issuperset(problem.passes)
+    is_simple = problem.padding[::2] == problem.padding[1::2] and not problem.workload("fprop").is_row
+    if not ours or (native.is_expected() and (is_simple or not is_mixed)):
+        return ""
+    mixed = "a layer of which some passes are PyTorch's" if is_mixed else "it"
+    return (
+        f"the host is slower: through Python {mixed} takes {in_us(HOST_IN_PYTHON_US)} of it, PyTorch's kernels "
+        f"{in_us(pytorch_us)} of the GPU"
+    )
+
+
+def _pytorch_us(decision: DispatchDecision) -> float | None:
+    """What PyTorch's op takes of the device; None if that is not known."""
+    record, expected = decision.record, decision.expected
+    if expected:
+        return expected.us * expected.gain
+    return record.alternative[1].median_us if record and record.alternative else None
+
+
 def one_by_one_us(
     block: Sequence[TuningRecord], convolution: Sequence[TuningRecord], target: Target, *, passes: int
 ) -> float:
@@ -115,8 +153,7 @@ def one_by_one_us(
 
 def waiting_us(*, trains: bool) -> float:
     """What is added to what a block is measured to take, on a CPU."""
-    compiler = settings.cpp_compiler()
-    if native.module is not None or (compiler is not None and settings.program(compiler) is not None):
+    if native.is_expected():
         return WAITING_US if trains else WAITING_EVAL_US
     return WAITING_IN_PYTHON_US if trains else WAITING_EVAL_IN_PYTHON_US
 

@@ -6,10 +6,9 @@ only reads the records: it builds nothing, tunes nothing, and warns of nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -22,6 +21,7 @@ from dwconv.dispatch.advantage import (
     why_expected_faster,
     why_faster,
     why_faster_at_once,
+    why_not_beside_host,
     why_not_expected_faster,
     why_not_faster,
     why_not_faster_as_one,
@@ -82,9 +82,6 @@ class DispatchDecision:
         return f"{self.provider}: {self.reason}{tune}"
 
 
-# -- deciding ------------------------------------------------------------------------------------------------------
-
-
 def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
     """Who runs ``workload`` on ``device``, from the records alone. Raises InvalidSetting."""
     return decide_on(target_of(torch.device(device)), workload)
@@ -113,6 +110,10 @@ def decisions(
     is_open = any(each.is_open for each in found.values())
     if not is_open and (both := _both_gradients(found, problem, target, state=state)):
         found["backward"] = both
+    if not is_open and not problem.block and (reason := why_not_beside_host(found, problem, target)):
+        ours = {pass_: each for pass_, each in found.items() if each.provider == "dwconv"}
+        found |= {pass_: replace(each, provider="pytorch", reason=reason, config=None) for pass_, each in ours.items()}
+        found.pop("backward", None)
     return found, target
 
 
@@ -133,7 +134,7 @@ def _both_gradients(
     if both.record is None or len(records) < len(apart):
         return None
     reason = why_faster_at_once(both.record, records, target)
-    return dataclasses.replace(both, reason=reason) if reason else None
+    return replace(both, reason=reason) if reason else None
 
 
 def _why_not_as_one(
@@ -189,7 +190,7 @@ def decide_on(
     )
     ways = [way]
     if workload.bias and workload.epilogue == "none":  # which comes after the bias
-        ways.append(dataclasses.replace(way, kernel=dataclasses.replace(workload, bias=False)))
+        ways.append(replace(way, kernel=replace(workload, bias=False)))
     if predicts is None:
         predicts = settings.predicts() and versions.can_build()
     deciders: list[_Decider] = [_by_measurements, _by_pack]
@@ -292,7 +293,7 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 def _by_nobody_yet(way: _Way, refusals: list[str]) -> DispatchDecision:
     """PyTorch's op, until a prediction is made."""
     reason = "untuned: PyTorch's op runs until a kernel is predicted and built, in the background, if its size recurs"
-    return dataclasses.replace(_pytorch(reason, command=way.command), is_open=True)
+    return replace(_pytorch(reason, command=way.command), is_open=True)
 
 
 def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:
@@ -317,7 +318,7 @@ def _by_number_of_sizes(way: _Way, refusals: list[str]) -> DispatchDecision | No
     if not way.state.has_too_many_sizes(way.asked, way.target):
         return None
     reason = f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more"
-    return dataclasses.replace(_pytorch(reason, command=way.command), too_many_sizes=True)
+    return replace(_pytorch(reason, command=way.command), too_many_sizes=True)
 
 
 def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
@@ -360,7 +361,7 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     except InvalidConfig as error:
         reason = f"the predicted kernel is out: {error}"
         return _pytorch(reason, expected=expected, command=way.command)
-    expected = dataclasses.replace(expected, config=candidate.config)
+    expected = replace(expected, config=candidate.config)
     return _predicted(way, expected, workload=candidate.workload, target=way.target)
 
 

@@ -75,7 +75,7 @@ class Launcher:
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
         self._count = len(artifact.arguments)
-        self._set_context, self._launch = _entries()
+        _, self._set_context, self._launch = _entries()
         self._on_device: dict[int, _Loaded] = {}
         self._of_thread = _OfThread()
 
@@ -195,8 +195,8 @@ def _too_old(driver: Any) -> str:
 
 
 @cache
-def _entries() -> tuple[Any, Any]:
-    """cuCtxSetCurrent and cuLaunchKernel, called through ctypes: the Python bindings add 10 µs a call.
+def _entries() -> tuple[Any, Any, Any]:
+    """cuCtxGetCurrent, cuCtxSetCurrent and cuLaunchKernel, called through ctypes: the Python bindings add 10 µs a call.
 
     ctypes releases the interpreter lock, since a launch waits where the stream is full. Argument types are not
     declared: calls then take half the time, pointers are passed as pointers, and all else is an int in C, too."""
@@ -204,4 +204,4 @@ def _entries() -> tuple[Any, Any]:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise NoDevice(f"the driver of the GPU cannot be loaded: {error}") from None
-    return library.cuCtxSetCurrent, library.cuLaunchKernel
+    return library.cuCtxGetCurrent, library.cuCtxSetCurrent, library.cuLaunchKernel

@@ -77,8 +77,8 @@ class Runner(Protocol):
 class Workers:
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
-    kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if nobody has yet. ``measurer`` measures
-    instead of a process that does it on this machine."""
+    kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if nobody has yet. ``gpu``: the number of
+    the GPU to measure on. ``measurer`` measures instead of a process that does it on this machine."""
 
     def __init__(
         self,
@@ -89,6 +89,7 @@ class Workers:
         load: str = LOAD,
         caches: Caches = "warm",
         compiles_calls: bool = True,
+        gpu: int = 0,
         measurer: IsolatedProcess | None = None,
     ) -> None:
         threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
@@ -106,6 +107,7 @@ class Workers:
             MeasureSetup(target=target, load=load, caches=caches, compiles_calls=compiles_calls),
             threads=threads,
             vector_set=vector_set,
+            gpu=gpu,
             misfit=misfit_of_answer,
         )
 

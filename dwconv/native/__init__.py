@@ -15,18 +15,19 @@ A process that ends meanwhile leaves it to another one, in the background as wel
 through Python: the same results, some microseconds later. Then kernels have it from their next call on, and calls that
 were seen before are taught as they come by. Where it cannot be kept, it serves this process, and a warning says so.
 Without a C++ compiler, or with ``DWCONV_NATIVE=0``, all calls go through Python; so they do in a process that was
-forked from one which was compiling.
+forked from one which was compiling, and where compiling fails, of which one warning tells.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from dwconv import settings
-from dwconv.errors import BuildError, DwconvWarning
+from dwconv.errors import BuildError, DwconvWarning, warn
 from dwconv.native.attempt import Attempt
 from dwconv.native.background import Background
 from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled, load_shared
@@ -74,7 +75,9 @@ _settled = False
 """True if it is there, or will not be in this process."""
 _background: Background | None = None
 _not_kept = ""
-"""Why the next process has to compile it again, until somebody was warned of that."""
+"""Why the next process has to compile it again, until a warning said so."""
+_failed = ""
+"""Why it could not be compiled, until a warning said so."""
 _NOT_TRIED = "no kernel was loaded yet"
 why_not = _NOT_TRIED
 """Why calls take the way through Python; empty if they do not."""
@@ -83,13 +86,13 @@ why_not = _NOT_TRIED
 def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
     """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute until it is
     compiled, here or in the background, or ``limit_s`` on a busy machine. Without ``may_compile`` nobody waits. Warns
-    if the next process has to compile it again."""
+    if it cannot be compiled, and if the next process has to compile it again."""
     if not _settled and _lock.acquire(timeout=limit_s if may_compile else 0):
         try:
             _load(lambda: load_compiled(may_compile=may_compile, limit_s=limit_s))
         finally:
             _lock.release()
-    _warn_if_not_kept()
+    _warn()
     return module
 
 
@@ -101,8 +104,21 @@ def soon() -> Any | None:
             _begin()
         finally:
             _lock.release()
-    _warn_if_not_kept()
+    _warn()
     return module
+
+
+def is_out() -> bool:
+    """True once it is known that calls take the way through Python."""
+    return _settled and module is None
+
+
+def is_expected() -> bool:
+    """True if calls take the short way, now or once it is compiled."""
+    if _settled:
+        return not is_out()
+    compiler = settings.cpp_compiler() if sys.platform == "linux" else None
+    return compiler is not None and settings.program(compiler) is not None
 
 
 def take(content: bytes) -> None:
@@ -157,13 +173,14 @@ def _compile(extension: Extension, attempt: Attempt) -> None:
 
 def _load(make: Callable[[], Loaded | None]) -> None:
     """Take what ``make`` gives, unless it was settled meanwhile. The lock is held."""
-    global why_not
+    global why_not, _failed
     if _settled:
         return
     before, why_not = why_not, "it is being compiled"
     try:
         loaded = make()
     except (BuildError, ImportError, OSError) as error:
+        _failed = str(error) if is_expected() else ""
         _settle(str(error))
     except BaseException:
         why_not = "compiling it was interrupted"
@@ -190,9 +207,13 @@ def _settle(reason: str) -> None:
         _log.info("calls take the way through Python: %s", reason)
 
 
-def _warn_if_not_kept() -> None:
+def _warn() -> None:
     """In the thread of whoever asks for it: nobody would hear it from another."""
-    global _not_kept
+    global _not_kept, _failed
+    if _failed:
+        failed, _failed = _failed, ""
+        what = "calls take the way through Python, on a GPU some 80 µs of the host more for each layer"
+        warn(f"{what}: {failed}; to leave it at that: DWCONV_NATIVE=0")
     if _not_kept:
         not_kept, _not_kept = _not_kept, ""
         if not private_files.is_first_not_kept():

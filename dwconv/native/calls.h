@@ -5,6 +5,7 @@
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv3d.h>
+#include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/hash.h>
@@ -97,10 +98,14 @@ struct PyTorchCall final : Call {
   }
 };
 
-// Where PyTorch's own op runs a backward pass: how it convolves.
+// Where PyTorch's own op runs a pass: how it convolves.
 struct Geometry {
   Sizes stride, padding, dilation;
   int64_t groups;
+
+  at::Tensor y(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) const {
+    return at::convolution(x, w, bias, stride, padding, dilation, false, Sizes(stride.size(), 0), groups);
+  }
 
   // Of x, w and the bias, those that `wanted` says. PyTorch asks for the shape and the layout of the others alone.
   std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients(
@@ -111,7 +116,7 @@ struct Geometry {
   }
 };
 
-// The forward pass has a tuned kernel; backward passes that have none run on PyTorch's own op.
+// Some pass has a tuned kernel; those that have none run on PyTorch's own op.
 struct TunedCall final : Call {
   TunedCall(
       bool trains,
@@ -141,15 +146,19 @@ struct TunedCall final : Call {
         geometry(std::move(geometry)),
         watched_backward(std::move(watched_backward)) {}
 
+  // As all kernels of a call read it.
+  bool is_aligned(const at::Tensor& tensor) const {
+    return (fprop ? fprop : dgrad ? dgrad : wgrad ? wgrad : backward)->is_aligned(tensor);
+  }
+
   bool trains_;
   int64_t batch;
   Shape y, x, w;    // of the results y, dx and dw
   Sizes x_strides;  // of the input, which may be a slice
   int64_t channel_axis;
-  std::shared_ptr<Kernel> fprop, dgrad, wgrad;  // the last two may be missing
-  std::shared_ptr<Kernel> backward;             // both gradients, where that is faster
+  std::shared_ptr<Kernel> fprop, dgrad, wgrad, backward;  // not all are missing; the last: both gradients
   Geometry geometry;
-  Held watched_backward;                        // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops
+  Held watched_backward;  // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops
 
   bool trains() const override { return trains_; }
   at::Tensor run(
@@ -177,14 +186,16 @@ struct HashOfKey {
 
 using Calls = std::unordered_map<Key, c10::intrusive_ptr<Call>, HashOfKey>;
 
-inline void describe(const at::Tensor& tensor, Key& key) {
+inline void describe(const at::Tensor& tensor, at::ScalarType dtype, Key& key) {
   key.push_back(tensor.dim());
-  key.push_back(static_cast<int64_t>(tensor.scalar_type()));
+  key.push_back(static_cast<int64_t>(dtype));
   key.push_back(static_cast<int64_t>(tensor.device().type()));
   key.push_back(tensor.device().index());
   key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
   key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
 }
+
+inline void describe(const at::Tensor& tensor, Key& key) { describe(tensor, tensor.scalar_type(), key); }
 
 // False for anything but a number, a tuple of numbers or of such tuples, or a string.
 inline bool describe(PyObject* value, Key& key) {

@@ -84,6 +84,7 @@ struct Launch {
 // compile this: Python finds the driver's functions, loads the kernels, and knows what a stream is to the driver.
 class Launches final : public Code {
  public:
+  using GetContext = int (*)(void** context);
   using SetContext = int (*)(void* context);
   using LaunchKernel = int (*)(
       void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared_bytes, void* stream,
@@ -91,9 +92,10 @@ class Launches final : public Code {
 
   // `owner` keeps the kernels loaded. `raw_stream()` is the driver's handle of the current stream.
   Launches(
-      int64_t set_context, int64_t launch_kernel, int64_t context, std::vector<Launch> launches, pybind11::object owner,
-      pybind11::object raw_stream)
-      : set_context_(reinterpret_cast<SetContext>(set_context)),
+      int64_t get_context, int64_t set_context, int64_t launch_kernel, int64_t context, std::vector<Launch> launches,
+      pybind11::object owner, pybind11::object raw_stream)
+      : get_context_(reinterpret_cast<GetContext>(get_context)),
+        set_context_(reinterpret_cast<SetContext>(set_context)),
         launch_kernel_(reinterpret_cast<LaunchKernel>(launch_kernel)),
         context_(reinterpret_cast<void*>(context)),
         launches_(std::move(launches)),
@@ -106,7 +108,10 @@ class Launches final : public Code {
     if (batch == 0) return;
     const c10::OptionalDeviceGuard guard(device);
     void* const stream = current_stream(device);
-    int status = set_context_(context_);  // a thread of autograd may have none yet
+    void* before = nullptr;  // the thread's context: another library's, or none yet in a thread of autograd
+    int status = get_context_(&before);
+    const bool is_other = before != context_;
+    if (status == 0 && is_other) status = set_context_(context_);
     for (const auto& launch : launches_) {
       c10::SmallVector<int64_t, 4> sizes;
       sizes.reserve(launch.arguments.size());
@@ -125,21 +130,29 @@ class Launches final : public Code {
             reinterpret_cast<void*>(launch.function), grid(0), grid(1), grid(2), launch.block[0], launch.block[1],
             launch.block[2], launch.shared_bytes, stream, parameters.data(), nullptr);
     }
+    if (is_other) set_context_(before);
     TORCH_CHECK(status == 0, "the CUDA driver refused a launch: error ", status);
   }
 
  private:
   void* current_stream(c10::Device device) const {
     const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto known = streams_.find(stream.id());
+      if (known != streams_.end()) return known->second;
+    }
+    void* raw;
+    {
+      const pybind11::gil_scoped_acquire gil;  // never with the mutex: who has the one may wait for the other
+      raw = reinterpret_cast<void*>(raw_stream_.get()().cast<int64_t>());
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = streams_.find(stream.id());
-    if (known != streams_.end()) return known->second;
-    pybind11::gil_scoped_acquire gil;
-    void* const raw = reinterpret_cast<void*>(raw_stream_.get()().cast<int64_t>());
     streams_.emplace(stream.id(), raw);
     return raw;
   }
 
+  GetContext get_context_;
   SetContext set_context_;
   LaunchKernel launch_kernel_;
   void* context_;

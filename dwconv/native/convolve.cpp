@@ -4,9 +4,9 @@
 //       │  the call is new, or somebody but autocast looks at it: None, and Python does it all
 //       ▼
 //   DwconvConvolution::apply ─► Kernel fprop            saves input and weight
-//   DwconvConvolution::backward ─► wgrad, dgrad         or one kernel for both; or PyTorch's own op for one that has no
-//                                                       kernel; or watched_backward, if its result is to be
-//                                                       differentiated again
+//   DwconvConvolution::backward ─► wgrad, dgrad         or one kernel for both; or watched_backward, if its result is to
+//                                                       be differentiated again
+//                                                       PyTorch's own op for a pass that has no kernel
 //
 // In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
 // takes 100 there. Machine code of a few kilobytes does not suffer so.
@@ -28,7 +28,14 @@ namespace {
 
 // -- autograd ---------------------------------------------------------------------------------------------------------
 
+// As PyTorch's op gives it, or as a kernel would have.
+Tensor lying(const Tensor& result, const Shape& shape) {
+  if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
+  return shape.empty_like(result).copy_(result);
+}
+
 Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
+  if (!call.fprop) return lying(call.geometry.y(x, w, bias), call.y);
   Tensor y = call.y.empty_like(x);
   if (bias)
     call.fprop->run(call.batch, {x, w, *bias}, {y});
@@ -39,7 +46,7 @@ Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const 
 
 // dy as the kernels read it.
 Tensor dense(const Tensor& dy, const TunedCall& call) {
-  if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.fprop->is_aligned(dy)) return dy;
+  if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.is_aligned(dy)) return dy;
   return call.y.empty_like(dy).copy_(readable(dy));
 }
 
@@ -47,15 +54,9 @@ Tensor dense(const Tensor& dy, const TunedCall& call) {
 Tensor as_read(const Tensor& tensor, const Sizes& sizes, const Sizes& strides, const TunedCall& call, const Tensor& dy) {
   if (!tensor.defined()) return tensor;
   if (tensor.sizes() == c10::IntArrayRef(sizes) && tensor.strides() == c10::IntArrayRef(strides) &&
-      tensor.scalar_type() == dy.scalar_type() && tensor.device() == dy.device() && call.fprop->is_aligned(tensor))
+      tensor.scalar_type() == dy.scalar_type() && tensor.device() == dy.device() && call.is_aligned(tensor))
     return tensor;
   return as_saved(empty_strided(sizes, strides, dy.scalar_type(), dy.device()), tensor);
-}
-
-// As PyTorch's op gives it, or as a kernel would have.
-Tensor lying(const Tensor& result, const Shape& shape) {
-  if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
-  return shape.empty_like(result).copy_(result);
 }
 
 Tensor bias_gradient(const Tensor& dy, const TunedCall& call) {
@@ -86,9 +87,10 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     const auto saved = context->get_saved_variables();
     const Tensor &x = saved[0], &w = saved[1], &given = grads[0];
     const auto is_other = [](const Tensor& tensor) { return tensor.defined() && !is_plain(tensor); };
-    if (at::GradMode::is_enabled() || somebody_watches() || is_other(given) || is_other(x) || is_other(w))
+    if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() || is_other(given) || is_other(x) || is_other(w))
       return watched_backward(call, x, w, given, needs_dx, needs_dw, needs_db);
 
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // what it lowers is lowered
     const Tensor dy = dense(given, call);
     const Tensor x_read = as_read(x, call.x.sizes, call.x_strides, call, dy);
     const Tensor w_read = as_read(w, call.w.sizes, call.w.strides, call, dy);
@@ -99,11 +101,17 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       call.backward->run(call.batch, {dy, x_read, w_read}, {dx, dw});
       return {dx, dw, Tensor(), Tensor()};
     }
+    // PyTorch asks of a tensor whose gradient is not wanted for nothing but its shape and its layout.
+    const auto on_pytorch = [&](bool for_x, bool for_w) {
+      const auto found = call.geometry.gradients(
+          readable(dy), for_w ? readable(x_read) : call.x.empty_like(dy),
+          for_x ? readable(w_read) : dy.new_empty({1}).expand(call.w.sizes), {for_x, for_w, for_w && needs_db});
+      if (for_x) dx = lying(std::get<0>(found), call.x);
+      if (for_w) dw = lying(std::get<1>(found), call.w);
+      if (for_w && needs_db) db = std::get<2>(found);
+    };
     if (needs_dw && !call.wgrad) {
-      const Tensor like_w = dy.new_empty({1}).expand(call.w.sizes);
-      std::tie(std::ignore, dw, db) =
-          call.geometry.gradients(readable(dy), readable(x_read), like_w, {false, true, needs_db});
-      dw = lying(dw, call.w);
+      on_pytorch(needs_dx && !call.dgrad, true);
     } else if (needs_dw) {
       dw = call.w.empty_like(dy);
       if (call.wgrad->gives_bias_gradient()) {
@@ -114,13 +122,13 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       }
     }
     if (needs_db && !db.defined()) db = bias_gradient(dy, call);
-    if (needs_dx && !call.dgrad) {
-      const Tensor like_x = call.x.empty_like(dy);
-      const auto found = call.geometry.gradients(readable(dy), like_x, readable(w_read), {true, false, false});
-      dx = lying(std::get<0>(found), call.x);
-    } else if (needs_dx) {  // last: what comes next reads it
-      dx = call.x.empty_like(dy);
-      call.dgrad->run(call.batch, {dy, w_read}, {dx});
+    if (needs_dx && !dx.defined()) {  // last: what comes next reads it
+      if (call.dgrad) {
+        dx = call.x.empty_like(dy);
+        call.dgrad->run(call.batch, {dy, w_read}, {dx});
+      } else {
+        on_pytorch(true, false);
+      }
     }
     return {dx, dw, needs_db ? db : Tensor(), Tensor()};
   }
@@ -181,25 +189,35 @@ bool read_given(PyObject* const* given, Py_ssize_t count, Given& tensors) {
   return true;
 }
 
-// To the type to which autocast lowers convolutions. False if it does not lower all of them.
-bool lower(Given& given) {
+// To the type to which autocast lowers convolutions; `dtype` is that type. False if it does not lower all of them. What
+// has gaps is cast at once, since that closes them; the rest by `cast`, once the call is known.
+bool lower(Given& given, at::ScalarType& dtype) {
   const auto device = given.x.device().type();
   if (!is_plain(given.x) || !at::autocast::is_autocast_enabled(device)) return false;
-  const auto dtype = at::autocast::get_autocast_dtype(device);
+  dtype = at::autocast::get_autocast_dtype(device);
   const auto lower_one = [&](Tensor& tensor) {
     if (!is_plain(tensor) || tensor.device().type() != device) return false;
     if (!tensor.is_floating_point() || tensor.scalar_type() == at::kDouble) return false;
-    tensor = tensor.to(dtype);
+    if (!tensor.is_non_overlapping_and_dense()) tensor = tensor.to(dtype);
     return true;
   };
   return lower_one(given.x) && lower_one(given.w) && (!given.bias || lower_one(*given.bias));
 }
 
-// False for a call that Python has to look at.
-bool describe_call(const Given& tensors, PyObject* const* given, Key& key) {
+// As PyTorch's op has it cast: a weight once, for all calls until autocast ends. One that was cast without gradients is
+// cast again where they are wanted.
+Tensor cast(const Tensor& tensor, at::ScalarType dtype) {
+  Tensor found = at::autocast::cached_cast(dtype, tensor, tensor.device().type());
+  const bool is_cut_off = tensor.requires_grad() && at::GradMode::is_enabled() && !found.requires_grad();
+  return is_cut_off ? tensor.to(dtype) : found;
+}
+
+// False for a call that Python has to look at. `lowered`: the type of all tensors, once they are cast.
+bool describe_call(const Given& tensors, std::optional<at::ScalarType> lowered, PyObject* const* given, Key& key) {
   const auto describe_tensor = [&](const Tensor& tensor) {
-    if (!is_plain(tensor) || !is_aligned(tensor)) return false;
-    describe(tensor, key);
+    const bool is_cast = lowered && tensor.scalar_type() != *lowered;
+    if (!is_plain(tensor) || !(is_cast || is_aligned(tensor))) return false;
+    describe(tensor, lowered.value_or(tensor.scalar_type()), key);
     return true;
   };
   key.clear();
@@ -216,15 +234,17 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   static thread_local Key key;
   Given tensors;
+  std::optional<at::ScalarType> lowered;
+  if (is_any_autocast_enabled()) lowered.emplace();
   if (somebody_watches_beside_autocast() || !read_given(given, count, tensors) ||
-      (is_any_autocast_enabled() && !lower(tensors)) || !describe_call(tensors, given, key)) {
+      (lowered && !lower(tensors, *lowered)) || !describe_call(tensors, lowered, given, key)) {
     PyErr_Clear();
     Py_RETURN_NONE;
   }
   const auto found = calls().find(key);
   if (found == calls().end()) Py_RETURN_NONE;
   const c10::intrusive_ptr<Call> call = found->second;
-  const auto& [x, w, bias] = tensors;
+  auto& [x, w, bias] = tensors;
   const bool is_differentiated = at::GradMode::is_enabled() &&
       (x.requires_grad() || w.requires_grad() || (bias && bias->requires_grad()));
   if (is_differentiated && !call->trains()) Py_RETURN_NONE;
@@ -234,6 +254,11 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   Tensor y;
   {
     pybind11::gil_scoped_release no_gil;
+    if (lowered) {
+      x = cast(x, *lowered);
+      w = cast(w, *lowered);
+      if (bias) bias = cast(*bias, *lowered);
+    }
     y = call->run(x, w, bias, kept);
   }
   return THPVariable_Wrap(std::move(y));
@@ -245,7 +270,7 @@ PyObject* learn(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   Key key;
   Given tensors;
-  if (count > 0 && read_given(given + 1, count - 1, tensors) && describe_call(tensors, given + 1, key)) {
+  if (count > 0 && read_given(given + 1, count - 1, tensors) && describe_call(tensors, std::nullopt, given + 1, key)) {
     auto& known = calls()[key];
     if (known) known->let_go();
     known = pybind11::handle(given[0]).cast<c10::intrusive_ptr<Call>>();
@@ -316,7 +341,7 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def(py::init<
            int64_t, std::array<Size, 3>, std::array<unsigned, 3>, unsigned, std::vector<Launch::Argument>>());
   py::class_<Launches, Code, std::shared_ptr<Launches>>(module, "Launches")
-      .def(py::init<int64_t, int64_t, int64_t, std::vector<Launch>, py::object, py::object>());
+      .def(py::init<int64_t, int64_t, int64_t, int64_t, std::vector<Launch>, py::object, py::object>());
   py::class_<Kernel, std::shared_ptr<Kernel>>(module, "Kernel")
       .def(py::init<
            std::string, std::shared_ptr<Code>, at::Tensor, std::vector<Operand>, std::vector<Operand>,

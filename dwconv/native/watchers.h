@@ -36,6 +36,4 @@ inline bool is_any_autocast_enabled() {
   return at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
 }
 
-inline bool somebody_watches() { return somebody_watches_beside_autocast() || is_any_autocast_enabled(); }
-
 }  // namespace dwconv

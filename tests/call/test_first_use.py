@@ -405,7 +405,9 @@ def test_while_a_graph_is_captured_pytorchs_op_runs_and_the_next_call_checks(pla
     real = first_use.fault_of
     monkeypatch.setattr(first_use, "fault_of", lambda *arguments: None)
     plan = plan_for(Problem.of(WORKLOAD), CPU)
-    train()
+    with pytest.warns(DwconvWarning, match="warm up first") as caught:
+        train()
+    assert len(caught) == 1
     assert plan.kernels["fprop"] is None and "fprop" not in plan.kernels
     monkeypatch.setattr(first_use, "fault_of", real)
     train()

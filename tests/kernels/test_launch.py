@@ -110,7 +110,7 @@ class StandIn:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     stand_in = StandIn()
     monkeypatch.setattr(launch, "_driver", lambda: stand_in)
-    monkeypatch.setattr(launch, "_entries", lambda: (stand_in.set_context, stand_in.launch))
+    monkeypatch.setattr(launch, "_entries", lambda: (None, stand_in.set_context, stand_in.launch))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: stand_in.device)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 77 + device, raising=False)

@@ -115,7 +115,7 @@ def test_pytorch_uses_no_wider_vectors_than_the_target():
 def test_what_is_timed_beside_forced_vectors_is_forced_too(monkeypatch):
     asked = {}
 
-    def start(role, *, threads, vector_set, makes_way):
+    def start(role, *, threads, vector_set, **_):
         asked[role.rpartition(":")[2]] = vector_set
         raise OSError("it would start here")
 

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
+import dwconv
 from dwconv import native
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import attempt, background
 from dwconv.native.compile import load_compiled
+from tests.planted_records import plant, workload_of
 from tests.stub_compiler import COPY, StubCompiler
 from tests.waiting import eventually, gone
 
@@ -56,8 +59,9 @@ def test_it_takes_the_cpu_that_others_leave(
     """Unless somebody waits for it."""
     monkeypatch.setattr(attempt, "_NICENESS", 19)
     compiler.does(f'nice >> "{tmp_path}/nice"\nexit 1')
-    assert native.soon() is None
+    assert native.soon() is None and native.is_expected()
     assert eventually(lambda: "failed" in native.why_not)
+    assert not native.is_expected()
     for failed in tmp_path.rglob("*.failed"):
         failed.unlink()
     with pytest.raises(BuildError, match="failed"):
@@ -89,13 +93,29 @@ def test_while_somebody_else_loads_it_nobody_waits(compiler: StubCompiler) -> No
 def test_a_failure_is_noted_and_not_repeated(compiler: StubCompiler, does: str, told: str) -> None:
     compiler.does('while [ $# -gt 0 ] && [ "$1" != -o ]; do shift; done\n' + does)
     assert native.soon() is None
-    assert native.native() is None  # waits
+    with pytest.warns(DwconvWarning, match="way through Python"):
+        assert native.native() is None  # waits
     assert any(each in native.why_not for each in told.split("|")), native.why_not
     assert native.soon() is None and compiler.calls == 1
 
 
+def test_the_next_call_tells_of_a_failure(compiler: StubCompiler, logs: Path) -> None:
+    """Once, though it was known before, and needs nothing compiled."""
+    plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
+    compiler.waits_and_does("exit 1")
+    x, w = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last), torch.randn(8, 1, 3, 3)
+    for _ in range(2):
+        dwconv.conv2d(x, w, padding=1)
+    compiler.go.touch()
+    assert eventually(lambda: "failed" in native.why_not)
+    with pytest.warns(DwconvWarning, match="failed: exit status 1; to leave it at that: DWCONV_NATIVE=0"):
+        dwconv.conv2d(x, w, padding=1)
+    dwconv.conv2d(x, w, padding=1)
+
+
 def test_without_a_compiler_no_thread_is_started(compiler: StubCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "nowhere-c++")
+    assert not native.is_expected()
     assert native.soon() is None and "there is no C++ compiler nowhere-c++" in native.why_not
     assert native._background is None
 

@@ -151,20 +151,50 @@ def test_a_graph_outlives_what_was_forgotten(logs):
 @pytest.mark.parametrize(
     ("passes", "padding", "compiled"),
     [
-        (("dgrad", "wgrad"), 1, False),
+        (("dgrad", "wgrad"), 1, True),
+        (("wgrad",), 1, True),
         (("fprop", "wgrad"), 1, True),
         (("fprop", "wgrad"), ((2, 0), (1, 1)), False),
     ],
 )
-def test_a_forward_pass_that_pytorch_runs_leaves_the_call_to_python(logs, passes, padding, compiled):
-    """And a gradient where both sides are padded otherwise: PyTorch's op cannot pad so by itself."""
-    workload = WORKLOAD if padding == 1 else dataclasses.replace(WORKLOAD, padding=padding)
+@pytest.mark.parametrize("bias", [False, True])
+def test_pytorch_runs_a_pass_of_what_cpp_takes(logs, passes, padding, compiled, bias):
+    """But where both sides are padded otherwise: PyTorch's op cannot pad so by itself."""
+    workload = dataclasses.replace(WORKLOAD, bias=bias, padding=WORKLOAD.padding if padding == 1 else padding)
     plant(logs / "log.jsonl", [workload], baseline_us=1e6, passes=passes)
-    x, w, _ = leaves()
-    for _ in range(2):
-        y, is_compiled = took(dwconv.conv2d, x, w, padding=padding)
+    given = [leaf for leaf in leaves(bias=bias) if leaf is not None]
+    ours = []
+    for _ in range(2):  # Python, which teaches, and C++
+        y, is_compiled = took(dwconv.conv2d, *given, padding=padding)
+        ours.append([y, *torch.autograd.grad(y.sin().sum(), given)])
+        assert y.is_contiguous(memory_format=torch.channels_last)
     assert is_compiled == compiled
-    y.sum().backward()
+    assert all(map(torch.equal, *ours))
+    if padding == 1:
+        reference = F.conv2d(*given, padding=1, groups=8)
+        exact = [reference, *torch.autograd.grad(reference.sin().sum(), given)]
+        torch.testing.assert_close(ours[1], exact, rtol=1e-4, atol=1e-4)
+        with torch.no_grad():
+            torch.testing.assert_close(dwconv.conv2d(*given, padding=1), reference, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("passes", "calls"), [(("fprop",), 1), (("fprop", "wgrad"), 1), (("fprop", "dgrad"), 1)])
+def test_pytorchs_op_gives_its_gradients_in_one_call(logs, passes, calls, bias):
+    plant(logs / "log.jsonl", [dataclasses.replace(WORKLOAD, bias=bias)], baseline_us=1e6, passes=passes)
+    given = [leaf for leaf in leaves(bias=bias) if leaf is not None]
+    dwconv.conv2d(*given, padding=1)
+    y, is_compiled = took(dwconv.conv2d, *given, padding=1)
+    dy = torch.randn_like(y)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        ours = torch.autograd.grad(y, given, dy)
+    found = {event.key: event.count for event in profiler.key_averages()}
+    assert is_compiled and found["aten::convolution_backward"] == calls
+    theirs = torch.autograd.grad(F.conv2d(*given, padding=1, groups=8), given, dy)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    if len(passes) == 1:
+        assert all(map(torch.equal, ours, theirs))
 
 
 @pytest.mark.parametrize("axes", [1, 2])

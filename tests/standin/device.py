@@ -68,6 +68,8 @@ def device() -> ctypes.CDLL:
         call.restype, call.argtypes = result, arguments
     status = ctypes.cast(driver().standin_status, ctypes.c_void_p)
     library.standin_open(status, TOTAL_BYTES)
+    of_captures = (library.standin_capturing, library.standin_spoil_capture)
+    driver().standin_captures_with(*(ctypes.cast(each, ctypes.c_void_p) for each in of_captures))
     return library
 
 

@@ -1,8 +1,9 @@
 // A libcuda.so.1 that keeps to the rules of the real one, and hands every launch to whoever computes it.
 //
 // It checks that the driver was initialised, that the thread has a context and the module is of that context, the
-// limits on grids and blocks, and that shared memory beyond 48 KB was asked for. After an error that ends a context
-// (CUDA_ERROR_ILLEGAL_ADDRESS) every call fails, as long as the process lives.
+// limits on grids and blocks, that shared memory beyond 48 KB was asked for, and that nothing is loaded or waited for
+// while a graph is captured. After an error that ends a context (CUDA_ERROR_ILLEGAL_ADDRESS) every call fails, as long
+// as the process lives.
 //
 // It has the calls that dwconv makes, and those that TVM's runtime is linked with. See __init__.py.
 #define _GNU_SOURCE
@@ -15,6 +16,7 @@
 enum {
   SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
   INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_SUPPORTED = 801, LAUNCH_OUT_OF_RESOURCES = 701,
+  CAPTURE_UNSUPPORTED = 900,
 };
 enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8, STATIC_LIMIT = 48 << 10, SHARED_LIMIT = 227 << 10, THREADS_LIMIT = 1024 };
 
@@ -45,17 +47,22 @@ static int initialised, broken;
 static char primary[64];
 static __thread void* current;
 static int (*compute)(const Launch*);
+static int (*capturing)(void);
+static void (*spoil)(void);
 
 // -- for the rest of the stand-in ------------------------------------------------------------------------------------
 
 void standin_compute_with(int (*callback)(const Launch*)) { compute = callback; }
 void standin_break(int code) { broken = code; }
 int standin_status(void) { return broken; }
+void standin_captures_with(int (*captures)(void), void (*spoils)(void)) { capturing = captures, spoil = spoils; }
 
 // -- the driver's own ------------------------------------------------------------------------------------------------
 
 #define WORKS if (broken) return broken; if (!initialised) return NOT_INITIALIZED
 #define HAS_CONTEXT WORKS; if (!current) return INVALID_CONTEXT
+// What waits for the device, or changes what is loaded, spoils a capture in any thread.
+#define NOT_WHILE_CAPTURED HAS_CONTEXT; if (capturing && capturing()) { spoil(); return CAPTURE_UNSUPPORTED; }
 
 int cuInit(unsigned flags) { initialised = 1; return flags ? INVALID_VALUE : broken; }
 int cuDriverGetVersion(int* version) { *version = 13000; return SUCCESS; }
@@ -80,8 +87,8 @@ int cuCtxSetCurrent(void* context) {
   return SUCCESS;
 }
 int cuCtxGetCurrent(void** context) { WORKS; *context = current; return SUCCESS; }
-int cuCtxSynchronize(void) { HAS_CONTEXT; return SUCCESS; }
-int cuStreamSynchronize(void* stream) { (void)stream; HAS_CONTEXT; return SUCCESS; }
+int cuCtxSynchronize(void) { NOT_WHILE_CAPTURED return SUCCESS; }
+int cuStreamSynchronize(void* stream) { (void)stream; NOT_WHILE_CAPTURED return SUCCESS; }
 
 static uint64_t field(const unsigned char* at, int bytes) {
   uint64_t value = 0;
@@ -104,7 +111,7 @@ static uint64_t image_bytes(const unsigned char* image) {
 
 // Copied, as the driver does: the caller may free it.
 int cuModuleLoadData(void** module, const void* image) {
-  HAS_CONTEXT;
+  NOT_WHILE_CAPTURED
   if (memcmp(image, "\x7f" "ELF", 4)) return INVALID_IMAGE;
   Module* loaded = calloc(1, sizeof *loaded);
   loaded->bytes = image_bytes(image);
@@ -116,7 +123,7 @@ int cuModuleLoadData(void** module, const void* image) {
   return SUCCESS;
 }
 int cuModuleUnload(void* module) {
-  HAS_CONTEXT;
+  NOT_WHILE_CAPTURED
   if (!module || !((Module*)module)->loaded) return INVALID_HANDLE;
   ((Module*)module)->loaded = 0;
   return SUCCESS;

@@ -48,8 +48,8 @@ class IsolatedProcess:
     It starts with the first request, or with ``start``, and again after it died. It has its own process group: ctrl-C
     does not reach it, and all processes that it started end with it. It ends when this object or this process does.
     ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is the share of the
-    available memory that a request may take; ``vector_set`` bounds the vectors that PyTorch uses in it; one that
-    ``makes_way`` takes idle cores alone.
+    available memory that a request may take; ``vector_set`` bounds the vectors that PyTorch uses in it; ``gpu``
+    is the number of the one that it has; one that ``makes_way`` takes idle cores alone.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class IsolatedProcess:
         *,
         threads: int,
         vector_set: str | None = None,
+        gpu: int = 0,
         misfit: Misfit = lambda request, answer: "",
         memory_share: float = MEMORY_SHARE,
         makes_way: bool = False,
@@ -68,6 +69,7 @@ class IsolatedProcess:
         self._setup = setup
         self._threads = threads
         self._vector_set = vector_set
+        self._gpu = gpu
         self._misfit = misfit
         self._memory_share = memory_share
         self.starts = 0
@@ -168,7 +170,7 @@ class IsolatedProcess:
     def _launch(self) -> None:
         try:
             self._running = Running.start(
-                self._role, threads=self._threads, vector_set=self._vector_set, makes_way=self._makes_way
+                self._role, threads=self._threads, vector_set=self._vector_set, gpu=self._gpu, makes_way=self._makes_way
             )
         except OSError as error:
             reason = f"{type(error).__name__}: {one_line(error)}"

@@ -33,10 +33,12 @@ class Running:
     watch: Watch
 
     @classmethod
-    def start(cls, role: str, *, threads: int, vector_set: str | None = None, makes_way: bool = False) -> Running:
-        """Start a worker, in which PyTorch uses no wider vectors than ``vector_set``; one that ``makes_way`` takes
-        idle cores alone. Raises OSError, and then leaves nothing behind."""
-        environment = settings.worker_environment(threads=threads, vector_set=vector_set)
+    def start(
+        cls, role: str, *, threads: int, vector_set: str | None = None, gpu: int = 0, makes_way: bool = False
+    ) -> Running:
+        """Start a worker, in which PyTorch uses no wider vectors than ``vector_set``, and which has this process's
+        ``gpu``; one that ``makes_way`` takes idle cores alone. Raises OSError, and then leaves nothing behind."""
+        environment = settings.worker_environment(threads=threads, vector_set=vector_set, gpu=gpu)
         path = [entry or str(Path.cwd()) for entry in sys.path]
         with contextlib.ExitStack() as undo:
             scratch = Scratch.make()

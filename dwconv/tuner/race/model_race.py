@@ -13,7 +13,7 @@ from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import measured
 from dwconv.errors import BrokenInstallation, LogError
 from dwconv.problems.block import NOTHING
-from dwconv.problems.target import CudaTarget, Target
+from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
@@ -34,27 +34,28 @@ def race_for(
     In a distributed job every rank has to call it. Whatever keeps it from racing is told by the results; only ctrl-C is
     raised."""
     of_targets: dict[Target, dict[Workload, int]] = {}
+    gpus: dict[Target, int] = {}
     for device, workloads in counts.items():
-        of_target = of_targets.setdefault(target_of(device), {})
+        target = target_of(device)
+        gpus.setdefault(target, device.index or 0)
+        of_target = of_targets.setdefault(target, {})
         for workload, count in workloads.items():
             of_target[workload] = of_target.get(workload, 0) + count
     of_targets = {target: with_both_gradients(wanted, target) for target, wanted in of_targets.items()}
 
     def race_one(target: Target, wanted: Counts) -> RaceResult:
-        return _race_one(target, wanted, seconds=seconds, state=state)
+        return _race_one(target, wanted, gpu=gpus[target], seconds=seconds, state=state)
 
     if ranks.are_several():
         return ranks.race_together(of_targets, race=race_one)
     return [race_one(target, wanted) for target, wanted in of_targets.items()]
 
 
-def _race_one(target: Target, counts: Counts, *, seconds: float, state: KernelState | None) -> RaceResult:
+def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state: KernelState | None) -> RaceResult:
     try:
         check_can_build()
     except BrokenInstallation as error:
         return _without_race(target, counts, problem=str(error))
-    if problem := _why_not(target):
-        return RaceResult(left=tuple(counts), problem=problem)
     try:
         log = TuningLog(log_path(target))
     except LogError as error:
@@ -68,7 +69,7 @@ def _race_one(target: Target, counts: Counts, *, seconds: float, state: KernelSt
     known = Database.usual().behind(packed.records(), packed.logs())
     jobs = min(contention.cores(), MOST_STARTS)
     with (
-        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False) as workers,
+        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu) as workers,
         RaceProgress() as progress,
     ):
         return race(
@@ -81,13 +82,3 @@ def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult
     known = [each for each in counts if any(measured(each, target, current=True))]
     left = tuple(each for each in counts if each not in known and each.block != NOTHING)
     return RaceResult(known=tuple(known), left=left, problem=problem if left else "")
-
-
-def _why_not(target: Target) -> str:
-    """Why nothing can be measured for this device; empty if it can. Workers measure on the first GPU."""
-    if not isinstance(target, CudaTarget):
-        return ""
-    first = target_of(torch.device("cuda:0"))
-    if first.device == target.device:
-        return ""
-    return f"kernels are measured on the first GPU, {first.device}, not on {target.device}; use CUDA_VISIBLE_DEVICES"

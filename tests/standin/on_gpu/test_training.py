@@ -13,9 +13,16 @@ import torch
 from torch import nn
 
 import dwconv
+from dwconv import native
+from dwconv.call import call_plan
+from dwconv.errors import BuildError, DwconvWarning
+from dwconv.kernels import build
+from dwconv.kernels.kernel import Kernel
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout
-from tests.standin.on_gpu.kernels import Launches, plant
+from dwconv.schedules.template import Candidate, templates_for
+from tests.standin.on_gpu.conftest import IS_STAND_IN
+from tests.standin.on_gpu.kernels import Launches, plant, target
 from tests.standin.on_gpu.models import WORKLOADS, data, loss_of, network
 
 WARM_UPS = 2
@@ -137,6 +144,52 @@ def test_a_step_in_a_graph_is_the_same_step_on_other_data(logs: Path, at_once: b
         wanted = step(model, data(seed), optimizers[1])
         torch.testing.assert_close(loss.detach().cpu(), wanted.detach(), rtol=1e-4, atol=1e-5)
         same(ours, model)
+
+
+def test_a_first_step_in_a_graph_runs_pytorchs_op_and_the_next_one_is_tuned() -> None:
+    """Nothing can be loaded or checked while a graph is captured; a driver that loads a kernel spoils the capture."""
+    model = network()
+    ours, x = converted(model), data(0).to("cuda")
+    loss_of(copy.deepcopy(model).to("cuda"), x).backward()  # PyTorch's own libraries load what they need
+    stream, graph, captured = torch.cuda.Stream(), torch.cuda.CUDAGraph(), Launches()
+    stream.wait_stream(torch.cuda.current_stream())
+    with pytest.warns(DwconvWarning) as caught, torch.cuda.graph(graph, stream=stream):
+        loss = loss_of(ours, x)
+        loss.backward()
+    (warning,) = caught
+    assert "warm up first" in str(warning.message)
+    assert not captured.seen and not call_plan.kernel_state().broken
+    x.copy_(data(1))
+    graph.replay()
+    wanted = loss_of(model, data(1))
+    wanted.backward()
+    torch.testing.assert_close(loss.detach().cpu(), wanted.detach(), rtol=1e-4, atol=1e-5)
+    for own, others in zip(ours.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(own.grad.cpu(), others.grad, rtol=1e-4, atol=1e-5)
+
+    loss_of(ours, x).backward()
+    eager = Launches()
+    y = ours(x)
+    y.sum().backward()
+    assert ("CppNode" in y.grad_fn.name()) == (native.module is not None)
+    if eager.seen is not None:
+        assert {launch["workload"].partition("-")[0] for launch in eager.seen} == {*PASSES}
+
+
+@pytest.mark.skipif(not IS_STAND_IN, reason="a capture that fails leaves PyTorch's allocator as it is")
+def test_what_is_loaded_in_a_capture_spoils_it() -> None:
+    """The stand-in must not allow more than a driver does."""
+    workload = WORKLOADS[0]
+    template, *_ = (each for each in templates_for(workload, target()) if each.layout == workload.layout)
+    artifact = build(Candidate(workload, template.space(workload, target()).default), target())
+    usual = torch.cuda.current_stream()
+    with (
+        pytest.raises(RuntimeError, match="previous error during capture"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+        pytest.raises(BuildError, match="CAPTURE_UNSUPPORTED"),
+    ):
+        Kernel.load(artifact)
+    torch.cuda.set_stream(usual)
 
 
 def test_what_waits_cannot_be_captured() -> None:

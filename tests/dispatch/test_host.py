@@ -1,0 +1,93 @@
+"""On a GPU the host's time counts: a layer whose calls go through Python must win more than its calls cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+import dwconv
+from dwconv import native, settings
+from dwconv.dispatch.advantage import HOST_IN_PYTHON_US
+from dwconv.dispatch.decide import DispatchDecision, decisions
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import PASSES, Pass, Workload
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Measurement
+from dwconv.schedules.template import templates_for
+from tests.native_needed import as_in_a_new_process
+from tests.planted_records import plant, record_of, workload_of
+
+GPU = parse_target("cuda:sm_90")
+assert isinstance(GPU, CudaTarget)
+GPU = dataclasses.replace(GPU, device="some-gpu", present=True)
+WORKLOAD = workload_of(layout="nhwc", dtype="float16")
+
+
+def decided(
+    logs: Path, ours: Sequence[Pass], pytorch_us: float, *, of: Workload = WORKLOAD
+) -> Mapping[Pass, DispatchDecision]:
+    """By records in which PyTorch's op takes so long, and our kernels half of it in the passes of ``ours``, twice as
+    long in others."""
+    for pass_ in PASSES if "backward" not in ours else (*PASSES, "backward"):
+        workload = of.for_pass(pass_)
+        template, *_ = (each for each in templates_for(workload, GPU) if each.layout == workload.layout)
+        us = pytorch_us / 2 if pass_ in ours else 2 * pytorch_us
+        record = record_of(workload, config=template.space(workload, GPU).default, device=GPU.device, median_us=us)
+        cudnn = {"cudnn-nhwc": Measurement(median_us=pytorch_us, spread_us=1.0, rounds=9)}
+        TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, providers=cudnn))
+    dwconv.reset()
+    return decisions(Problem.of(of), torch.device("cuda"), target=GPU)[0]
+
+
+@pytest.fixture(params=["C++", "no compiler", "left out", "failed"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    as_in_a_new_process(monkeypatch)
+    monkeypatch.delenv("DWCONV_NATIVE", raising=False)
+    monkeypatch.setattr(settings, "program", lambda name: None if request.param == "no compiler" else name)
+    if request.param == "left out":
+        monkeypatch.setenv("DWCONV_NATIVE", "0")
+    if request.param == "failed":
+        native._settle("the compiler failed")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("ours", [PASSES, ("fprop",), ("wgrad",), ("fprop", "backward")])
+def test_through_python_pytorchs_kernels_must_take_longer_than_the_host(
+    logs: Path, road: str, ours: Sequence[Pass]
+) -> None:
+    in_cpp = road == "C++"
+    found = decided(logs, ours, HOST_IN_PYTHON_US / 3 - 1)
+    kept = {pass_ for pass_, each in found.items() if each.provider == "dwconv"}
+    assert kept == ({*ours} if in_cpp else set())
+    if not in_cpp:
+        assert "backward" not in found
+        told = "it" if len(ours) > 1 else "a layer of which some passes are PyTorch's"
+        reason = f"the host is slower: through Python {told} takes 250 µs of it, PyTorch's kernels 2"
+        assert {found[pass_].reason.startswith(reason) for pass_ in PASSES if pass_ in ours} == {True}
+        assert all("\n" not in each.reason and each.record for each in found.values())
+
+
+def test_where_they_do_kernels_run_on_any_road(logs: Path, road: str) -> None:
+    found = decided(logs, ["wgrad"], HOST_IN_PYTHON_US / 3 + 1)
+    assert found["wgrad"].provider == "dwconv"
+
+
+def test_what_cpp_cannot_take_counts_as_python(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's op cannot pad each side otherwise; a layer that is all ours needs none of it."""
+    monkeypatch.setattr(native, "is_expected", lambda: True)
+    sided = dataclasses.replace(WORKLOAD, padding=((0, 1), (0, 1)))
+    assert {each.provider for each in decided(logs, ["fprop"], 20.0, of=sided).values()} == {"pytorch"}
+    (logs / "log.jsonl").unlink()
+    assert {each.provider for each in decided(logs, PASSES, 20.0, of=sided).values()} == {"dwconv"}
+
+
+def test_a_cpu_counts_its_calls_otherwise(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "is_expected", lambda: False)
+    plant(logs / "log.jsonl", [workload_of()], baseline_us=100.0)
+    found, _ = decisions(Problem.of(workload_of()), torch.device("cpu"))
+    assert {each.provider for each in found.values()} == {"dwconv"}
