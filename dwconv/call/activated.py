@@ -23,7 +23,7 @@ from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, DispatchedPasses, below_autograd, planned
 from dwconv.call.wanted import wanted
 from dwconv.dispatch.advantage import are_faster_together
-from dwconv.dispatch.decide import DispatchDecision
+from dwconv.dispatch.decision import DispatchDecision
 from dwconv.problems.problem import Problem
 
 torch_ops.define(f"fprop_silu(Tensor x, Tensor w, Tensor? bias, {GEOMETRY}) -> Tensor")

@@ -22,7 +22,8 @@ from dwconv import native, settings
 from dwconv.call import arrivals, loaded
 from dwconv.call.tally import Tally
 from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, kind_of, sizes_of, warn_of_first
-from dwconv.dispatch.decide import DispatchDecision, decisions
+from dwconv.dispatch.decide import decisions
+from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import Untuned, warn

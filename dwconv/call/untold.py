@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from dwconv.dispatch.decide import DispatchDecision
+from dwconv.dispatch.decision import DispatchDecision
 from dwconv.errors import warn
 from dwconv.problems.problem import Problem
 from dwconv.problems.tune_command import tune_command

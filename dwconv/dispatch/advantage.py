@@ -14,7 +14,7 @@ from dwconv.records.record import in_us
 from dwconv.untuned.gain import STALE_DISCOUNT, Expected
 
 if TYPE_CHECKING:
-    from dwconv.dispatch.decide import DispatchDecision
+    from dwconv.dispatch.decision import DispatchDecision
     from dwconv.problems.problem import Problem
     from dwconv.problems.workload import Pass, Workload
     from dwconv.records.record import TuningRecord

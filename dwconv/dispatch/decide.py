@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -26,6 +26,7 @@ from dwconv.dispatch.advantage import (
     why_not_faster,
     why_not_faster_as_one,
 )
+from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
@@ -40,46 +41,12 @@ from dwconv.untuned import gain, other_size
 if TYPE_CHECKING:
     from dwconv.records.database import Database
     from dwconv.records.record import TuningRecord
-    from dwconv.schedules.space import Config
 
-Provider = Literal["dwconv", "pytorch"]
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
 MOST_STRIDE, MOST_REACH = 1024, 65_536
 """Of dilation and padding the second. Beyond these no known layer makes sense, and a prediction would walk along them
 for hours."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DispatchDecision:
-    """Who runs a workload, and why."""
-
-    provider: Provider
-    reason: str
-    record: TuningRecord | None = None
-    """The best that was measured of the workload on this device, also where PyTorch's own op is faster, and also with
-    other versions than those installed."""
-    expected: gain.Expected | None = None
-    """What the decision relies on where nothing that was measured decides."""
-    workload: Workload | None = None
-    """The workload that the kernel is built for: the call's, or the same at another batch size or without the bias."""
-    target: Target | None = None
-    """The target that the kernel is built for; on a CPU perhaps with another number of threads than PyTorch uses
-    now."""
-    config: Config | None = None
-    """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
-    one that is expected to be best."""
-    is_open: bool = False
-    """True if PyTorch's op runs until a decision is made in the background."""
-    too_many_sizes: bool = False
-    """True if PyTorch's op runs since predictions were made for as many other sizes of the layer as may be."""
-    command: str = ""
-    """The command that tunes it; empty if it was measured, at least without the bias, and if tuning can change
-    nothing."""
-
-    def __str__(self) -> str:
-        tune = f"; tune it{versions.where_to_tune()}: {self.command}" if self.command else ""
-        return f"{self.provider}: {self.reason}{tune}"
 
 
 def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:

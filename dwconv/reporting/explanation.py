@@ -11,7 +11,7 @@ from torch import Tensor
 from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
 from dwconv.call.call_plan import decisions_for, reads_slices
-from dwconv.dispatch import decide
+from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import alignment_bytes, why_copied, x_pitch_of
@@ -52,7 +52,7 @@ class PassExplanation:
     """Who runs one pass, and what is known of it."""
 
     pass_: Pass
-    provider: decide.Provider
+    provider: decision.Provider
     reason: str
     record: TuningRecord | None
     config: str
@@ -171,13 +171,13 @@ def explain(
     )
 
 
-def _config(decision: decide.DispatchDecision) -> str:
+def _config(decision: decision.DispatchDecision) -> str:
     known = decision.record or decision.expected
     config = decision.config or (known.config if known else None)
     return f"{config.template} {config}" if config else ""
 
 
-def _copies(decision: decide.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
+def _copies(decision: decision.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
     """The tensors that the chosen kernel would copy before it runs."""
     workload, config, target = decision.workload, decision.config, decision.target
     if workload is None or config is None or target is None:

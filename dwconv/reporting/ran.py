@@ -21,7 +21,7 @@ from dwconv.call.activated import is_at_once
 from dwconv.call.call_plan import plan_for, plans
 from dwconv.discovery import DiscoveredBlock, DiscoveredLayer, discover
 from dwconv.discovery.same_padding import SamePadding, same_padding
-from dwconv.dispatch.decide import DispatchDecision
+from dwconv.dispatch.decision import DispatchDecision
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.swaps import Convolution, why_left
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d

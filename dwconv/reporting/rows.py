@@ -10,7 +10,7 @@ from typing import Literal
 
 from dwconv.call.call_plan import Plan, decisions_for, kernel_state, plans
 from dwconv.dispatch.advantage import kernel_us
-from dwconv.dispatch.decide import DispatchDecision, Provider
+from dwconv.dispatch.decision import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target

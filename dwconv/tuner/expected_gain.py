@@ -14,7 +14,8 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.dispatch.advantage import kernel_us
-from dwconv.dispatch.decide import DispatchDecision, decide_on
+from dwconv.dispatch.decide import decide_on
+from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed
 from dwconv.problems.block import NOTHING
