@@ -12,7 +12,6 @@ GROUPS = {
     "layers": {
         "cpu": "tuned kernels against all others who can run them, over layers of well-known networks",
         "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
-        "waiting": "what it costs a block that its tensors wait for its end",
         "cliffs": "awkward shapes against the nearest even one",
         "threads": "our kernels and PyTorch's, one after the other, against each alone",
         "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, ClassVar, Literal, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import _symbolic_trace
 from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comment in a scripted method is an error
 
 from dwconv.call.active import active
 from dwconv.call.arguments import Arguments
 from dwconv.call.awaited import awaited
-from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.functional import conv_of_layer
-from dwconv.call.place import Place
+from dwconv.call.written import entered_as_written
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.block import Activation, Block, Norm
 
 Size = int | tuple[int, ...]
 """A number, or one for each axis."""
@@ -186,7 +184,7 @@ class DepthwiseBlock(nn.Module):
     Hardswish, SiLU and GELU. An activation before a convolution needs a norm before it, a bias a norm after it.
     """
 
-    waits_for_blocks: ClassVar[bool] = True
+    is_block: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -209,77 +207,9 @@ class DepthwiseBlock(nn.Module):
             x = self.conv(x)
             x = x if self.bn2 is None else self.bn2(x)
             return x if self.act2 is None else self.act2(x)
-        begins, place = self._expected() if may_wait(self) else (None, None)
+        traced = None if _symbolic_trace._is_fx_tracing_flag else entered_as_written(self)
+        if traced is not None:
+            return traced.forward(self, traced.blocks, x)  # type: ignore[no-any-return]
         for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):
-            if module is None:
-                continue
-            if module is begins and place is not None:
-                x = started(x, place)
-            x = module(x)
+            x = x if module is None else module(x)
         return x
-
-    def _expected(self) -> tuple[nn.Module | None, Place | None]:
-        """The module that a block begins with, and the block; None if there can be none."""
-        norm1, norm2 = (_norm(each) for each in (self.bn1, self.bn2))
-        act1, act2 = (_activation(each) for each in (self.act1, self.act2))
-        begins: nn.Module | None = self.bn1
-        if norm1 is None or act1 is None:
-            begins, norm1, act1 = self.conv, None, "identity"
-        if norm2 is None or act2 is None:
-            act2 = "identity"
-        conv = self.conv
-        if isinstance(conv.padding, str) or conv.padding_mode != "zeros":
-            return None, None
-        if norm2 is None and (norm1 is None or conv.bias is not None):
-            return None, None
-        around = norm1, act1, norm2, act2
-        place = _place if torch.compiler.is_compiling() else _known_place  # compilers look through caches, and say so
-        return begins, place(*around, tuple(conv.weight.shape), conv.stride, conv.padding, conv.dilation)
-
-
-def _place(
-    eps1: float | None,
-    act1: Activation,
-    eps2: float | None,
-    act2: Activation,
-    weight_shape: tuple[int, ...],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-) -> Place:
-    norm1, norm2 = (None if eps is None else Norm(eps=eps) for eps in (eps1, eps2))
-    height, width = padding
-    return Place(
-        block=Block(norm1=norm1, act1=act1, norm2=norm2, act2=act2),
-        weight_shape=weight_shape,
-        stride=stride,
-        padding=(height, height, width, width),
-        dilation=dilation,
-    )
-
-
-_known_place = lru_cache(maxsize=1000)(_place)
-
-
-def _norm(module: nn.Module | None) -> float | None:
-    """The eps of a norm of a block; None for another module."""
-    eps = getattr(module, "eps", 0.0)
-    is_usual = isinstance(module, nn.BatchNorm2d) and type(module).forward is nn.BatchNorm2d.forward
-    return eps if is_usual and type(eps) is float and eps > 0 else None
-
-
-def _activation(module: nn.Module | None) -> Activation | None:
-    """None for another one than those of a block."""
-    if type(module) is nn.GELU and module.approximate != "none":
-        return None
-    return "identity" if module is None else _ACTIVATIONS.get(type(module))
-
-
-_ACTIVATIONS: dict[type[nn.Module], Activation] = {
-    nn.Identity: "identity",
-    nn.ReLU: "relu",
-    nn.ReLU6: "relu6",
-    nn.Hardswish: "hardswish",
-    nn.SiLU: "silu",
-    nn.GELU: "gelu",
-}

@@ -30,7 +30,7 @@ def go_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits until it is compiled, nor takes it if it is."""
     monkeypatch.setattr(native, "native", lambda **options: None)
     monkeypatch.setattr(native, "module", None)
-    monkeypatch.setattr(native, "begin_block", native._no_result)
+    monkeypatch.setattr(native, "run_traced", native._no_result)
 
 
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:

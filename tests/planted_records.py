@@ -89,6 +89,7 @@ def plant(
     workloads: Iterable[Workload],
     *,
     passes: Sequence[Pass] | None = None,
+    median_us: float = 50.0,
     baseline_us: float = 1000.0,
     around_us: float | None = None,
     template_layout: Layout = "nhwc",
@@ -102,5 +103,5 @@ def plant(
             of_pass = workload.for_pass(pass_)
             (template,) = (found for found in templates_for(of_pass, target) if found.layout == template_layout)
             space = template.space(of_pass, target)
-            times = {"baseline_us": baseline_us, "around_us": around_us}
+            times = {"median_us": median_us, "baseline_us": baseline_us, "around_us": around_us}
             log.append(record_of(of_pass, config=space.default, device=target.device, **times))

@@ -18,7 +18,6 @@ import pytest
 
 from bench.train import APART
 from dwconv import native
-from dwconv.dispatch.advantage import WAITING_EVAL_US, WAITING_US
 from dwconv.problems.workload import PASSES
 from tests.pages import ROOT, table_row, text_of
 
@@ -256,15 +255,6 @@ def test_the_figures_of_models_in_processes_of_their_own_are_those_of_the_result
     ratios = [f"{each['median']:.2f} ({each['interval'][0]:.2f} to {each['interval'][1]:.2f})" for each in over]
     wanted = [*(f"{alone['median_ms'][name]:.0f}" for name in ("plain", "blocks")), *ratios]
     assert table_row("docs/benchmarks.md", f"step of {network}, alone") == wanted
-
-
-def test_what_waiting_costs_is_what_was_measured():
-    rows = _results("waiting", vectors=DEVICES["AVX-512, family 25 model 17"])["rows"]
-    for row, added_us in zip(rows, (WAITING_US, WAITING_EVAL_US), strict=True):
-        found = [*(row["step_us"][name] for name in ("as one", "converted")), row["waiting_us"], added_us]
-        kind = "training step" if row["trains"] else "forward pass in evaluation"
-        assert table_row("docs/blocks.md", kind) == [f"{us:.0f}" for us in found]
-        assert row["waiting_us"] <= added_us
 
 
 def test_what_is_learnt_with_blocks_is_what_was_measured():

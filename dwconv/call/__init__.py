@@ -1,15 +1,14 @@
 """The road of a call, from ``conv2d`` to a kernel. Imports only run down it, and so does the input.
 
-    awaited_block  F.batch_norm, F.relu, conv2d, … ──► block_call ──► blocks     a block that is expected, as one op
-                                                               (block_part: what waits, taught to C++)
-                                                               (expected: which convolution is that of a block)
+    traced         a module's forward pass, its blocks as one op ──► block_call ──► blocks
+                                               (compiled_block: what torch.compile makes of them)
 
     causal         causal_conv1d ──► activated                 a convolution and SiLU as one op
         │                               │
     active         F.conv1d, F.conv2d, F.conv3d, where a mode sends them on
         │                               │
         ├──► awaited ───────────────────┘                      a causal convolution that SiLU may come after
-        │                                                      (waiting: how it and blocks wait)
+        │                                                      (waiting: how it waits)
         │
     functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
         │  does anybody look at the call besides eager autograd and autocast? (watchers)

@@ -11,10 +11,12 @@ Only x, y and statistics are kept for the backward pass. Tensors come and go in 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -25,10 +27,13 @@ from dwconv.call import torch_ops
 from dwconv.call.call_plan import Plan, plan_for
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.call.watchers import is_watched, is_watched_backward
+from dwconv.dispatch import knowledge
 from dwconv.problems import pytorch
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Layout
+from dwconv.records.line import encode
+from dwconv.system import versions
 
 torch_ops.define(f"block_forward(Tensor x, Tensor w, Tensor[] norms, str block, {GEOMETRY}) -> Tensor[]")
 torch_ops.define(
@@ -107,6 +112,27 @@ def _for_compiled(problem: Problem) -> tuple[bool, bool, Callable[[list[Tensor]]
         return gradients
 
     return has_z, has_layer_norm, watched_backward
+
+
+decided_by = ""
+"""A digest of what says whether a block is faster as one: compiled graphs are kept under it."""
+
+
+def note_decisions() -> None:
+    """Compiled code knows of the decisions of today. Compilers cannot look into what this reads."""
+    global decided_by
+    digest = hashlib.sha256(repr((versions.installed(), torch.get_num_threads())).encode())
+    for record in knowledge.database():
+        if record.workload.block is not None:
+            digest.update(encode(record))
+    decided_by = digest.hexdigest()
+
+
+def forget() -> None:
+    """Records may be others from now on: what is compiled until a model is converted is found by no other process."""
+    global decided_by
+    if decided_by:
+        decided_by = uuid4().hex
 
 
 def inference(

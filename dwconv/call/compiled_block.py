@@ -1,227 +1,124 @@
-"""What ``torch.compile`` makes of a block that is expected somewhere: one function in its graph.
+"""A block of a traced forward pass in what ``torch.compile`` makes: one op of its graph.
 
-    x ─► begins_block ─► batch_norm ─► hardtanh ─► dwconv.fprop ─► batch_norm ─► hardtanh ─► z      as it is traced
-    x ─► block_call.run ─► z                                                          as Inductor goes on with it
-
-Inductor shows a graph to others before it does anything. There, what follows each ``begins_block`` is compared with the
-block that is expected, part by part, as ``awaited_block`` does with calls: what is all there, looked at by nobody else,
-and measured to be faster as one becomes one. The rest stays, as it does with other compilers: begins_block gives x.
+x ─► dwconv.block_in_graph ─► z       as Dynamo sees it
+     │ when the graph is made, by the sizes of the example: faster as one?
+     ├─► dwconv.block_forward         and running statistics learn
+     └─► batch_norm, hardtanh, dwconv.fprop, …
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.fx import Graph, Node
 
-from dwconv.call import block_call, blocks, torch_ops
-from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, is_plain
+from dwconv.call import block_call, blocks, functional, torch_ops
+from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall
 from dwconv.call.call_plan import plan_for
 from dwconv.call.place import Place
-from dwconv.call.watchers import is_recorded_for_elsewhere
-from dwconv.dispatch import knowledge
-from dwconv.errors import InvalidWorkload, warn
+from dwconv.errors import InvalidWorkload
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
-from dwconv.records.line import encode
-from dwconv.system import versions
 
-_OF_PLACE = "str block, int[] weight_shape, int[] stride, int[]? padding, int[] dilation, bool bias"
-torch_ops.define(f"begins_block(Tensor(a) x, {_OF_PLACE}) -> Tensor(a)")
+_OF_PLACE = "str block, int[] weight_shape, int[] stride, int[]? padding, int[] dilation, bool has_bias"
+torch_ops.define(
+    "block_in_graph(Tensor x, Tensor w, Tensor? bias, Tensor[] learnt, Tensor(a!)[] statistics, float[] momenta, "
+    f"str decided_by, {_OF_PLACE}) -> Tensor"
+)
 
-begins_block = torch.ops.dwconv.begins_block.default
+in_graph = torch.ops.dwconv.block_in_graph.default
 
 
-def begun(x: Any, place: Place) -> Any:
-    """``x``, marked in what is being compiled."""
-    if is_recorded_for_elsewhere() or torch._C._are_functorch_transforms_active():
-        return x
-    if not isinstance(x, Tensor) or not torch.is_grad_enabled():
-        return x
-    return begins_block(
-        x, str(place.block), place.weight_shape, place.stride, place.padding, place.dilation, place.bias
+def _in_graph(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    learnt: list[Tensor],
+    statistics: list[Tensor],
+    momenta: list[float],
+    decided_by: str,
+    *fields: Any,
+) -> Tensor:
+    name, weight_shape, stride, padding, dilation, has_bias = fields
+    place = Place(
+        block=Block.parse(name),
+        weight_shape=tuple(weight_shape),
+        stride=tuple(stride),
+        padding=None if padding is None else tuple(padding),
+        dilation=tuple(dilation),
+        bias=has_bias,
     )
+    calls = _calls(place, learnt, statistics, momenta)
+    problem = _problem(x, w, bias, place, calls)
+    if problem is None:
+        return _one_by_one(x, w, bias, place, calls)
+    return block_call.run(x, w, bias, [(each, True) for each in calls], name, *problem.geometry)
 
 
-def _begins_block(x: Tensor, *place: Any) -> Tensor:
-    show_graphs()
-    return x
-
-
-torch_ops.implement_composite(begins_block, _begins_block)
-
-
-# -- Inductor ----------------------------------------------------------------------------------------------------------
-
-
-def show_graphs() -> None:
-    """Have Inductor show its graphs here, after whoever looks at them already."""
-    try:
-        from torch._inductor import config
-
-        before, ours = config.pre_grad_custom_pass, _pass_class()
-    except (ImportError, AttributeError) as error:
-        warn(f"compiled code has no blocks as one: PyTorch {torch.__version__} shows its graphs to nobody ({error})")
-        return
-    if not isinstance(before, ours):
-        several = before if isinstance(before, (list, tuple)) else [] if before is None else [before]
-        config.pre_grad_custom_pass = ours(several)
-
-
-@cache
-def _pass_class() -> Any:
-    """Made when something is compiled: to import Inductor takes a second."""
-    from torch._inductor.custom_graph_pass import CustomGraphPass
-
-    class BlocksOfGraph(CustomGraphPass):
-        def __init__(self, before: Sequence[Any]) -> None:
-            self._before = tuple(before)
-
-        def __call__(self, graph: Graph) -> None:
-            for each in self._before:
-                each(graph)
-            make_blocks_one(graph)
-
-        def uuid(self) -> Any:
-            """What compiled graphs are kept under; None, so that none are, if somebody before has none."""
-            theirs = [each.uuid() if isinstance(each, CustomGraphPass) else None for each in self._before]
-            return None if None in theirs else (*theirs, _what_decides())
-
-    return BlocksOfGraph
-
-
-def _what_decides() -> str:
-    """A digest of what says whether a block is faster as one, and of what makes it one."""
-    digest = hashlib.sha256(repr((versions.installed(), torch.get_num_threads())).encode())
-    for record in knowledge.database():
-        digest.update(encode(record))
-    return digest.hexdigest()
-
-
-# -- graphs ------------------------------------------------------------------------------------------------------------
-
-
-def make_blocks_one(graph: Graph) -> None:
-    """Changes a graph of PyTorch's functions."""
-    for begins in [node for node in graph.nodes if node.target is begins_block]:
-        place = _place(*begins.args[1:])
-        if problem := _problem(begins, place):
-            parts = _parts(begins, place, problem)
-            if parts and _are_inputs_known(graph, begins, parts):
-                _replace(graph, begins, parts, problem)
-        begins.replace_all_uses_with(begins.args[0])
-        graph.erase_node(begins)
-
-
-def _place(block: str, weight_shape: Any, stride: Any, padding: Any, dilation: Any, bias: bool) -> Place:
-    sides = None if padding is None else tuple(padding)
-    shapes = {"weight_shape": tuple(weight_shape), "stride": tuple(stride), "dilation": tuple(dilation)}
-    return Place(block=Block.parse(block), padding=sides, bias=bias, **shapes)
-
-
-def _problem(begins: Node, place: Place) -> Problem | None:
-    """The problem of the block that is expected, if it is faster as one."""
-    x = _value(begins)
-    if not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
-        return None
-    try:
-        problem = place.problem(tuple(x.shape), x.dtype)
-        plan = plan_for(problem, begins.meta["example_value"].device)
-    except InvalidWorkload:
-        return None
-    return problem if blocks.is_at_once(plan) else None
-
-
-def _parts(begins: Node, place: Place, problem: Problem) -> dict[str, Node]:
-    """The nodes of the block by the names of its parts, if all are there."""
-    found: dict[str, Node] = {}
-    last = begins
-    for name in place.parts:
-        if len(last.users) != 1:
-            return {}
-        (following,) = last.users
-        if following.args[:1] != (last,) or not is_plain(_value(following), problem.dtype):
-            return {}
-        if not _is_part(name, following, problem, tuple(_value(last).shape)):
-            return {}
-        last = found[name] = following
+def _calls(
+    place: Place, learnt: Sequence[Tensor], statistics: Sequence[Tensor], momenta: Sequence[float]
+) -> list[NormCall | LayerNormCall]:
+    block = place.block
+    if block.layer_norm is not None:
+        return [LayerNormCall((place.weight_shape[0],), learnt[0], learnt[1], block.layer_norm.eps)]
+    found: list[NormCall | LayerNormCall] = []
+    for i, norm in enumerate(norm for norm in (block.norm1, block.batch_norm2) if norm is not None):
+        mean, variance, weight, bias = *statistics[2 * i : 2 * i + 2], *learnt[2 * i : 2 * i + 2]
+        found.append(NormCall(mean, variance, weight, bias, True, momenta[i], norm.eps))
     return found
 
 
-def _is_part(name: str, node: Node, problem: Problem, shape: tuple[int, ...]) -> bool:
-    """Whether a node is the part of that name, for an image of ``shape``."""
-    block = problem.block
-    assert block is not None
-    if name.startswith("act"):
-        function = getattr(Tensor, str(node.target), None) if node.op == "call_method" else node.target
-        found = activation_of(function, node.args, node.kwargs)
-        return found is not None and found[0] == (block.act1 if name == "act1" else block.act2)
-    if name == "conv":
-        if node.target is not torch_ops.fprop:
-            return False
-        weight, bias, *geometry = cast(tuple[Any, ...], node.args[1:])
-        given = tuple(each if isinstance(each, str) else tuple(each) for each in geometry)
-        takes = block_call.takes(block, problem.dtype, _value(weight), _value(bias))
-        takes = takes and (not block.layer_norm or problem.bias == (bias is not None))
-        return takes and given == tuple(problem.geometry)
-    if name == "view":
-        function = getattr(Tensor, str(node.target), None) if node.op == "call_method" else node.target
-        return block_call.has_channels_last(function, node.args, node.kwargs)
-    if block.layer_norm:
-        return node.target is F.layer_norm and not _norm_of(node, _value).why_not(shape, eps=block.layer_norm.eps)
-    if node.target is not F.batch_norm:
-        return False
-    norm, wanted = NormCall.of(*node.args, **node.kwargs), block.norm1 if name == "norm1" else block.norm2
-    assert wanted is not None, "as it is a part"
-    statistics: tuple[Any, ...] = norm[:2]
-    is_alone = all(len(each.users) == 1 for each in statistics if each is not None)  # they learn where the block begins
-    return is_alone and not NormCall(*map(_value, norm)).why_not(shape, eps=wanted.eps)
-
-
-def _norm_of(node: Node, seen: Callable[[Any], Any] = lambda given: given) -> NormCall | LayerNormCall:
-    """The call of a norm that a node is, with what is ``seen`` of its arguments."""
-    kind = LayerNormCall if node.target is F.layer_norm else NormCall
-    return kind(*map(seen, kind.of(*node.args, **node.kwargs)))
-
-
-def _value(given: Any) -> Any:
-    """A tensor without numbers as the one that a node stands for; sizes that may change are those of the example."""
-    if not isinstance(given, Node):
-        return given
-    example = given.meta.get("example_value")
-    if not isinstance(example, torch._subclasses.FakeTensor):
+def _problem(
+    x: Tensor, w: Tensor, bias: Tensor | None, place: Place, calls: Sequence[NormCall | LayerNormCall]
+) -> Problem | None:
+    """The problem of the block, if it is faster as one."""
+    shape, strides = ([_hint(size) for size in sizes] for sizes in (x.shape, x.stride()))
+    if None in (*shape, *strides) or x.dim() != 4 or x.dtype not in IMAGE_DTYPES:
         return None
-    shape, strides = ([_hint(size) for size in sizes] for sizes in (example.shape, example.stride()))
-    if None in (*shape, *strides):  # known only when it runs
+    _, channels, height, width = shape
+    dense = (height * width * channels, 1, width * channels, channels)
+    if not all(size == 1 or here == wanted for size, here, wanted in zip(shape, strides, dense, strict=True)):
         return None
-    return torch.empty_strided(shape, strides, dtype=example.dtype, device="meta")
+    lowers = torch._C._is_any_autocast_enabled()
+    others = [w] if bias is None else [w, bias]
+    if not lowers and any(each.dtype is not x.dtype for each in others):
+        return None
+    if any(each.dtype not in (x.dtype, torch.float32) for each in others):
+        return None
+    if lowers and (place.block.layer_norm or torch.get_autocast_dtype(x.device.type) is not x.dtype):
+        return None
+    if place.weight_shape[0] % shape[1] or any(
+        each.weight is None or each.weight.dtype is not torch.float32 for each in calls
+    ):
+        return None
+    try:
+        problem = place.problem(tuple(shape), x.dtype)
+        return problem if blocks.is_at_once(plan_for(problem, x.device)) else None
+    except InvalidWorkload:
+        return None
 
 
 def _hint(size: Any) -> Any:
+    """A size that may change is that of the example; None if it is known only when the graph runs."""
     return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
-def _are_inputs_known(graph: Graph, begins: Node, parts: dict[str, Node]) -> bool:
-    """Whether weights and norms are there where the block begins."""
-    places = {node: number for number, node in enumerate(graph.nodes)}
-    given = {each for node in parts.values() for each in node.all_input_nodes} - {begins, *parts.values()}
-    return all(places[each] < places[begins] for each in given)
+def _one_by_one(
+    x: Tensor, w: Tensor, bias: Tensor | None, place: Place, calls: Sequence[NormCall | LayerNormCall]
+) -> Tensor:
+    block, left = place.block, list(calls)
+    if block.norm1 is not None:
+        x = left.pop(0).apply(x)
+    x = block_call.activated(block.act1, x)
+    (top, bottom, below, right) = place.problem(tuple(map(_hint, x.shape))).padding
+    y = functional.conv2d(x, w, bias, place.stride, ((top, bottom), (below, right)), place.dilation)
+    if block.layer_norm is not None:
+        return left.pop(0).apply(y.permute(block_call.CHANNELS_LAST))
+    if block.norm2 is not None:
+        y = left.pop(0).apply(y)
+    return block_call.activated(block.act2, y)
 
 
-def _replace(graph: Graph, begins: Node, parts: dict[str, Node], problem: Problem) -> None:
-    norms = [(_norm_of(node), True) for name, node in parts.items() if name.startswith("norm")]
-    end = list(parts.values())[-1]
-    with graph.inserting_before(begins):
-        weight, bias = parts["conv"].args[1:3]
-        given = begins.args[0], weight, bias, norms, str(problem.block), *problem.geometry
-        one = graph.call_function(block_call.run, given)
-    one.meta = dict(end.meta)
-    end.replace_all_uses_with(one)
-    for node in reversed(parts.values()):
-        graph.erase_node(node)
+torch_ops.implement_composite(in_graph, _in_graph)

@@ -18,7 +18,7 @@ from torch.overrides import (
 )
 
 from dwconv import native
-from dwconv.call import call_plan, dispatched, quick, torch_ops
+from dwconv.call import blocks, call_plan, dispatched, quick, torch_ops
 from dwconv.call.arguments import Arguments, Padding, Size, has_sides
 from dwconv.call.untold import warn_once
 from dwconv.call.watchers import is_watched_beside_autocast
@@ -186,4 +186,5 @@ def reset() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     call_plan.forget()
     torch_ops.forget()
+    blocks.forget()
     quick.forget()

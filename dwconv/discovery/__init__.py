@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,12 +20,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from dwconv.call.awaited_block import waits_for_blocks
-from dwconv.discovery.chains import problem_with
+from dwconv.call.block_call import IMAGE_DTYPES
+from dwconv.call.traces import at
 from dwconv.discovery.step import ExampleStep
+from dwconv.discovery.tracing import Blocks, problem_with
 from dwconv.discovery.unchanged import unchanged
 from dwconv.discovery.watch import Watch
-from dwconv.dispatch.decide import why_no_kernels
+from dwconv.dispatch.decide import target_of, why_no_kernels
+from dwconv.errors import InvalidWorkload, NoTemplate
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES, Pass, Workload
 
@@ -97,6 +99,8 @@ class DiscoveredBlock:
     """Why it cannot be one; or, of one that can, why no more is in it. Empty if nothing is left out."""
     waits: bool = False
     """Whether it runs as one already, where that is faster."""
+    parent: str = ""
+    """The module whose forward pass has it."""
 
     @property
     def layer(self) -> tuple[str, Problem | None]:
@@ -114,6 +118,8 @@ class Discovery:
     """The convolutions with a norm next to them, likewise."""
     counted_blocks: tuple[DiscoveredBlock, ...] = ()
     """Those whose passes count as well."""
+    tracing: Blocks | None = field(default=None, repr=False, compare=False)
+    """The forward passes that have them."""
 
     @cached_property
     def left_out(self) -> tuple[DiscoveredLayer, ...]:
@@ -187,39 +193,71 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
             caller=call.caller,
         )
         alike[layer] += 1
-    return Discovery(
-        layers=tuple(dataclasses.replace(layer, calls=calls) for layer, calls in alike.items()),
-        blocks=_blocks(watch, step.model),
-    )
+    layers = tuple(dataclasses.replace(layer, calls=calls) for layer, calls in alike.items())
+    with unchanged(step.model, step.tensors):
+        tracing, blocks = _blocks(step.model, layers)
+    return Discovery(layers=layers, blocks=blocks, tracing=tracing)
 
 
-def _blocks(watch: Watch, model: nn.Module) -> tuple[DiscoveredBlock, ...]:
+def _blocks(model: nn.Module, layers: Sequence[DiscoveredLayer]) -> tuple[Blocks, tuple[DiscoveredBlock, ...]]:
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
-    modules = dict(model.named_modules())
-    alike: Counter[DiscoveredBlock] = Counter()
-    for call in watch.calls:
-        if call.link is None or not (seen := watch.chains.block_of(call.link)):
-            continue
-        if not seen.trains or call.passes & {"dgrad", "wgrad"}:
-            block = DiscoveredBlock(
-                name=call.name,
-                starts=seen.starts,
-                problem=problem_with(call.problem, seen.block, trains=seen.trains) if seen.block else None,
-                device=call.device,
-                calls=0,
-                why_not=seen.why_not,
-                waits=_waits(seen.starts, modules),
+    names = dict.fromkeys(layer.name for layer in layers if layer.caller == layer.name)
+    tracing = Blocks(model, list(names))
+    alike: list[DiscoveredBlock] = []
+    for found in tracing.found:
+        trains = found.trains
+        for layer in layers:
+            if (
+                layer.name != found.conv
+                or layer.caller != layer.name
+                or (trains and not {"dgrad", "wgrad"} & {*layer.passes})
+            ):
+                continue
+            why_never = _why_never(layer.problem)
+            problem = None
+            if found.block and not why_never:
+                problem = problem_with(layer.problem, found.block, trains=trains)
+            why_not = why_never or (why_no_kernels_for(problem, layer.device) if problem else "")
+            alike.append(
+                DiscoveredBlock(
+                    name=layer.name,
+                    starts=found.starts or layer.name,
+                    problem=None if why_not else problem,
+                    device=layer.device,
+                    calls=layer.calls,
+                    why_not=why_not or found.why_not,
+                    waits=is_traced(at(model, found.parent)),
+                    parent=found.parent,
+                )
             )
-            alike[block] += 1
-    return tuple(dataclasses.replace(block, calls=calls) for block, calls in alike.items())
+    return tracing, tuple(alike)
 
 
-def _waits(name: str, modules: Mapping[str, nn.Module]) -> bool:
-    """Whether a block that begins with that module is waited for there, or by a module around it."""
-    return any(waits_for_blocks(modules[around]) for around in _around(name))
+def is_traced(module: nn.Module) -> bool:
+    """Whether a module runs its blocks as one already, where that is faster."""
+    return bool(getattr(type(module), "traces", ())) or is_written(module)
 
 
-def _around(name: str) -> list[str]:
-    """The module and those that it is in."""
-    parts = name.split(".")
-    return ["", *(".".join(parts[:count]) for count in range(1, len(parts) + 1))] if name else [""]
+def is_written(module: nn.Module) -> bool:
+    """Whether a module is a block by itself: ``dwconv.nn.DepthwiseBlock``."""
+    return getattr(type(module), "is_block", False)
+
+
+def _why_never(problem: Problem) -> str:
+    """Why there can be no block around a convolution, whatever is next to it."""
+    if problem.dtype not in IMAGE_DTYPES:
+        return f"blocks are of float32 or 16 bits, it is of {problem.dtype_name}"
+    return "" if problem.layout == "nhwc" else "blocks are channels_last, it is contiguous"
+
+
+def why_no_kernels_for(problem: Problem, device: torch.device) -> str:
+    """Why dwconv has no kernels for a block; empty if it may have."""
+    try:
+        if reason := why_no_kernels(problem, device):
+            return reason
+        from dwconv.schedules.template import templates_for
+
+        templates_for(problem.workload(problem.passes[0]), target_of(device))
+    except (InvalidWorkload, NoTemplate) as error:
+        return str(error)
+    return ""

@@ -30,7 +30,6 @@ from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.awaited import cuts, is_causal, swaps
 from dwconv.call.causal import causal_conv1d
-from dwconv.discovery.chains import Chains, Link
 from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem
@@ -52,8 +51,6 @@ class WatchedCall:
     passes: set[Pass] = field(default_factory=set)
     activated: bool = False
     """True if SiLU comes next, and sees no more of the result than causal convolutions need."""
-    link: Link | None = None
-    """Its place between norms and activations, if a function made it."""
 
 
 class Watch:
@@ -79,7 +76,6 @@ class Watch:
         """The names of the modules that are running."""
         self._given: list[object] = [()]
         """What they were called with."""
-        self.chains = Chains(model)
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with where its tensors lie."""
         self._sums: Any = WeakTensorKeyDictionary()
@@ -108,8 +104,6 @@ class Watch:
     def _leave_module(self, module: nn.Module, inputs: object, outputs: object) -> None:
         self._inside.pop()
         self._given.pop()
-        if len(self._inside) == 1:  # the model itself
-            self.chains.end(outputs)
 
     # -- what the two modes tell ---------------------------------------------------------------------------------------
 
@@ -123,16 +117,12 @@ class Watch:
             result = run()
         problem = call.problem if call else _problem_of(given)
         if problem is None:
-            self.chains.used(given)
             for op in ops:
                 self.op(op)
             return result
         watched = self._add(problem, given.input.device, weight=given.weight, is_functional=not is_ours)
         if is_causal(given):
             self._sums[result] = watched, given.weight.shape[-1] - 1
-        watched.link = self.chains.convolution(
-            given.input, result, problem, caller=watched.caller, inputs=self._given[-1]
-        )
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))
         return result
@@ -140,9 +130,6 @@ class Watch:
     def other_function(self, run: Callable[[], Any], func: Any, args: Any, kwargs: Any) -> Any:
         """A call of another function, perhaps with the result of a convolution; its result."""
         result = run()
-        if self._inside[-1] in self._pad_the_same:
-            return result
-        self.chains.function(func, args, kwargs, result, caller=self._inside[-1], inputs=self._given[-1])
         if args and isinstance(args[0], Tensor) and (known := self._sums.get(args[0])):
             watched, beyond = known
             if func is Tensor.__getitem__ and cuts(args[1], args[0].shape[-1], beyond=beyond):

@@ -24,19 +24,12 @@ CALL_US = 10.0
 """Time that our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several
 times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
 queued."""
-WAITING_US = 200.0
-"""What a block costs a training step besides what is measured of both sides: its functions are called, and its tensors
-wait. ``python -m bench waiting`` measures it: 96 to 151 µs on two cores of an AMD EPYC (family 25 model 17). Where the
-interpreter is slower, it takes more. On a GPU it is hidden behind the work queued."""
-WAITING_IN_PYTHON_US = 590.0
-"""The same without a C++ compiler: an estimate, from one run before C++ followed blocks, in which a step of the
-smallest block took 668 µs as one, 12 of them in kernels, and 567 one by one, 502 of them in what is measured, on two
-cores of an AMD EPYC (family 25 model 1)."""
-WAITING_EVAL_US = 50.0
-"""The same in evaluation, where nothing is recorded for a backward pass: 37 to 38 µs there."""
-WAITING_EVAL_IN_PYTHON_US = 130.0
-"""The same without a C++ compiler: an estimate, from what a block of 8×96×6×6 takes there as one, 131 to 140 µs beside
-other work, 7 of them in its kernel."""
+BLOCK_IN_PYTHON_US = 320.0
+"""What a training step of a block takes without a C++ compiler, besides what is measured of both sides, more than one
+of its parts one by one: 316 µs on two cores of an AMD EPYC (family 25 model 17) beside other work. With one it takes
+no more: 0 to 17 µs less there."""
+BLOCK_EVAL_IN_PYTHON_US = 100.0
+"""The same in evaluation: 99 µs there."""
 HOST_IN_PYTHON_US = 250.0
 """What a layer on the road through Python takes of the host in a training step on a GPU: 171 to 202 µs on an H200,
 where all of its passes are dwconv's, PyTorch's op 87 to 107 (``python -m bench cuda host``). Where some are PyTorch's,
@@ -84,13 +77,13 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
     """Why a block should not run as one; empty if it should. ``block``: the records of its passes; ``convolution``:
     those of the passes of the convolution in it that run on dwconv's kernels where the block is not one."""
     trains = all(record.workload.pass_ not in EVAL_PASSES for record in block)
-    added_us = waiting_us(trains=trains) if isinstance(target, CpuTarget) else 0.0
+    added_us = block_us(trains=trains) if isinstance(target, CpuTarget) else 0.0
     ours_us = sum(map(_median_us, block)) + added_us
     others_us = one_by_one_us(block, convolution, target, passes=len(PASSES) if trains else 1)
     if ours_us < others_us:
         return ""
     told = f"one after the other is faster, with the tuned convolution: {in_us(others_us)}, as one {in_us(ours_us)}"
-    return told + (f" with {in_us(added_us)} to wait for the end of the block" if added_us else "")
+    return told + (f" with {in_us(added_us)} in Python" if added_us else "")
 
 
 def why_faster_at_once(both: TuningRecord, apart: Sequence[tuple[TuningRecord, bool]], target: Target) -> str:
@@ -151,11 +144,11 @@ def one_by_one_us(
     return sum(map(_alternative_us, block)) - won_us
 
 
-def waiting_us(*, trains: bool) -> float:
+def block_us(*, trains: bool) -> float:
     """What is added to what a block is measured to take, on a CPU."""
     if native.is_expected():
-        return WAITING_US if trains else WAITING_EVAL_US
-    return WAITING_IN_PYTHON_US if trains else WAITING_EVAL_IN_PYTHON_US
+        return 0.0
+    return BLOCK_IN_PYTHON_US if trains else BLOCK_EVAL_IN_PYTHON_US
 
 
 def why_faster(record: TuningRecord, *, where: str, sweeps: bool) -> str:

@@ -1,4 +1,5 @@
-"""Blocks of a model: the modules that begin one let it wait from now on, and the summary says what becomes of each."""
+"""Blocks of a model: the forward passes that have them are traced ones from now on. The summary says what becomes of
+each."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call import blocks
 from dwconv.call.call_plan import plan_for
-from dwconv.call.place import Place
-from dwconv.discovery import DiscoveredBlock, Discovery
-from dwconv.discovery.same_padding import SamePadding
+from dwconv.discovery import DiscoveredBlock, Discovery, is_written
 from dwconv.discovery.step import unwrapped
+from dwconv.discovery.unchanged import unchanged
 from dwconv.model.conversion import ConvertedLayer, shown_name
+from dwconv.model.converted_classes import is_functional
 from dwconv.model.swaps import Swaps
 from dwconv.problems.problem import Problem
 
@@ -19,14 +20,22 @@ from dwconv.problems.problem import Problem
 def swap_blocks(
     model: nn.Module, discovery: Discovery, swaps: Swaps, *, only_faster: bool = False
 ) -> tuple[ConvertedLayer, ...]:
-    """Lets every block wait that was seen in the example; or those that run as one at its sizes. A row for each
-    convolution with a norm next to it."""
+    """Every block that was seen in the example may run as one; or those that are faster as one at its sizes. A row for
+    each convolution with a norm next to it."""
     modules = dict(unwrapped(model).named_modules())
-    rows = []
+    rows, wanted = [], []
     for block in discovery.blocks:
         is_left = only_faster and not any(_is_faster(block, problem) for problem in _problems(block))
-        why = block.why_not if block.problem is None else "" if is_left else _swap(modules, block, swaps)
+        why = block.why_not if block.problem is None else "" if is_left else _why_not(modules[block.parent], block)
+        if not why and not is_left:
+            wanted.append(block.name)
         rows.append(ConvertedLayer(block.name, f"no block: {why}" if why else _runs(block)))
+    if wanted and discovery.tracing is not None:
+        with unchanged(unwrapped(model), []):
+            traced = discovery.tracing.traces(wanted)
+        for path, traces in traced.items():
+            if not is_written(modules[path]):
+                swaps.trace(modules[path], traces)
     return tuple(rows)
 
 
@@ -44,29 +53,14 @@ def _is_faster(block: DiscoveredBlock, problem: Problem) -> bool:
     return blocks.is_at_once(plan_for(problem, block.device))
 
 
-def _swap(modules: dict[str, nn.Module], block: DiscoveredBlock, swaps: Swaps) -> str:
-    """Empty, or why the block does not wait."""
-    assert block.problem is not None
-    module = modules[block.starts]
-    if block.waits and not hasattr(type(module), "block_place"):
-        return ""  # as it was written: dwconv.nn.DepthwiseBlock
-    if "forward" in vars(module):
-        return f"the forward of {shown_name(block.starts)} was put into the instance"
-    if is_parametrized(module):
-        return f"{shown_name(block.starts)} is parametrised"
-    problem, whole = block.problem, block.problem.block
-    assert whole is not None
-    swaps.begin_block(
-        module,
-        Place(
-            block=whole,
-            weight_shape=problem.weight_shape,
-            stride=problem.stride,
-            padding=None if isinstance(modules[block.name], SamePadding) else problem.padding,
-            dilation=problem.dilation,
-            bias=problem.bias,
-        ),
-    )
+def _why_not(parent: nn.Module, block: DiscoveredBlock) -> str:
+    """Why the forward pass around a block stays as it is; empty if it may be a traced one."""
+    if "forward" in vars(parent):
+        return f"the forward of {shown_name(block.parent)} was put into the instance"
+    if is_parametrized(parent):
+        return f"{shown_name(block.parent)} is parametrised"
+    if is_functional(parent):
+        return f"{shown_name(block.parent)} convolves by functional calls"
     return ""
 
 

@@ -18,8 +18,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
-from dwconv.call.awaited_block import may_wait, started
-from dwconv.call.place import Place
+from dwconv.call.blocks import note_decisions
+from dwconv.call.traced import entered
+from dwconv.call.traces import Trace
 from dwconv.discovery.same_padding import SamePadding
 from dwconv.nn import AsPlain, Revertible
 
@@ -51,15 +52,13 @@ def functional_class(module: nn.Module) -> Class:
     return _made("called" if "forward" in vars(module) else "functional", type(module), None)
 
 
-def block_class(plain: Class, place: Place) -> Class:
-    """``plain``, which lets the block wait that is expected to begin with its input."""
-    return _made("block", plain, place)
+Traces = tuple[Trace, ...]
 
 
-def place_of(module: nn.Module) -> Place | None:
-    """The block that is expected to begin with the input of ``module``, by its class."""
-    place: Place | None = getattr(type(module), "block_place", None)
-    return place
+def traced_class(plain: Class, traces: Traces) -> Class:
+    """``plain``, with its blocks as one where ``traces`` stand for its forward pass."""
+    note_decisions()
+    return _made("traced", plain, traces)
 
 
 def is_functional(module: nn.Module) -> bool:
@@ -80,9 +79,9 @@ def class_before_parametrizations(module: nn.Module) -> Class:
     return found
 
 
-def _made(kind: str, plain: Class, ours: Class | Place | None) -> Class:
+def _made(kind: str, plain: Class, ours: Class | Traces | None) -> Class:
     # By what they are, not by what they equal: classes live on in those that are made of them.
-    of = kind, id(plain), ours if isinstance(ours, Place) else id(ours)
+    of = kind, id(plain), ours if isinstance(ours, tuple) else id(ours)
     if of not in _classes:
         _classes[of] = _make(kind, plain, ours)
     return _classes[of]
@@ -97,14 +96,14 @@ def _as_plain(usual: Any) -> Any:
     return usual if issubclass(usual, AsPlain) else type("AsPlain", (AsPlain, usual), {})
 
 
-def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
+def _make(kind: str, plain: Class, ours: Class | Traces | None) -> Class:
     bases: tuple[type, ...]
     members: dict[str, Any] = {"plain_class": plain, "__module__": plain.__module__, "__doc__": plain.__doc__}
     if ours is None:
         members["runs_functional_calls"] = True
         name, bases = plain.__name__, (plain,)  # the name is what libraries know a model by
-    elif isinstance(ours, Place):
-        members |= {"block_place": ours, "waits_for_blocks": True}
+    elif isinstance(ours, tuple):
+        members["traces"] = ours
         name, bases = plain.__name__, (plain,) if issubclass(plain, Revertible) else (Revertible, plain)
     elif kind == "depthwise":
         name, bases = f"Depthwise{plain.__name__}", (plain, ours)
@@ -114,8 +113,8 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
     if ours is None:
         method = "__call__" if kind == "called" else "forward"
         setattr(made, method, _under_active(getattr(plain, method)))
-    elif isinstance(ours, Place):
-        made.forward = _with_block(plain.forward, ours)
+    elif isinstance(ours, tuple):
+        made.forward = _with_traces(plain, ours)
     if issubclass(plain, LazyModuleMixin):
         setattr(made, "cls_to_become", _becomes(made, kind, ours))  # noqa: B010  of which nn.Module knows nothing
     if name == plain.__name__:
@@ -124,7 +123,7 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
     return made
 
 
-def _becomes(made: Class, kind: str, ours: Class | Place | None) -> property:
+def _becomes(made: Class, kind: str, ours: Class | Traces | None) -> property:
     """The class that a lazy module becomes in its first call."""
 
     def becomes(self: Any) -> Class | None:
@@ -148,7 +147,9 @@ class _Unannounced:
 def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Class:
     """A class of which the user's metaclass, if there is one, is not told either."""
     own = (type(base) for base in bases if type(base) is not AsPlain)  # that of the user's class, or type
-    metaclass = _as_plain(max(own, key=lambda each: len(type.mro(each)), default=AsPlain))
+    metaclass: Any = max(own, key=lambda each: len(type.mro(each)), default=type)
+    if any(issubclass(base, nn.Conv1d | nn.Conv2d | nn.Conv3d) for base in bases):
+        metaclass = _as_plain(metaclass)  # tables of classes know layers; a compiler finds others in their own bases
     new: Any = abc.ABCMeta if issubclass(metaclass, abc.ABCMeta) else type
     made: Class = new.__new__(metaclass, name, bases, members)
     return made
@@ -164,15 +165,16 @@ def _under_active(method: Callable[..., Any]) -> Callable[..., Any]:
     return _instead_of(method, run)
 
 
-def _with_block(method: Callable[..., Any], place: Place) -> Callable[..., Any]:
-    waits, start = may_wait, started
+def _with_traces(plain: Class, traces: Traces) -> Callable[..., Any]:
+    enter = entered  # no global: see ``_instead_of``
 
     def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if args and waits(self):
-            args = (start(args[0], place), *args[1:])
-        return method(self, *args, **kwargs)
+        traced = enter(self, traces)
+        if traced is None:
+            return plain.forward(self, *args, **kwargs)
+        return traced.forward(self, traced.blocks, *args, **kwargs)
 
-    return _instead_of(method, run)
+    return _instead_of(plain.forward, run)
 
 
 def _instead_of(method: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,7 +185,7 @@ def _instead_of(method: Callable[..., Any], run: Callable[..., Any]) -> Callable
     return functools.wraps(method)(run)
 
 
-def _reduce(made: Class, of: tuple[str, Class, Class | Place | None]) -> Callable[[Any, int], Any]:
+def _reduce(made: Class, of: tuple[str, Class, Class | Traces | None]) -> Callable[[Any, int], Any]:
     """The class cannot be found by its name: it is made again."""
 
     def reduce(self: Any, protocol: int) -> Any:
@@ -195,6 +197,6 @@ def _reduce(made: Class, of: tuple[str, Class, Class | Place | None]) -> Callabl
     return reduce
 
 
-def _instance(kind: str, plain: Class, ours: Class | Place | None) -> nn.Module:
+def _instance(kind: str, plain: Class, ours: Class | Traces | None) -> nn.Module:
     made = _made(kind, plain, ours)
     return made.__new__(made)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from dwconv.call.place import Place
+from dwconv.call.traces import Trace
 from dwconv.discovery.same_padding import pads_the_same
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.model.converted_classes import (
-    block_class,
     class_before_parametrizations,
     depthwise_class,
     functional_class,
@@ -17,6 +16,7 @@ from dwconv.model.converted_classes import (
     overridden,
     reparametrized,
     same_padding_class,
+    traced_class,
 )
 from dwconv.nn import LAYERS, DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
 from dwconv.problems.workload import by
@@ -37,12 +37,12 @@ class Swaps:
         if not is_functional(module):
             self.swap(module, functional_class(module))
 
-    def begin_block(self, module: nn.Module, place: Place) -> None:
-        """A block is expected to begin with its input from now on."""
+    def trace(self, module: nn.Module, traces: tuple[Trace, ...]) -> None:
+        """Its forward pass is a traced one from now on, in the modes that it was traced in."""
         plain: type[nn.Module] = type(module)
-        if "block_place" in vars(plain):  # which was expected there before
+        if "traces" in vars(plain):  # of before
             plain = vars(plain)["plain_class"]
-        self.swap(module, block_class(plain, place))
+        self.swap(module, traced_class(plain, traces))
 
     def undo(self) -> None:
         for module, plain in reversed(self._before):

@@ -56,15 +56,11 @@ run: Any = _no_result
 run_block: Any = _no_result
 """``run_block(block, x, w, bias, ((norm, learns), …))``: z of a ``TunedBlock``, and running statistics learn of the
 batch; or None if anybody looks, or a tensor does not lie as the kernel reads it."""
-wait: Any = _no_result
-"""``wait(waiting, holder, tensors)``: a tensor with a place in autograd's graph, whose gradient
-``holder.part.gradients`` takes to those of the tensors."""
-begin_block: Any = _no_result
-"""``begin_block(place, x)``: what stands for x, or None if no block of such an x was learnt, or if anybody looks."""
-follow_block: Any = _no_result
-"""``follow_block(function, arguments, keywords)``: what such a call makes of its first argument, which waits for a
-block; or None if it was not learnt, or if anybody looked or looks."""
-FUNCTIONS = ("convolve", "learn", "forget", "run", "run_block", "wait", "begin_block", "follow_block")
+run_traced: Any = _no_result
+"""``run_traced(members, x)``: z of a block of a traced forward pass; or None, and Python does it."""
+holds: Any = _no_result
+"""``holds(guard)``: whether all is as the guard has pinned it."""
+FUNCTIONS = ("convolve", "learn", "forget", "run", "run_block", "run_traced", "holds")
 """The names of these, which the compiled module has, too."""
 module: Any | None = None
 """The compiled module once it is there. Set after the functions: who sees it may use them."""

@@ -20,7 +20,7 @@
 #include "block.h"
 #include "calls.h"
 #include "kernel.h"
-#include "waiting.h"
+#include "traced.h"
 #include "watchers.h"
 
 namespace dwconv {
@@ -319,9 +319,8 @@ PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the 
     {"learn", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(learn)), METH_FASTCALL, nullptr},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL, nullptr},
     {"run_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_block)), METH_FASTCALL, nullptr},
-    {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(wait)), METH_FASTCALL, nullptr},
-    {"begin_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(begin_block)), METH_FASTCALL, nullptr},
-    {"follow_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(follow_block)), METH_FASTCALL, nullptr},
+    {"run_traced", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_traced)), METH_FASTCALL, nullptr},
+    {"holds", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(holds)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -360,17 +359,24 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def_property_readonly("trains", &TunedBlock::trains)
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
-  py::class_<Holder, std::shared_ptr<Holder>>(module, "Holder")
-      .def_property("part", &Holder::looked_at, &Holder::set);
-  py::class_<Followed>(module, "Followed")
+  py::class_<Guard::Module>(module, "GuardModule").def(py::init<py::object, py::object, py::object, py::object>());
+  py::class_<Guard::Item>(module, "GuardItem").def(py::init<py::object, py::object, py::object>());
+  py::class_<Guard::Length>(module, "GuardLength").def(py::init<py::object, Py_ssize_t>());
+  py::class_<Guard::Forward>(module, "GuardForward").def(py::init<py::object, py::object>());
+  py::class_<Guard>(module, "Guard")
       .def(py::init<
-           py::object, py::tuple, py::object, py::object, bool, std::string, py::object, double, std::vector<at::Tensor>,
-           size_t>());
-  module.def("learn_block", learn_block);
+           std::vector<Guard::Module>, std::vector<Guard::Item>, std::vector<Guard::Length>,
+           std::vector<Guard::Forward>>());
+  py::class_<Members::NormMember>(module, "NormMember").def(py::init<py::dict, py::dict, py::dict, bool>());
+  py::class_<Members>(module, "Members")
+      .def(py::init([](py::dict conv, std::vector<Members::NormMember> norms, bool is_layer_norm, bool trains) {
+        return Members{std::move(conv), std::move(norms), is_layer_norm, trains, {}};
+      }))
+      .def("learn", &Members::learn);
   module.def("forget", [] {
     for (const auto& [key, call] : calls()) call->let_go();
     calls().clear();
-    starts().clear();
+    ++generation();
   });
   if (PyModule_AddFunctions(module.ptr(), kHot) < 0) throw py::error_already_set();
 }

@@ -11,8 +11,10 @@ import dwconv
 from bench import losses
 from bench.__main__ import main
 from bench.blocks import Case
+from bench.cases import ListedLayer
 from bench.models import Network
-from bench.waiting import BATCH, SMALLEST
+from dwconv.problems.block import Block
+from dwconv.problems.layer_files import Layer
 from tests.planted_records import plant
 
 STEPS = 12
@@ -28,6 +30,20 @@ def small() -> nn.Module:
     )  # fmt: skip
 
 
+BATCH = 2
+SMALLEST = ListedLayer(
+    network="smallest",
+    layer=Layer(
+        channels=8,
+        input_size=(9, 7),
+        kernel=(3, 3),
+        stride=(1, 1),
+        padding=((1, 1), (1, 1)),
+        count=1,
+        dilation=(1, 1),
+        block=Block.parse("bn+relu6,bn+relu6"),
+    ),
+)
 SMALL = Network(name="small", make=small, batch=BATCH, sample=(3, *SMALLEST.layer.input_size))
 
 

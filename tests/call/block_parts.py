@@ -1,41 +1,63 @@
-"""A block as modules, trained a step or in evaluation, and the same in double, in which nothing is one."""
+"""A block as modules, in the forward pass that was traced, trained a step or in evaluation, and the same in double, in
+which nothing is one."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dwconv
-from dwconv.call.awaited_block import may_wait, started
+from dwconv.call import blocks, traced
 from dwconv.call.call_plan import plans
-from dwconv.call.place import Place
+from dwconv.call.traces import plain_class
+from dwconv.discovery.tracing import Blocks
+from dwconv.model.converted_classes import traced_class
 from dwconv.problems.block import Block
-from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, Pass
+from dwconv.problems.workload import Pass
 
 CHANNELS, SIZE = 8, (2, 8, 9, 7)
 WHOLE = "bn+relu6,bn+hardswish"
 MODES = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
 """In which a block in evaluation may be one."""
 ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish, "silu": nn.SiLU, "identity": nn.Identity}
+PARTS = ("bn1", "act1", "conv", "bn2", "act2")
+
+
+class Between(nn.Module):
+    """Code between two parts: ``do`` of its class."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.do(h)
+
+    @staticmethod
+    def of(do: Callable[[Tensor], Tensor]) -> nn.Module:
+        return type("Between", (Between,), {"do": staticmethod(do)})()
 
 
 class Parts(nn.Module):
-    """The modules of a block, one after the other; ``between`` is done with what each of them gives."""
+    """The modules of a block, one after the other, traced as soon as they are there. ``between``: what is done with
+    what a part gives."""
 
-    def __init__(self, block: str, *, inplace: bool = False, bias: bool = False, stride: int = 1) -> None:
+    def __init__(
+        self,
+        block: str,
+        *,
+        inplace: bool = False,
+        bias: bool = False,
+        stride: int = 1,
+        between: Mapping[str, Callable[[Tensor], Tensor]] = {},
+        training: bool = True,
+    ) -> None:
         super().__init__()
         given = {"inplace": True} if inplace else {}
         torch.manual_seed(0)
-        self.place = _place(block, stride)
-        parsed = self.place.block
+        parsed = Block.parse(block)
         self.bn1 = nn.BatchNorm2d(CHANNELS) if parsed.norm1 else nn.Identity()
         self.act1 = ACTIVATIONS[parsed.act1](**given)
         self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, stride=stride, padding=1, bias=bias)
@@ -44,32 +66,48 @@ class Parts(nn.Module):
         learnt = [parameter for norm in (self.bn1, self.bn2) for parameter in norm.parameters()]
         for parameter in (*learnt, *([self.conv.bias] if bias else [])):
             nn.init.normal_(parameter)
-        self.between = {}
+        for name in PARTS:
+            setattr(self, f"after_{name}", Between.of(between[name]) if name in between else nn.Identity())
+        self.train(training)
+        trace(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = started(x, self.place) if may_wait(self) and self.conv.weight.dtype is not torch.float64 else x
         for name in ("bn1", "act1", "conv", "bn2", "act2"):
-            x = getattr(self, name)(x)
-            if name in self.between:
-                x = self.between[name](x)
+            x = getattr(self, f"after_{name}")(getattr(self, name)(x))
         return x
 
 
-@lru_cache
-def _place(block: str, stride: int) -> Place:
-    """Alike layers of a model share one."""
-    return Place(
-        block=Block.parse(block),
-        weight_shape=(CHANNELS, 1, 3, 3),
-        stride=(stride, stride),
-        padding=(1, 1, 1, 1),
-        dilation=(1, 1),
-    )
+def trace(model: nn.Module) -> None:
+    """The model runs its block as one where that was measured to be faster, as after ``convert``, without a race."""
+    model.__class__ = plain_class(type(model))
+    traces = Blocks(model, ["conv"]).traces(["conv"])
+    if traces:
+        model.__class__ = traced_class(type(model), traces[""])
 
 
-def in_evaluation(block: str = WHOLE, *, kind: type[Parts] = Parts, **options: bool) -> Parts:
+def in_double(model: nn.Module) -> nn.Module:
+    """A copy in double, in which nothing is one, as its own code runs it."""
+    exact = copy.deepcopy(model).double()
+    exact.__class__ = plain_class(type(exact))
+    return exact
+
+
+def written(model: Parts) -> dwconv.nn.DepthwiseBlock:
+    """Its parts as the block that dwconv has."""
+    parts = {name: getattr(model, name) for name in PARTS}
+    return dwconv.nn.DepthwiseBlock(**{n: None if type(each) is nn.Identity else each for n, each in parts.items()})
+
+
+def python_runs_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on C++ has to."""
+    monkeypatch.setattr(traced.Block, "_plan", None)
+    for name in ("_block_forward", "_block_backward", "block_forward", "block_backward", "inference"):
+        monkeypatch.setattr(blocks, name, None)
+
+
+def in_evaluation(block: str = WHOLE, *, kind: type[Parts] = Parts, **options: Any) -> Parts:
     """With statistics that differ from channel to channel."""
-    model = kind(block, **options).eval()
+    model = kind(block, training=False, **options)
     for norm in (model.bn1, model.bn2):
         if isinstance(norm, nn.BatchNorm2d):
             norm.running_mean.normal_()
@@ -92,8 +130,8 @@ def step(model: nn.Module, x: Tensor) -> list[Tensor]:
 
 
 def assert_same(model: nn.Module, x: Tensor, *, steps: int = 2) -> None:
-    """The same as in double, in which nothing waits."""
-    exact = copy.deepcopy(model).double()
+    """The same as in double, in which nothing is one. Of two steps C++ learns in the first what it runs in the next."""
+    exact = in_double(model)
     for _ in range(steps):
         found, expected = step(model, x), step(exact, x.detach().double().requires_grad_())
         for got, wanted in zip(found, expected, strict=True):
@@ -102,50 +140,32 @@ def assert_same(model: nn.Module, x: Tensor, *, steps: int = 2) -> None:
 
 
 def assert_infers_the_same(
-    model: Parts, mode: Callable[[], Any] = torch.no_grad, *, rtol: float = 1e-4, x: Tensor | None = None
+    model: nn.Module, mode: Callable[[], Any] = torch.no_grad, *, rtol: float = 1e-4, x: Tensor | None = None
 ) -> None:
-    """The same as in double, in which nothing waits."""
+    """The same as in double, in which nothing is one."""
     x = drawn().detach() if x is None else x
-    exact = copy.deepcopy(model).double()
-    with mode():
-        found, expected = model(x * 1), exact(x.double())
-    assert type(found) is Tensor and found.is_inference() == expected.is_inference() and not found.requires_grad
-    torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=rtol)
+    exact = in_double(model)
+    for _ in range(2):
+        with mode():
+            found, expected = model(x * 1), exact(x.double())
+        assert type(found) is Tensor and found.is_inference() == expected.is_inference() and not found.requires_grad
+        torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=rtol)
     for got, wanted in zip(model.buffers(), exact.buffers(), strict=True):
         torch.testing.assert_close(got.double(), wanted.double())
 
 
 def passes_that_ran() -> dict[str, int]:
-    """Of blocks, by op, besides those of ``learnt``."""
-    return {pass_: _counted(pass_) - _to_learn[pass_] for pass_ in ("forward", "backward")}
+    """Of blocks in training, by op."""
+    return {pass_: _counted(pass_) for pass_ in ("forward", "backward")}
 
 
 def blocks_in_evaluation() -> int:
-    """That ran as one, besides those of ``learnt``."""
-    return _counted("inference") - _to_learn["inference"]
+    """That ran as one."""
+    return _counted("inference")
 
 
 def _counted(pass_: Pass) -> int:
     return sum(plan.tally.counted_ops()[pass_] for plan in plans() if plan.problem.block)
-
-
-@contextlib.contextmanager
-def learnt(*models: nn.Module) -> Iterator[None]:
-    """C++ follows the blocks of such models: each was trained a step, or was run in evaluation."""
-    for model in models:
-        if model.training:
-            step(model, drawn())
-        for mode in () if model.training else MODES.values():
-            with mode():
-                model(drawn().detach())
-    _to_learn.update({pass_: _counted(pass_) for pass_ in (*BLOCK_PASSES, *EVAL_PASSES)})
-    try:
-        yield
-    finally:
-        _to_learn.clear()
-
-
-_to_learn = Counter[str]()
 
 
 class Packed:
@@ -159,7 +179,7 @@ class Packed:
 
 
 class Doubled(torch.autograd.Function):
-    """Code that asks no function of PyTorch's."""
+    """Code whose gradient is another than PyTorch would find."""
 
     @staticmethod
     def forward(ctx, x):
@@ -167,12 +187,26 @@ class Doubled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient * 2
+        return gradient * 3
 
 
 def kept_and_overwritten(h: Tensor) -> Tensor:
     F.relu6(h, inplace=True)
     return h
+
+
+def without_gradient(h: Tensor) -> Tensor:
+    with torch.no_grad():
+        scale = h.mean() + 2
+    return h * scale
+
+
+def scaled_where_recorded(h: Tensor) -> Tensor:
+    return h * 2 if torch.is_grad_enabled() else h
+
+
+def scaled_if_a_tensor(h: Tensor) -> Tensor:
+    return h * 2 if isinstance(h, Tensor) else h
 
 
 OTHERS = {
@@ -190,8 +224,12 @@ OTHERS = {
     "twice, of the last norm": ("bn2", lambda y: (F.hardswish(y), y)[1]),
     "dropped out": ("act1", lambda h: F.dropout(h, 0.0)),
     "looked at": ("conv", lambda y: (y.detach().mean(), y)[1]),
+    "looked at by Python": ("conv", lambda y: y * (1 if float(y.detach().mean()) < 9 else 2)),
     "part of it": ("act1", lambda h: torch.cat([h[:, :4], h[:, 4:]], 1)),
     "clamped": ("bn1", lambda h: F.hardtanh(h, 0.0, 3.0)),
-    "a view": ("act1", lambda h: h.flatten(2).unflatten(2, SIZE[2:])),
+    "a view": ("act1", lambda h: h.flatten(2).unflatten(2, (9, 7))),
+    "not recorded": ("conv", without_gradient),
+    "another where it is recorded": ("conv", scaled_where_recorded),
+    "another by its class": ("conv", scaled_if_a_tensor),
 }
 """After which part, and what."""

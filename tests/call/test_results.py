@@ -16,8 +16,8 @@ import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.problems.workload import PASSES
 from tests.call.block_parts import SIZE, drawn, passes_that_ran
-from tests.call.test_awaited_layer_norm import BLOCK, Net
 from tests.call.test_causal import CHANNELS, TAPS, inputs_of, plant_all, problem_of
+from tests.call.test_traced_layer_norm import BLOCK, Net
 from tests.native_needed import both_ways, go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 

@@ -13,11 +13,9 @@ from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 from torch.fx.experimental.optimization import fuse
 
 import dwconv
-from dwconv.call.place import Place
 from dwconv.errors import DwconvWarning
-from dwconv.model.converted_classes import block_class
+from dwconv.model.converted_classes import traced_class
 from dwconv.nn import DepthwiseConv2d
-from dwconv.problems.block import Block
 from tests.models import TinyNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "ignore::DeprecationWarning")
@@ -238,17 +236,14 @@ def test_a_converted_model_is_quantised_as_a_plain_one(logs, trains, functional)
     torch.testing.assert_close(found(x), expected(x))
 
 
-def test_what_begins_a_block_is_quantised_too(logs):
+def test_what_has_a_block_is_quantised_too(logs):
     """Its class is another than that of its kind."""
-    norm = nn.BatchNorm2d(8)
-    place = Place(block=Block.parse("bn+relu6,bn+relu6"), weight_shape=(8, 1, 3, 3), stride=(1, 1),
-                  padding=(1, 1, 1, 1), dilation=(1, 1))  # fmt: skip
-    for layer, plain in ((norm, nn.BatchNorm2d), (DepthwiseConv2d(8, 3), nn.Conv2d)):
-        layer.__class__ = block_class(type(layer), place)
-        layer.qconfig = None
-        assert type(layer) is not plain
-        layer.qconfig = "any"
-        assert type(layer) is plain and layer.qconfig == "any"
+    layer = nn.Sequential()
+    layer.__class__ = traced_class(nn.Sequential, ())
+    layer.qconfig = None
+    assert type(layer) is not nn.Sequential
+    layer.qconfig = "any"
+    assert type(layer) is nn.Sequential and layer.qconfig == "any"
 
 
 def test_fx_quantisation_of_a_converted_model_names_revert(logs):

@@ -172,7 +172,9 @@ def test_lazy_layers_become_ours_in_their_first_call(planted, example, blocks):
     torch.testing.assert_close(ran[1], ran[0], rtol=1e-4, atol=1e-5)
     assert [isinstance(layer, DepthwiseConv2d) for layer in model] == [True, False, False, True, False, False]
     assert "Dwconv" in model[0](X).grad_fn.name()
-    assert (hasattr(model[0], "block_place")) == (example is not None and blocks is True)
+    rows = [row.text for row in summary.blocks]
+    assert all("has no sizes before its first call; convert once more after it" in row for row in rows)
+    assert bool(rows) == (example is not None)
     assert model.state_dict().keys() == plain.state_dict().keys()
     assert [type(module) for module in dwconv.revert(model)] == [type(module) for module in plain]
     assert not any(isinstance(module, DepthwiseConv2d) for module in model)

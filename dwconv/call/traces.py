@@ -1,0 +1,177 @@
+"""Traces: forward passes with blocks in them, as plain data, and which modules of PyTorch's are a part of a block."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dwconv.call.place import Place
+from dwconv.problems.block import Activation
+
+Forward = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """A function that tracing wrote."""
+
+    source: str
+    names: tuple[tuple[str, str, str], ...] = ()
+    """What it reads: name, module, name in the module."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run", _made(self.source, self.names))  # compilers know no cached properties
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "run"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, run=_made(state["source"], state["names"]))
+
+    run: ClassVar[Forward]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedBlock(_Source):
+    """A block in a traced forward pass. ``run(parent, x)`` runs its parts, one by one."""
+
+    place: Place
+    conv: str
+    """The path of the convolution from the parent."""
+    norms: tuple[str, ...]
+    """Those of its norms."""
+    counts: tuple[bool, ...]
+    """Whether the block counts batches for a norm: the trace itself does where it looked into the norm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedModule:
+    """A module whose code, mode and attributes are part of a trace."""
+
+    path: str
+    plain: type[nn.Module]
+    attributes: tuple[tuple[str, Any], ...]
+    children: tuple[tuple[str, bool], ...]
+    """The names in its ``_modules``, and which are None."""
+    names: tuple[str, ...]
+    """All that it has of its own, but for what begins with an underscore."""
+
+    @classmethod
+    def of(cls, module: nn.Module, *, path: str) -> WatchedModule:
+        plain: Any = plain_class(type(module))
+        forwards.setdefault(plain, plain.forward)
+        return cls(
+            path=path,
+            plain=plain,
+            attributes=constants_of(module),
+            children=children_of(module),
+            names=names_in(module),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace(_Source):
+    """The forward pass of a module in one mode. ``run(parent, blocks, …)`` runs it."""
+
+    training: bool
+    blocks: tuple[TracedBlock, ...]
+    modules: tuple[WatchedModule, ...]
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_PLAIN_CONSTANTS = (
+    bool, int, float, str, type(None), torch.dtype, torch.Size, FunctionType, BuiltinFunctionType, type,
+)  # fmt: skip
+_OWN_CHECKS = ("training", "_is_full_backward_hook")
+"""Attributes that have checks of their own, or change nothing."""
+
+
+def constants_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
+    """The plain attributes of a module, by name."""
+    live = (*_OWN_CHECKS, "momentum") if batch_norm_eps(module) is not None else _OWN_CHECKS
+    found = (item for item in vars(module).items() if item[0] not in live and is_constant(item[1]))
+    return tuple(sorted(((name, frozen(value)) for name, value in found), key=lambda item: item[0]))
+
+
+def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:
+    return tuple((name, child is None) for name, child in module._modules.items())
+
+
+def names_in(module: nn.Module) -> tuple[str, ...]:
+    return tuple(sorted(name for name in vars(module) if not name.startswith("_")))
+
+
+forwards: dict[type, Any] = {}
+"""The forward pass of a class when it was traced first: a class may be patched later."""
+
+
+def is_constant(value: Any) -> bool:
+    return all(map(is_constant, value)) if type(value) in (tuple, list) else isinstance(value, _PLAIN_CONSTANTS)
+
+
+def frozen(value: Any) -> Any:
+    """A list as a tuple, which does not change."""
+    return tuple(map(frozen, value)) if type(value) in (tuple, list) else value
+
+
+def at(module: nn.Module, path: str) -> nn.Module:
+    """The submodule at a path; the module itself at the empty one."""
+    for name in path.split(".") if path else ():
+        module = getattr(module, name)
+    return module
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def batch_norm_eps(module: Any) -> float | None:
+    """The eps of a BatchNorm that a block can hold; None for another module."""
+    is_usual = isinstance(module, _BatchNorm) and type(module).forward is _BatchNorm.forward
+    if not is_usual or isinstance(module, nn.SyncBatchNorm) or not module.track_running_stats:
+        return None
+    return module.eps if type(module.eps) is float and module.eps > 0 else None
+
+
+def activation_of_module(module: Any) -> Activation | None:
+    """The activation that a module of PyTorch's is; None for another module."""
+    if type(module) is nn.GELU and module.approximate != "none":
+        return None
+    if type(module) is nn.Hardtanh:
+        return "relu6" if (module.min_val, module.max_val) == (0.0, 6.0) else None
+    return _ACTIVATIONS.get(type(module))
+
+
+_ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.Identity: "identity",
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.Hardswish: "hardswish",
+    nn.SiLU: "silu",
+    nn.GELU: "gelu",
+}
+
+
+def plain_class(kind: type) -> type:
+    """The class that ``dwconv.revert`` gives back."""
+    while (plain := kind.__dict__.get("plain_class")) is not None:
+        kind = plain
+    return kind
+
+
+def _made(source: str, names: tuple[tuple[str, str, str], ...]) -> Forward:
+    """The function of a source that tracing wrote."""
+    scope: dict[str, Any] = {"torch": torch, "inf": float("inf"), "nan": float("nan"), "NoneType": type(None)}
+    for name, module, inside in names:
+        value: Any = importlib.import_module(module)
+        for each in inside.split(".") if inside else ():
+            value = getattr(value, each)
+        scope[name] = value
+    exec(compile(source, "<traced by dwconv>", "exec"), scope)
+    return scope["forward"]  # type: ignore[no-any-return]

@@ -1,0 +1,154 @@
+"""Decided: what Python decides in a forward pass while it is traced, and whether that can change unseen.
+
+A trace is frozen Python. It may stand for a forward pass that asks for nothing but the modes and the plain attributes
+of its modules, which the guard of a trace looks at. The code that ran says what it reads.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import importlib
+import random
+import sys
+from collections.abc import Mapping
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from dwconv.call.traces import is_constant
+
+_OPEN = ("torch", "math", "typing", "functools", "collections", "operator", "enum", "abc", "contextlib", "types")
+"""Packages whose functions are taken to depend on what they are given alone."""
+_KNOWN = {*_OPEN, *sys.stdlib_module_names, "dwconv", "torchgen"}
+"""Packages whose code is not looked into: what a forward pass reads of them, it names itself."""
+_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+"""A graph shows what a function of one's own computes, and nothing of its gradient."""
+_OF_TYPES = ("isinstance", "issubclass", "type", "hasattr", "id")
+"""Of what is traced these say other things than of a tensor."""
+_MODES = (
+    "is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled", "is_autocast_cpu_enabled",
+    "get_autocast_dtype", "get_autocast_gpu_dtype", "get_default_dtype", "are_deterministic_algorithms_enabled",
+    "get_num_threads", "is_initialized", "get_rank", "get_world_size", "current_device", "current_stream",
+)  # fmt: skip
+"""Functions of PyTorch that say what a guard does not look at."""
+
+
+class Decided:
+    """While it is entered, it follows the code that runs. ``why_not`` says what such a trace would freeze; empty if
+    nothing."""
+
+    def __init__(self, through: set[nn.Module]) -> None:
+        self.why_not = ""
+        self._through = through
+        self._function = ""
+        self._codes: dict[CodeType, Mapping[str, Any]] = {}
+
+    def __enter__(self) -> Decided:
+        self._drawn = _drawn()
+        self._before, self._collects = sys.getprofile(), gc.isenabled()
+        gc.disable()  # callbacks of the collector are no part of a forward pass
+        sys.setprofile(self._follow)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(self._before)
+        if self._collects:
+            gc.enable()
+        if error[0] is not None:
+            return
+        if _drawn() != self._drawn:
+            self.why_not = "draws numbers at random"
+        self.why_not = self.why_not or self._function or why_decorated(self._through)
+        for code, scope in self._codes.items():
+            self.why_not = self.why_not or self._why_not(code, scope)
+
+    def _follow(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code is _APPLY:
+            self._function = f"runs {frame.f_locals['cls'].__name__}, whose gradient is its own"
+        if event == "call":
+            module = str(frame.f_globals.get("__name__", ""))
+            if module.partition(".")[0] not in _KNOWN:
+                self._codes.setdefault(frame.f_code, frame.f_globals)
+
+    def _why_not(self, code: CodeType, scope: Mapping[str, Any]) -> str:
+        for step in dis.get_instructions(code):
+            name = str(step.argval)
+            if step.opname in ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"):
+                return f"writes {name} in its forward pass"
+            if step.opname in ("BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"):
+                return "enters a context in its forward pass"
+            if step.opname == "LOAD_GLOBAL" and (name in _OF_TYPES or (name in scope and not _is_fixed(scope[name]))):
+                return f"decides by {name}" if name in _OF_TYPES else f"reads {name}, which may change"
+            if name in _MODES and step.opname.startswith("LOAD_"):
+                return f"decides by {name}"
+            if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and any(_may_change(each, name) for each in self._through):
+                return f"reads {name}, which may change"
+        if code.co_freevars and set(code.co_freevars) != {"__class__"}:
+            return f"reads {code.co_freevars[0]}, which may change"
+        return ""
+
+
+def _may_change(module: nn.Module, name: str) -> bool:
+    """Whether an attribute of a module is what a guard does not look at: it looks at modules, tensors and constants of
+    the instance."""
+    if name in vars(module):
+        value = vars(module)[name]
+        return not (is_constant(value) or name.startswith("_") or isinstance(value, nn.Module))
+    for kind in type(module).__mro__:
+        if name in vars(kind):
+            value = vars(kind)[name]
+            return is_constant(value) and not callable(value) and kind.__module__.partition(".")[0] != "torch"
+    return False
+
+
+def why_decorated(through: set[nn.Module]) -> str:
+    """A decorator may enter a context that a graph does not show."""
+    decorated = any(hasattr(type(module).forward, "__wrapped__") for module in through)
+    return "has a forward pass that is decorated" if decorated else ""
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether a global gives the same in every call."""
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0] in _OPEN
+    return callable(value) or (isinstance(value, tuple) and is_constant(value) and not value)
+
+
+def _drawn() -> Any:
+    """The state of random generators."""
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state()[1].tobytes() if numpy is not None and hasattr(numpy, "random") else None
+    return random.getstate(), torch.random.get_rng_state().numpy().tobytes(), state
+
+
+def names_of(scope: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """How a source finds what it reads: name, module, name in the module. Raises ValueError for what has no name."""
+    found = []
+    for name, value in scope.items():
+        if name in ("torch", "inf", "nan", "NoneType") or name.startswith("dwconv_block_") or value is None:
+            continue
+        if isinstance(value, ModuleType):
+            found.append((name, value.__name__, ""))
+            continue
+        module, inside = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        candidates = [(module, inside), ("torch", inside), ("torch.nn.functional", inside), ("torch._C._nn", inside)]
+        for place, path in candidates:
+            if place and path and _resolves(place, path) is value:
+                found.append((name, place, path))
+                break
+        else:
+            raise ValueError(f"{name} has no name to find it by")
+    return tuple(found)
+
+
+def _resolves(module: str, path: str) -> Any:
+    try:
+        value: Any = importlib.import_module(module)
+        for each in path.split("."):
+            value = getattr(value, each)
+    except (ImportError, AttributeError):
+        return None
+    return value

@@ -1,0 +1,180 @@
+"""Parts: what a node of a traced forward pass is to a block, and what is next to a convolution.
+
+x ─► norm ─► act ─► conv ─► norm ─► act ─► z
+     └─ Side ────┘          └─ Side ────┘       each handed to the next one alone; what changes nothing is between
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.fx import Node
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dwconv.call.block_call import activation_of, has_channels_last
+from dwconv.call.traces import activation_of_module, at, batch_norm_eps
+from dwconv.problems.block import Activation, LayerNorm, Norm
+
+
+class View:
+    """An image with the channels last."""
+
+
+def kind_of(node: Node, parent: nn.Module) -> Any:
+    """The Norm, LayerNorm, Activation or View that a node is; None for anything else."""
+    if node.op == "call_module":
+        module = at(parent, str(node.target))
+        if len(node.args) != 1 or node.kwargs:
+            return None
+        if (act := activation_of_module(module)) is not None:
+            return act
+        if (eps := batch_norm_eps(module)) is not None:
+            return Norm(eps=eps)
+        if type(module) is nn.LayerNorm and len(module.normalized_shape) == 1 and module.weight is not None:
+            return LayerNorm(eps=module.eps) if module.bias is not None else None
+        return None
+    function = getattr(Tensor, str(node.target), None) if node.op == "call_method" else node.target
+    if node.op not in ("call_function", "call_method"):
+        return None
+    if has_channels_last(function, node.args, node.kwargs):
+        return View
+    if function is F.batch_norm:
+        owner, eps = owner_of(node, parent), _argument(node, 7, "eps", 1e-5)
+        is_usual = isinstance(owner, _BatchNorm) and not isinstance(owner, nn.SyncBatchNorm) and type(eps) is float
+        return Norm(eps=eps) if is_usual and _trains(node) in (True, False) else None
+    if function is F.layer_norm:
+        owner, eps = owner_of(node, parent), _argument(node, 4, "eps", 1e-5)
+        return LayerNorm(eps=eps) if isinstance(owner, nn.LayerNorm) and len(owner.normalized_shape) == 1 else None
+    found = activation_of(function, node.args, node.kwargs) if function is not None else None
+    return found[0] if found else None
+
+
+_TENSORS = {
+    F.batch_norm: ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")),
+    F.layer_norm: ((2, "weight"), (3, "bias")),
+}
+
+
+def owner_of(node: Node, parent: nn.Module) -> nn.Module | None:
+    """The module all of whose tensors a norm is given."""
+    path = owner_path(node)
+    return None if path is None else at(parent, path)
+
+
+def owner_path(node: Node) -> str | None:
+    if node.op == "call_module":
+        return str(node.target)
+    paths = set()
+    for position, name in _TENSORS[node.target]:  # type: ignore[index]
+        given = _argument(node, position, name, None)
+        if not isinstance(given, Node) or given.op != "get_attr":
+            return None
+        outer, _, last = str(given.target).rpartition(".")
+        if last != name:
+            return None
+        paths.add(outer)
+    return paths.pop() if len(paths) == 1 else None
+
+
+def _argument(node: Node, position: int, name: str, usual: Any) -> Any:
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, usual)
+
+
+def _trains(node: Node) -> Any:
+    return _argument(node, 5, "training", False)
+
+
+# -- chains ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Side:
+    """What is next to a convolution on one side."""
+
+    norm: Node | None = None
+    act: Node | None = None
+    between: list[Node] = field(default_factory=list)
+    """All nodes of the side, in order."""
+    kind: Any = None
+    activation: Activation = "identity"
+    ends_at: Node | None = None
+    """The node that is no part of it."""
+
+
+def asks_for_axes(node: Node) -> bool:
+    """Whether a node is the number of axes of an image: that of x as well as that of any part of a block."""
+    return (node.target is getattr and node.args[1:] == ("ndim",)) or (node.op, node.target) == ("call_method", "dim")
+
+
+def _only_user(node: Node) -> Node | None:
+    users = [each for each in node.users if not asks_for_axes(each)]
+    return users[0] if len(users) == 1 and sum(each is node for each in users[0].all_input_nodes) == 1 else None
+
+
+def before(conv: Node, parent: nn.Module) -> Side:
+    side, node = Side(), conv.args[0]
+    acts: list[tuple[Node, Activation]] = []
+    seen: list[Node] = []
+    while isinstance(node, Node):
+        side.ends_at = node
+        kind = kind_of(node, parent)
+        if _only_user(node) is None or not (isinstance(kind, (str, Norm))):
+            break
+        seen.insert(0, node)
+        if isinstance(kind, Norm):
+            side.norm, side.kind, side.between = node, kind, seen
+            side.ends_at = node.args[0] if isinstance(node.args[0], Node) else None
+            break
+        if kind != "identity":
+            acts.append((node, cast(Activation, kind)))
+            if len(acts) > 1:
+                break
+        node = node.args[0]
+    if side.norm is not None and acts:
+        side.act, side.activation = acts[0]
+    return side
+
+
+def after(conv: Node, parent: nn.Module) -> Side:
+    side, node = Side(), conv
+    seen: list[Node] = []
+    is_viewed = False
+    while True:
+        following = _only_user(node)
+        if following is None:
+            break
+        side.ends_at = following
+        if not following.args or following.args[0] is not node:
+            break
+        kind = kind_of(following, parent)
+        if side.norm is None:
+            if kind is View and not is_viewed:
+                is_viewed = True
+            elif isinstance(kind, LayerNorm if is_viewed else Norm):
+                side.norm, side.kind = following, kind
+            elif kind != "identity" or is_viewed:
+                break
+        elif kind == "identity":
+            pass
+        elif isinstance(kind, str) and side.act is None and not is_viewed:
+            side.act, side.activation = following, cast(Activation, kind)
+        else:
+            break
+        seen.append(following)
+        if side.norm is not None:
+            side.between = list(seen)
+        node = following
+        if side.norm is not None and is_viewed:
+            break
+        if side.act is not None:
+            break
+    return side
+
+
+def is_norm_of(node: Node, path: str | None) -> bool:
+    if node.op == "call_module":
+        return node.target == path
+    return node.op == "call_function" and node.target in _TENSORS and owner_path(node) == path

@@ -1,0 +1,333 @@
+"""Tracing: the blocks of a model, found in the graphs of its own modules.
+
+    depthwise layer ─► the nearest module around it in whose graph its norms are, too
+                            │ torch.fx; what is inside is called as it is, but for what leads to a block
+                            ▼
+    graph ─► norm ─► act ─► conv ─► norm ─► act, each handed to the next one alone (parts) ─► one node (folding)
+
+This is the only place that knows what a block is. A forward pass becomes a trace only where nothing that Python decides
+in it can change unseen: ``decided`` says why another one does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from torch import nn
+from torch.fx import Graph, Node, Tracer
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from dwconv.call.traces import HOOKS, Trace, WatchedModule, at
+from dwconv.discovery.decided import Decided, names_of
+from dwconv.discovery.folding import folded, place_of, source_of
+from dwconv.discovery.parts import Side, after, before, is_norm_of, kind_of, owner_path
+from dwconv.discovery.same_padding import SamePadding
+from dwconv.problems.block import Block, LayerNorm
+from dwconv.problems.problem import Problem
+
+_LEVELS = 4
+"""Modules around a convolution, from the nearest on, that are traced."""
+_LOOKS = 8
+"""How often a forward pass is traced until all that leads to a block is looked into."""
+
+
+@dataclass(eq=False)
+class Found:
+    """A block around a convolution, or why there is none. Paths are those of the model."""
+
+    conv: str
+    parent: str = ""
+    """The module whose forward pass has the block."""
+    starts: str = ""
+    """The module that begins it."""
+    block: Block | None = None
+    why_not: str = ""
+    trains: bool = True
+    """Whether the statistics of its norms are those of the batch."""
+    chain: list[Node] = field(default_factory=list)
+    norms: list[Node] = field(default_factory=list)
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+class _Tracer(Tracer):
+    """Looks into the modules that it is given, and calls the others."""
+
+    proxy_buffer_attributes = True
+
+    def __init__(self, through: set[nn.Module]) -> None:
+        super().__init__()
+        self._through = through
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return m not in self._through
+
+
+@contextmanager
+def _plain(modules: Iterator[nn.Module]) -> Iterator[None]:
+    """Modules that are traced already have their own forward pass meanwhile."""
+    kinds = [(module, type(module)) for module in modules if "traces" in vars(type(module))]
+    for module, kind in kinds:
+        module.__class__ = vars(kind)["plain_class"]
+    try:
+        yield
+    finally:
+        for module, kind in kinds:
+            module.__class__ = kind
+
+
+@contextmanager
+def _in_other_mode(model: nn.Module) -> Iterator[None]:
+    """All of it trains meanwhile, or nothing does."""
+    modes, other = [(module, module.training) for module in model.modules()], not model.training
+    for module, _ in modes:
+        vars(module)["training"] = other
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            vars(module)["training"] = training
+
+
+def _graph(parent: nn.Module, through: set[nn.Module]) -> Graph:
+    with _plain(parent.modules()):
+        return _Tracer(through).trace(parent)
+
+
+def _why_frozen(parent: nn.Module, through: set[nn.Module]) -> str:
+    """Why a graph may not stand for a forward pass; empty if it may."""
+    with _plain(parent.modules()), Decided(through) as decided:
+        _Tracer(through).trace(parent)
+    return decided.why_not
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+
+class Blocks:
+    """The blocks around some convolutions of a model, in the mode that it is in."""
+
+    def __init__(self, model: nn.Module, convolutions: Sequence[str]) -> None:
+        self._model = model
+        self._names = {module: name for name, module in model.named_modules()}
+        self._through: dict[str, set[nn.Module]] = {}
+        self.found = [found for name in convolutions if (found := self._find(name)) is not None]
+
+    def traces(self, names: Sequence[str]) -> dict[str, tuple[Trace, ...]]:
+        """Those with the blocks around the convolutions of ``names``, by the path of the module that they are the
+        forward pass of: in the mode that it is in, and in the other one if it has blocks there."""
+        made = {path: (trace,) for path, trace in self._traces(names).items()}
+        with _in_other_mode(self._model):
+            others = Blocks(self._model, [found.conv for found in self._wanted(names)])._traces(names)
+        return {path: (*own, *([others[path]] if path in others else [])) for path, own in made.items()}
+
+    def _wanted(self, names: Sequence[str]) -> list[Found]:
+        return [found for found in self.found if found.block and found.conv in names]
+
+    def _find(self, name: str) -> Found | None:
+        """The largest block around a convolution."""
+        conv = at(self._model, name)
+        if not isinstance(conv, nn.Conv2d):
+            return None
+        best: Found | None = None
+        outer = name.split(".")[:-1] if name else []
+        for level in range(len(outer), max(-1, len(outer) - _LEVELS), -1):
+            found, is_cut = self._in_parent(".".join(outer[:level]), name)
+            if found is not None and (best is None or len(found.chain) > len(best.chain)):
+                best = found
+            elif found is not None and best is not None and found.why_not and not best.why_not:
+                best.why_not = found.why_not  # of a larger block
+            if not is_cut:
+                break
+        return best
+
+    def _in_parent(self, path: str, name: str) -> tuple[Found | None, bool]:
+        """The block in the graph of a module around a convolution, and whether its end is that of the graph."""
+        parent = at(self._model, path)
+        if type(parent).forward is nn.Module.forward or isinstance(parent, nn.ModuleList | nn.ModuleDict):
+            return None, bool(path)
+        inner = name[len(path) + 1 :] if path else name
+        through = self._through.setdefault(path, {parent})
+        for depth, _ in enumerate(inner.split(".")):
+            through.add(at(parent, ".".join(inner.split(".")[:depth])))
+        opaque: set[nn.Module] = set()
+        for _ in range(_LOOKS):
+            try:
+                graph = _graph(parent, through)
+            except Exception as error:  # noqa: BLE001  whatever the model's own code raises
+                why = f"{_shown(path)} cannot be traced: {str(error).partition(chr(10))[0][:120]}"
+                return Found(conv=name, parent=path, why_not=why), False
+            convolutions = [node for node in graph.nodes if node.op == "call_module" and node.target == inner]
+            if len(convolutions) != 1:
+                why = f"it runs {len(convolutions)} times in {_shown(path)}"
+                return (Found(conv=name, parent=path, why_not=why) if convolutions else None), not convolutions
+            sides = before(convolutions[0], parent), after(convolutions[0], parent)
+            more = {each for side in sides if (each := _looks_into(side, parent)) is not None} - through - opaque
+            opaque |= {each for each in more if not _leads_on(each)}
+            through |= more - opaque
+            if more <= opaque:
+                break
+        found = self._of_sides(Found(conv=name, parent=path, trains=parent.training), convolutions[0], *sides, parent)
+        if found is not None and found.block:
+            frozen = _why_frozen(parent, through)
+            if why := (frozen and f"{_shown(path)} {frozen}") or _own(through, self._names):
+                found = Found(conv=name, parent=path, starts=found.starts, why_not=why)
+        ends = [side.ends_at for side in (sides[1:] if isinstance(sides[1].kind, LayerNorm) else sides)]
+        is_cut = any(end is not None and end.op in ("placeholder", "output") for end in ends)
+        return found, is_cut and bool(path)
+
+    def _of_sides(self, found: Found, conv: Node, left: Side, right: Side, parent: nn.Module) -> Found | None:
+        """The block that a convolution and its two sides are; None without a norm."""
+        module = at(parent, str(conv.target))
+        assert isinstance(module, nn.Conv2d)
+        if left.norm is None and right.norm is None:
+            return None
+        if isinstance(right.kind, LayerNorm):
+            left = Side()
+        reasons = [self._why_not(side, parent, found.parent) for side in (left, right)]
+        left, right = (Side() if why else side for side, why in zip((left, right), reasons, strict=True))
+        found.why_not = "; ".join(filter(None, dict.fromkeys(reasons)))
+        if left.norm is None and right.norm is None:
+            return found
+        if why := _why_no_convolution(module, found.conv, has_norm=right.norm is not None):
+            found.why_not = why
+            return found
+        found.block = Block(
+            norm1=left.kind,
+            act1=left.activation if left.norm is not None else "identity",
+            norm2=right.kind,
+            act2=right.activation if right.norm is not None else "identity",
+        )
+        if Block.parse(str(found.block)) != found.block:
+            found.block, found.why_not = None, f"eps of {found.block} has more digits than a block's name"
+            return found
+        found.chain = [*left.between, conv, *right.between]
+        found.norms = [norm for norm in (left.norm, right.norm) if norm is not None]
+        first = owner_path(left.norm) if left.norm is not None else conv.target
+        found.starts = f"{found.parent}.{first}" if found.parent else str(first)
+        return found
+
+    def _why_not(self, side: Side, parent: nn.Module, path: str) -> str:
+        """Why a side of a convolution is no part of a block; empty if it is."""
+        if side.norm is None:
+            return ""
+        inner = owner_path(side.norm)
+        assert inner is not None
+        owner, name = at(parent, inner), f"{path}.{inner}" if path else inner
+        if isinstance(owner, nn.SyncBatchNorm):
+            return f"{name} is a SyncBatchNorm, whose statistics are of all ranks"
+        if owner.weight is None or owner.bias is None:
+            return f"of {name}, it has no weight and bias"
+        if isinstance(owner, _BatchNorm):
+            if not owner.track_running_stats:
+                return f"of {name}, there are no running statistics"
+            if owner.training != parent.training:
+                return f"of {name}, its statistics are {'not ' * parent.training}those of the batch"
+        called = [str(node.target) for node in side.between if node.op == "call_module"]
+        for each in dict.fromkeys([inner, *called]):
+            if why := _why_of_its_own(at(parent, each), f"{path}.{each}" if path else each):
+                return why
+        again = sum(is_norm_of(node, inner) for node in side.norm.graph.nodes)
+        return f"{name} runs {again} times in a step" if again > 1 else ""
+
+    # -- traces --------------------------------------------------------------------------------------------------------
+
+    def _traces(self, names: Sequence[str]) -> dict[str, Trace]:
+        by_parent: dict[str, list[Found]] = {}
+        wanted = self._wanted(names)
+        parents = sorted({found.parent for found in wanted}, key=len)
+        for found in wanted:  # a forward pass that is looked into is no longer called
+            inner = at(self._model, found.parent)
+            outer = next(path for path in parents if path == found.parent or inner in self._through[path])
+            self._through[outer] |= self._through[found.parent]
+            by_parent.setdefault(outer, []).append(found)
+        return {path: self._trace(path, blocks) for path, blocks in by_parent.items()}
+
+    def _trace(self, path: str, wanted: Sequence[Found]) -> Trace:
+        parent = at(self._model, path)
+        graph = _graph(parent, self._through[path])
+        inside = dict(parent.named_modules())
+        members = set(self._through[path])
+        blocks = []
+        for each in wanted:
+            inner = each.conv[len(path) + 1 :] if path else each.conv
+            (conv,) = (node for node in graph.nodes if node.op == "call_module" and node.target == inner)
+            found = self._of_sides(
+                Found(conv=each.conv, parent=path), conv, before(conv, parent), after(conv, parent), parent
+            )
+            assert found is not None and found.block is not None
+            module = inside[inner]
+            assert isinstance(module, nn.Conv2d)
+            members.update(inside[str(node.target)] for node in found.chain if node.op == "call_module")
+            blocks.append(folded(graph, found.chain, found.norms, parent, place=place_of(module, found.block)))
+            members.update(inside[path] for path in blocks[-1].norms)
+        for module in list(members):  # lists of modules, over which a forward pass goes
+            members.update(each for each in module.children() if type(each).forward is nn.Module.forward)
+        source, scope = source_of(graph)
+        words = set(re.findall(r"[A-Za-z_]\w*", source + "".join(block.source for block in blocks)))
+        names = names_of({name: value for name, value in scope.items() if name in words})
+        watched = tuple(WatchedModule.of(module, path=inner) for inner, module in inside.items() if module in members)
+        return Trace(
+            training=parent.training,
+            source=source,
+            names=names,
+            blocks=tuple(dataclasses.replace(block, names=names) for block in blocks),
+            modules=watched,
+        )
+
+
+def _own(through: set[nn.Module], names: dict[nn.Module, str]) -> str:
+    """Which of the modules that are looked into has a forward pass of its own instance; empty if none has."""
+    own = [
+        f"the forward of {_shown(names[each])} was put into the instance" for each in through if "forward" in vars(each)
+    ]
+    return min(own, default="")
+
+
+def _why_of_its_own(module: nn.Module, name: str) -> str:
+    """Why a module is called as it is; empty if it may be a part of a block."""
+    if isinstance(module, LazyModuleMixin):
+        return f"{name} has no sizes before its first call; convert once more after it"
+    if "forward" in vars(module):
+        return f"the forward of {name} was put into the instance"
+    return f"{name} has a hook" if any(len(getattr(module, hooks)) for hooks in HOOKS) else ""
+
+
+def _why_no_convolution(conv: nn.Conv2d, name: str, *, has_norm: bool) -> str:
+    if conv.padding_mode != "zeros" and not isinstance(conv, SamePadding):
+        return f"{name} pads with padding_mode={conv.padding_mode}"
+    if conv.bias is not None and not has_norm:
+        return "the convolution has a bias, and no norm after it"
+    return _why_of_its_own(conv, name)
+
+
+def _looks_into(side: Side, parent: nn.Module) -> nn.Module | None:
+    """The module that ends a side, if its own code may go on with a block."""
+    node = side.ends_at
+    if node is None or node.op != "call_module" or kind_of(node, parent) is not None:
+        return None
+    module = at(parent, str(node.target))
+    return None if type(module).__module__.startswith("torch.nn.") and type(module) is not nn.Sequential else module
+
+
+def _leads_on(module: nn.Module) -> bool:
+    """Whether it makes sense to look into a module: it is a sequence, a norm, or has nothing inside."""
+    is_sequence = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    is_norm = isinstance(module, _BatchNorm | nn.LayerNorm)
+    return is_sequence or is_norm or not [*module.children(), *module.parameters()]
+
+
+def _shown(path: str) -> str:
+    return path or "the model itself"
+
+
+def problem_with(problem: Problem, block: Block, *, trains: bool) -> Problem:
+    """A convolution with a block around it. To a BatchNorm a bias makes no difference."""
+    bias = problem.bias and block.layer_norm is not None
+    return dataclasses.replace(problem, block=block, bias=bias, trains=trains)

@@ -1,0 +1,522 @@
+"""Norms and activations around a convolution train as one with it where that is faster; whatever else code does on the
+way gives the same numbers, gradients and running statistics."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+from dwconv.call import blocks, traced
+from dwconv.call.call_plan import plans
+from dwconv.errors import InvalidCall
+from tests.call.block_parts import (
+    CHANNELS,
+    OTHERS,
+    PARTS,
+    SIZE,
+    WHOLE,
+    Packed,
+    Parts,
+    assert_same,
+    drawn,
+    in_double,
+    passes_that_ran,
+    python_runs_no_block,
+    step,
+    trace,
+    written,
+)
+from tests.native_needed import both_ways
+from tests.planted_records import plant, workload_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+
+
+@pytest.fixture
+def planted(logs):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+
+
+def ran(times: int) -> bool:
+    return passes_that_ran() == {"forward": times, "backward": times}
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["", "in place", "written"])
+@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none", "bn,bn"])
+def test_a_block_runs_as_one(logs, block, kind, way):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
+    model = Parts(block, inplace=kind == "in place")
+    assert_same(written(model) if kind == "written" else model, drawn())
+    assert ran(2)
+    assert not [plan for plan in plans() if not plan.problem.block and plan.problem.dtype is torch.float32]
+
+
+@both_ways
+@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
+def test_running_variances_are_of_as_many_values_as_their_image_has(logs, block, way):
+    """With a stride x has four times as many as y."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, stride=(2, 2), block=block)])
+    model = Parts(block, stride=2)
+    model.bn1.momentum = model.bn2.momentum = 1.0
+    trace(model)
+    assert_same(model, drawn())
+    assert ran(2)
+
+
+@pytest.mark.parametrize("kind", ["", "written"])
+@pytest.mark.parametrize("is_autocast", [False, True], ids=["", "autocast"])
+@both_ways
+def test_no_python_runs_where_cpp_can(logs, way, is_autocast, kind, monkeypatch):
+    dtype = torch.bfloat16 if is_autocast else torch.float32
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=str(dtype).removeprefix("torch."))])
+    model, x = Parts(WHOLE), drawn().detach().to(dtype).requires_grad_()
+    model = written(model) if kind else model
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
+        z = model(x)
+        if way == "compiled":
+            python_runs_no_block(monkeypatch)
+            z = model(x)
+            z.sum().backward()
+            assert model.bn1.num_batches_tracked == 2 and passes_that_ran() == {"forward": 2, "backward": 1}
+            assert model.conv.weight.grad.dtype is torch.float32
+    assert ("CppNode" in z.grad_fn.name()) is (way == "compiled") and "DwconvBlock" in z.grad_fn.name()
+
+
+@both_ways
+def test_saved_tensors_may_come_back_lying_otherwise(planted, way):
+    model, x = Parts(WHOLE), drawn()
+    expected = step(copy.deepcopy(model), x)
+    for _ in range(2):
+        with torch.autograd.graph.saved_tensors_hooks(Packed, lambda packed: packed.copy):
+            z = model(x * 1)
+        weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(z.shape).to(z.dtype)
+        found = torch.autograd.grad((z * weights).sum(), [x, *model.parameters()])
+        for got, wanted in zip(found, expected[1:], strict=False):
+            torch.testing.assert_close(got, wanted)
+    assert passes_that_ran()["forward"] == 3
+
+
+@both_ways
+@pytest.mark.parametrize("lies", ["channels first", "channels last", "negated"])
+def test_the_gradient_of_the_result_may_lie_in_any_way(planted, lies, way):
+    model, x = Parts(WHOLE), drawn()
+    dz = torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
+    given = dz.contiguous(memory_format=torch.contiguous_format if lies == "channels first" else torch.channels_last)
+    given = (-given)._neg_view() if lies == "negated" else given
+    exact, double = in_double(model), x.detach().double().requires_grad_()
+    expected = torch.autograd.grad(exact(double), [double, *exact.parameters()], dz.double())
+    for _ in range(2):
+        found = torch.autograd.grad(model(x), [x, *model.parameters()], given)
+        for got, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(got.double(), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_frozen_first_norm_and_weight_get_no_gradient(planted):
+    model, x = Parts(WHOLE), drawn()
+    model.bn1.requires_grad_(False)
+    model.conv.requires_grad_(False)
+    assert_same(model, x)
+    model(x).sum().backward()
+    assert model.bn1.weight.grad is None and model.conv.weight.grad is None and model.bn2.weight.grad is not None
+    assert passes_that_ran()["forward"] == 3
+
+
+@both_ways
+@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
+def test_a_second_norm_takes_a_bias_away_again(logs, block, way):
+    """The running mean learns of it, and its gradient is zero. Nothing takes it away where there is no such norm."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
+    assert_same(Parts(block, bias=True), drawn())
+    assert ran(0 if block == "bn+silu,none" else 2)
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_nan_and_infinity_of_a_bias_propagate(planted, number):
+    model = Parts(WHOLE, bias=True)
+    with torch.no_grad():
+        model.conv.bias[3] = number
+    for _ in range(2):
+        z = model(drawn())
+        assert z[:, 3].isnan().all() and z[:, :3].isfinite().all()
+    assert passes_that_ran()["forward"] == 2
+
+
+DTYPES = {"bfloat16": (torch.bfloat16, 2e-2), "float16": (torch.float16, 3e-3)}
+
+
+@both_ways
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("is_autocast", [True, False], ids=["autocast", "as they are"])
+@pytest.mark.parametrize("name", DTYPES)
+def test_images_of_16_bits(logs, name, is_autocast, bias, way):
+    """Norms hold float32; a weight does under autocast. Half of the bits are kept for the backward pass."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=name)])
+    dtype, allowed = DTYPES[name]
+    model, x = Parts(WHOLE, bias=bias), drawn().detach().to(dtype).requires_grad_()
+    exact = in_double(model)
+    if not is_autocast:
+        model.conv.to(dtype)
+        exact.conv.load_state_dict(model.conv.state_dict())
+    for _ in range(2):
+        with torch.autocast("cpu", dtype, enabled=is_autocast):
+            found = step(model, x)
+        expected = step(exact, x.detach().double().requires_grad_())
+        assert found[0].dtype is dtype
+        for got, wanted in zip(found, expected, strict=True):
+            scale = float(wanted.abs().max())
+            torch.testing.assert_close(got.double(), wanted.double(), rtol=allowed, atol=allowed * max(1.0, scale))
+    assert ran(2)
+
+
+@pytest.mark.parametrize("case", ["used outside", "autocast in another type", "float32 under autocast"])
+def test_images_of_16_bits_one_by_one(logs, case):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=dtype) for dtype in ("bfloat16", "float32")])
+    model, x = Parts(WHOLE, bias=True, between={"conv": lambda y: y * 2} if case == "used outside" else {}), drawn()
+    exact = in_double(model)
+    x = x if case == "float32 under autocast" else x.detach().bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.float16 if case == "autocast in another type" else torch.bfloat16):
+        z = model(x)
+    torch.testing.assert_close(z.double(), exact(x.detach().double()), rtol=3e-2, atol=0.1)
+    assert passes_that_ran()["forward"] == 0
+
+
+# -- whatever else is done ---------------------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize("other", OTHERS)
+def test_whatever_else_is_done_is_right(planted, other, way):
+    name, do = OTHERS[other]
+    assert_same(Parts(WHOLE, between={name: do}), drawn())
+    assert ran(0)
+
+
+class Skipping(Parts):
+    """``kept``: the part whose result is used after the block as well."""
+
+    kept = "bn1"
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = x
+        for name in ("bn1", "act1", "conv", "bn2", "act2"):
+            x = getattr(self, name)(x)
+            if name == self.kept:
+                kept = x
+        return x + kept * 0.5
+
+
+@pytest.mark.parametrize("name", PARTS[:-1])
+@pytest.mark.parametrize("inplace", [False, True], ids=["", "in place"])
+def test_what_is_used_after_the_block_as_well_is_right(planted, name, inplace):
+    assert_same(type("Skipping", (Skipping,), {"kept": name})(WHOLE, inplace=inplace), drawn())
+    assert ran(0)
+
+
+CHANGES = {
+    "a norm without weights": lambda model: setattr(model, "bn1", nn.BatchNorm2d(CHANNELS, affine=False)),
+    "instance norm": lambda model: setattr(model, "bn2", nn.InstanceNorm2d(CHANNELS, affine=True)),
+    "a dense convolution": lambda model: setattr(model, "conv", nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)),
+    "fewer groups": lambda model: (
+        setattr(model.conv, "groups", CHANNELS // 2),
+        setattr(model.conv, "weight", nn.Parameter(torch.randn(CHANNELS, 2, 3, 3))),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_changed_since_is_right(planted, change):
+    """More of it: ``test_traced_guards``."""
+    model = Parts(WHOLE)
+    assert_same(model, drawn())
+    CHANGES[change](model)
+    assert_same(model, drawn())
+    assert ran(2)
+
+
+def test_a_model_that_is_as_it_was_again_has_its_block_again(planted, monkeypatch):
+    monkeypatch.setattr(traced, "_RETRY", 3)
+    model = Parts(WHOLE)
+    hook = model.act1.register_forward_hook(lambda _, given, h: h + 1)
+    assert_same(model, drawn(), steps=1)
+    hook.remove()
+    assert_same(model, drawn(), steps=4)
+    assert ran(1)
+
+
+def test_a_hook_of_all_modules_is_called(planted):
+    model, called = Parts(WHOLE), []
+    hook = nn.modules.module.register_module_forward_hook(lambda module, given, h: called.append(module))
+    try:
+        model(drawn())
+    finally:
+        hook.remove()
+    assert {model.bn1, model.act1, model.conv, model.bn2} <= set(called) and ran(0)
+
+
+STILL_ONE = {
+    "all of the last batch": lambda model: setattr(model.bn1, "momentum", 1.0),
+    "a frozen bias": lambda model: setattr(model.conv, "bias", nn.Parameter(torch.ones(CHANNELS), False)),
+    "a weight that is a bias as well": lambda model: setattr(model.bn2, "bias", model.bn2.weight),
+    "another weight": lambda model: setattr(model.conv, "weight", nn.Parameter(torch.randn(CHANNELS, 1, 3, 3))),
+    "another statistic": lambda model: setattr(model.bn2, "running_mean", torch.ones(CHANNELS)),
+    "a weight that lies otherwise": lambda model: setattr(
+        model.conv, "weight", nn.Parameter(torch.randn(CHANNELS, 1, 3, 3).transpose(2, 3))
+    ),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("change", STILL_ONE)
+def test_what_is_no_part_of_the_trace_is_read_in_every_step(planted, change, way):
+    model = Parts(WHOLE)
+    assert_same(model, drawn())
+    STILL_ONE[change](model)
+    assert_same(model, drawn())
+    assert ran(4)
+
+
+def test_a_momentum_of_every_step(planted):
+    model = Parts(WHOLE)
+    model.bn2.momentum = None
+    exact = in_double(model)
+    for number in range(9):
+        model.bn1.momentum = exact.bn1.momentum = number / 10
+        step(model, drawn()), step(exact, drawn().detach().double().requires_grad_())
+        for got, wanted in zip(model.buffers(), exact.buffers(), strict=True):
+            torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-4, atol=1e-5)
+    assert ran(9) and model.bn1.num_batches_tracked == model.bn2.num_batches_tracked == 9
+
+
+# -- gradients of other kinds ------------------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize("between", [False, True], ids=["", "code in between"])
+def test_twice_differentiable(logs, between, way):
+    def second(model, x):
+        z = model(x * 1)
+        first = torch.autograd.grad(z.pow(2).sum(), [x, *model.parameters()], create_graph=True)
+        return torch.autograd.grad(sum(each.pow(2).sum() for each in first), [x, *model.parameters()])
+
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+silu,none")])
+    model, x = Parts("bn+silu,none", between={"act1": torch.sin} if between else {}), drawn()
+    expected = second(in_double(model), x.detach().double().requires_grad_())
+    for _ in range(2):
+        for got, wanted in zip(second(model, x), expected, strict=True):
+            torch.testing.assert_close(got.double(), wanted, rtol=2e-3, atol=2e-3)
+    assert passes_that_ran()["forward"] == 2 * (not between)
+
+
+@both_ways
+def test_gradients_add_up(planted, way):
+    model, x = Parts(WHOLE), drawn()
+    exact = in_double(model)
+    for each, given in ((model, x), (exact, x.detach().double())):
+        for _ in range(3):
+            each(given).square().sum().backward()
+    for ours, theirs in zip(model.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-3, atol=1e-3)
+
+
+class Checkpointed(Parts):
+    reentrant = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(super().forward, x, use_reentrant=self.reentrant) * 2
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("inside", [False, True], ids=["", "in its own forward"])
+def test_checkpointing(planted, reentrant, inside):
+    kind = type("Checkpointed", (Checkpointed if inside else Parts,), {"reentrant": reentrant})
+    model, x = kind(WHOLE), drawn()
+    exact = in_double(model)
+    for each, given in ((model, x), (exact, x.detach().double().requires_grad_())):
+        z = each(given) if inside else checkpoint(each, given, use_reentrant=reentrant)
+        z.square().sum().backward()
+    for ours, theirs in zip([x, *model.parameters()], [given, *exact.parameters()], strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-3, atol=1e-3)
+    for ours, theirs in zip(model.buffers(), exact.buffers(), strict=True) if reentrant else ():
+        torch.testing.assert_close(ours.double(), theirs.double(), rtol=1e-4, atol=1e-5)
+    assert passes_that_ran()["backward"] == (not inside)
+
+
+@both_ways
+def test_gradients_are_not_of_what_has_changed(planted, way):
+    model = Parts(WHOLE)
+    for _ in range(2):
+        z = model(drawn())
+        with torch.no_grad():
+            model.bn1.weight.add_(1)
+        with pytest.raises((InvalidCall, RuntimeError), match=r"modified by an inplace operation|changed in place"):
+            z.sum().backward()
+
+
+# -- where it can be one -----------------------------------------------------------------------------------------------
+
+
+@both_ways
+def test_it_is_one_only_where_it_can_be(planted, way):
+    model = Parts(WHOLE)
+
+    def is_one(x: Tensor) -> bool:
+        before = passes_that_ran()["forward"]
+        model(x)
+        return passes_that_ran()["forward"] > before
+
+    x = drawn()
+    for _ in range(2):
+        assert is_one(x) and is_one(drawn((5, 8, 9, 7))) and is_one(x.detach())  # a kernel is of any batch
+        with torch.no_grad():
+            assert not is_one(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert not is_one(x) and model(x).dtype is torch.bfloat16
+        assert not is_one(x.detach().contiguous()) and not is_one(drawn((2, 8, 9, 9)))
+        assert not is_one(x.detach().as_subclass(type("Own", (Tensor,), {})))
+        with torch.inference_mode():
+            inside = torch.ones(SIZE).to(memory_format=torch.channels_last)
+        for wrong, error in {
+            x.double(): RuntimeError, drawn((2, 4, 9, 7)): RuntimeError, x[0]: ValueError, inside: RuntimeError
+        }.items():  # fmt: skip
+            with pytest.raises(error):
+                model(wrong)
+    with torch.no_grad():
+        torch.func.vmap(lambda each: model.act1(each) * 1)(x[None])
+    assert passes_that_ran()["forward"] == 6
+
+
+class Noted(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@both_ways
+@pytest.mark.parametrize("mode", [Noted, torch.overrides.BaseTorchFunctionMode])
+def test_modes_see_what_runs(planted, mode, way):
+    model, x = Parts(WHOLE), drawn()
+    expected = model(x)
+    with mode():
+        found = model(x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert passes_that_ran()["forward"] == 1
+
+
+def loss(weights: dict[str, Tensor], model: nn.Module, x: Tensor) -> Tensor:
+    return torch.func.functional_call(model, weights, (x,)).square().mean()
+
+
+def test_weights_that_a_call_is_given_are_read(planted):
+    model, x = Parts(WHOLE), drawn().detach()
+    step(model, drawn())
+    exact = in_double(model)
+    weights = {name: (each.detach() * 2).requires_grad_() for name, each in model.named_parameters()}
+    doubles = {name: each.detach().double().requires_grad_() for name, each in weights.items()}
+    found = torch.autograd.grad(loss(weights, model, x), list(weights.values()))
+    expected = torch.autograd.grad(loss(doubles, exact, x.double()), list(doubles.values()))
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-3, atol=1e-3)
+    assert passes_that_ran()["forward"] == 2
+
+
+def test_transforms_see_pytorchs_functions(planted):
+    """Those of norms that do not train: the others change captured tensors, which PyTorch does not allow."""
+    model, x = Parts(WHOLE).eval(), drawn().detach()
+    weights = {name: each.detach() for name, each in model.named_parameters()}
+    doubles = {name: each.double() for name, each in weights.items()}
+    found, expected = (
+        torch.func.grad(loss)(given, each, image)
+        for given, each, image in ((weights, model, x), (doubles, in_double(model), x.double()))
+    )
+    for name, each in found.items():
+        torch.testing.assert_close(each.double(), expected[name], rtol=1e-3, atol=1e-3)
+
+
+def test_it_is_not_one_where_it_was_measured_to_be_slower(logs):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], baseline_us=20.0)
+    assert_same(Parts(WHOLE), drawn())
+    assert ran(0)
+
+
+def test_one_value_per_channel_is_pytorchs_error(logs):
+    plant(logs / "cpu.jsonl", [workload_of(shape=(1, 8, 1, 1), block=WHOLE)])
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        Parts(WHOLE)(drawn((1, 8, 1, 1)))
+
+
+def test_another_number_of_threads_has_a_plan_of_its_own(planted):
+    threads, model = torch.get_num_threads(), Parts(WHOLE)
+    assert_same(model, drawn())
+    torch.set_num_threads(threads + 1)
+    try:
+        assert_same(model, drawn())
+    finally:
+        torch.set_num_threads(threads)
+    of_blocks = [plan for plan in plans() if plan.problem.block]
+    assert {plan.target.threads: plan.tally.counted_ops()["forward"] for plan in of_blocks}[threads] == 2
+
+
+# -- what stays --------------------------------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["", "written"])
+def test_copies_have_blocks_of_their_own(planted, kind, way):
+    model = written(Parts(WHOLE)) if kind else Parts(WHOLE)
+    assert_same(model, drawn())
+    other = copy.deepcopy(model)
+    before = [each.clone() for each in (*model.parameters(), *model.buffers())]
+    with torch.no_grad():
+        other.conv.weight.mul_(2)
+    assert_same(other, drawn())
+    assert ran(4) and all(map(torch.equal, before, (*model.parameters(), *model.buffers())))
+
+
+LEFT = {
+    "": lambda model: None,
+    "a part that knows its model": lambda model: object.__setattr__(model.conv, "owner", [model]),
+    "a method of its own": lambda model: setattr(model, "_again", model.forward),
+}
+keeps_itself = pytest.mark.xfail(strict=True, reason="what is bound holds dictionaries that lead back to the model")
+
+
+@pytest.mark.parametrize("kind", ["", "written"])
+@pytest.mark.parametrize("what", [pytest.param(name, marks=[keeps_itself] if name else []) for name in LEFT])
+def test_a_model_that_is_gone_leaves_no_weights(planted, kind, what):
+    model = written(Parts(WHOLE)) if kind else Parts(WHOLE)
+    LEFT[what](model)
+    for _ in range(2):
+        step(model, drawn())
+        with torch.no_grad():
+            model.eval()(drawn())
+        model.train()
+    left = [weakref.ref(each) for each in (model, *model.modules(), *model.parameters(), *model.buffers())]
+    assert passes_that_ran()["forward"]
+    del model
+    gc.collect()
+    assert not any(each() is not None for each in left)
+
+
+def test_without_kernels_the_ops_are_pytorchs(logs):
+    """As where a kernel could not be built: forward and backward run one after the other, inside of the ops."""
+    x, w = drawn(), torch.randn(CHANNELS, 1, 3, 3, requires_grad=True)
+    norms = [torch.randn(CHANNELS, requires_grad=True) for _ in range(4)]
+    z, y, *statistics = blocks.block_forward(x, w, norms, WHOLE, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
+    exact = [each.detach().double().requires_grad_() for each in (x, w, *norms)]
+    h = F.relu6(F.batch_norm(exact[0], None, None, *exact[2:4], True))
+    expected_y = F.conv2d(h, exact[1], padding=1, groups=CHANNELS)
+    expected = F.hardswish(F.batch_norm(expected_y, None, None, *exact[4:], True))
+    found = torch.autograd.grad(z.square().sum(), [x, w, *norms])
+    wanted = torch.autograd.grad(expected.square().sum(), exact)
+    moments = [torch.var_mean(each, (0, 2, 3), correction=0) for each in (exact[0], expected_y)]
+    means = [each for variance, mean in moments for each in (mean, variance)]
+    for got, right in zip([z, y, *statistics, *found], [expected, expected_y, *means, *wanted], strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-3, atol=1e-3)
