@@ -114,14 +114,15 @@ def still_holds(parent: nn.Module, trace: Trace) -> bool:
             or len(module._backward_pre_hooks)
         ):
             return False
+        if children_of(module) != watched.children:
+            return False
+        if forwards.get(watched.plain, watched.plain.forward) is not watched.plain.forward:
+            return False
         if not torch.compiler.is_compiling() and (
-            constants_of(module) != watched.attributes
-            or children_of(module) != watched.children
-            or names_in(module) != watched.names
-            or forwards.setdefault(watched.plain, watched.plain.forward) is not watched.plain.forward
+            constants_of(module) != watched.attributes or names_in(module) != watched.names
         ):
             return False
-        for name, value in watched.attributes:
-            if torch.compiler.is_compiling() and getattr(module, name) != value:
+        for name, value in watched.attributes:  # a compiler cannot look into ``constants_of``
+            if torch.compiler.is_compiling() and frozen(getattr(module, name)) != value:
                 return False
     return True

@@ -61,7 +61,7 @@ class WatchedModule:
     children: tuple[tuple[str, bool], ...]
     """The names in its ``_modules``, and which are None."""
     names: tuple[str, ...]
-    """All that it has of its own, but for what begins with an underscore."""
+    """All that it has of its own."""
 
     @classmethod
     def of(cls, module: nn.Module, *, path: str) -> WatchedModule:
@@ -105,7 +105,7 @@ def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:
 
 
 def names_in(module: nn.Module) -> tuple[str, ...]:
-    return tuple(sorted(name for name in vars(module) if not name.startswith("_")))
+    return tuple(sorted(name for name in module.__dict__ if name != "_compiled_call_impl"))
 
 
 forwards: dict[type, Any] = {}

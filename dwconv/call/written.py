@@ -25,18 +25,15 @@ _WRITTEN = ("bn1", "act1", "conv", "bn2", "act2")
 def entered_as_written(parent: nn.Module) -> Any:
     """As ``entered``, of a module whose forward pass is a block by itself: ``bn1``, ``act1``, ``conv``, ``bn2``,
     ``act2``, of which all but ``conv`` may be None."""
-    known = bound(parent)
-    if known is not None and not torch.compiler.is_compiling():
-        traced = known[1].get(parent.training)
-        if traced is not None and traced.of() is parent and traced.holds(parent):
-            return traced
     if torch.compiler.is_compiling():  # which cannot look into what writes a trace
         return None
-    trace = _written(parent)
-    if trace is None:
-        return None
+    known = bound(parent)
     traced = None if known is None else known[1].get(parent.training)
-    if traced is not None and traced.of() is parent and traced.trace == trace:
+    is_mine = traced is not None and traced.of() is parent
+    if traced is not None and is_mine and traced.holds(parent):
+        return traced
+    trace = _written(parent)
+    if trace is None or (traced is not None and is_mine and traced.trace == trace):
         return None
     traced = bind(parent, (trace,))[1][parent.training]
     return traced if traced.holds(parent) else None

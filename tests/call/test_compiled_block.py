@@ -220,3 +220,21 @@ def test_a_block_that_is_written_is_one_op(planted):
     exact = copy.deepcopy(model).double()
     assert_same(compiled(model, seen, fullgraph=True), exact)
     assert seen == ONE
+
+
+class Twice(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+@pytest.mark.parametrize("change", ["a module more", "another activation", "a hook"])
+def test_what_changes_before_it_is_compiled_is_in_its_graph(planted, change):
+    model, seen = converted(plain()), []
+    {
+        "a module more": lambda: model.add_module("end", Twice()),
+        "another activation": lambda: model.__setitem__(1, nn.SiLU()),
+        "a hook": lambda: model[1].register_forward_hook(lambda module, given, result: result * 2),
+    }[change]()
+    exact = dwconv.revert(copy.deepcopy(model)).double()
+    assert_same(compiled(model, seen), exact)
+    assert "block_forward" not in seen
