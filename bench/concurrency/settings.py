@@ -24,8 +24,8 @@ def all_settings(graphs: Sequence[Graph], models: Models, *, machine: Machine) -
     """Recommended first; then manual ones, both models with all strategies, and the strategies with hill climbing.
     Settings by hand keep the graphs as PyTorch hands them over."""
     made = [_made(RECOMMENDED, graphs, models, _one_at_a_time(machine.cores))]
-    for workers in by_hand(machine.cores):
-        for threads in by_hand(machine.cores):
+    for workers in tried_by_hand(machine.cores):
+        for threads in tried_by_hand(machine.cores):
             if (workers, threads) != (1, machine.cores):
                 make = _by_hand(workers=workers, threads=threads, machine=machine)
                 made.append(_made(f"manual {workers} × {threads}", graphs, models, make))
@@ -38,7 +38,7 @@ def all_settings(graphs: Sequence[Graph], models: Models, *, machine: Machine) -
     return made
 
 
-def by_hand(cores: int) -> list[int]:
+def tried_by_hand(cores: int) -> list[int]:
     """The numbers of workers, and of threads, to try by hand: every one up to 4, then powers of two, and all cores."""
     return [number for number in range(1, cores + 1) if number <= _FEW or number & (number - 1) == 0 or number == cores]
 

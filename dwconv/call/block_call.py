@@ -55,10 +55,6 @@ class NormCall(NamedTuple):
             x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps
         )
 
-    def apply_again(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """The same, and the running statistics, which know of it already, stay."""
-        return F.batch_norm(x, None, None, weight, bias, True, 0.0, self.eps)
-
     def why_not(self, shape: Sequence[int], *, eps: float, trains: bool = True) -> str:
         """Why it is not, for an image of (N, C, H, W), the norm with ``eps`` of a block in training, or in evaluation;
         empty if it is."""
@@ -109,9 +105,6 @@ class LayerNormCall(NamedTuple):
     def apply(self, x: Tensor) -> Tensor:
         """On PyTorch's op."""
         return F.layer_norm(x, list(self.normalized_shape), self.weight, self.bias, self.eps)
-
-    def apply_again(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.layer_norm(x, list(self.normalized_shape), weight, bias, self.eps)
 
     def why_not(self, shape: Sequence[int], *, eps: float) -> str:
         """Why it is not, for an image of (N, H, W, C), the norm with ``eps`` of a block; empty if it is."""
@@ -174,8 +167,8 @@ def takes(block: Block, image: torch.dtype, weight: Any, bias: Any) -> bool:
     return block.norm2 is not None and is_plain(bias, *IMAGE_DTYPES) and tuple(bias.shape) == tuple(weight.shape[:1])
 
 
-Norms = Sequence[tuple[NormCall | LayerNormCall, bool]]
-"""The calls of a block's norms, and for each whether its running statistics are still to learn of it."""
+Norms = Sequence[NormCall | LayerNormCall]
+"""The calls of a block's norms."""
 
 
 def run_planned(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms) -> Tensor:
@@ -186,14 +179,14 @@ def run_planned(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: No
     z: Tensor | None = None if compiled is None else native.run_block(compiled, x, w.to(x.dtype), bias, norms)
     if z is None:
         return run(x, w, bias, norms, str(problem.block), *problem.geometry)
-    return channels_last(z) if isinstance(norms[-1][0], LayerNormCall) else z
+    return channels_last(z) if isinstance(norms[-1], LayerNormCall) else z
 
 
 def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *geometry: Any) -> Tensor:
     """z, or y of a block without a second norm. ``bias``: of the convolution, only where a second norm takes it away
     again, with the mean, or a LayerNorm takes it in. Of a LayerNorm z has the channels last."""
-    learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
-    if isinstance(norms[-1][0], LayerNormCall):
+    learnt = [tensor for norm in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
+    if isinstance(norms[-1], LayerNormCall):
         taken = learnt if bias is None else [bias.to(x.dtype), *learnt]
         z: Tensor = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)[0]
         return channels_last(z)
@@ -204,8 +197,8 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *ge
     if bias is not None:
         found["mean2"] = found["mean2"] + bias.detach()
     places = [(number, image) for number, image in (("1", x), ("2", results[0])) if f"mean{number}" in found]
-    for (number, image), (norm, learns) in zip(places, norms, strict=True):
-        if learns and isinstance(norm, NormCall):
+    for (number, image), norm in zip(places, norms, strict=True):
+        if isinstance(norm, NormCall):
             norm.learn(found[f"mean{number}"], found[f"var{number}"], count=values_per_channel(image.shape))
     return results[0]
 

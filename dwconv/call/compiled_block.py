@@ -1,9 +1,11 @@
 """A block of a traced forward pass in what ``torch.compile`` makes: one op of its graph.
 
-x ─► dwconv.block_in_graph ─► z       as Dynamo sees it
-     │ when the graph is made, by the sizes of the example: faster as one?
-     ├─► dwconv.block_forward         and running statistics learn
-     └─► batch_norm, hardtanh, dwconv.fprop, …
+    x ─► dwconv.block_in_graph ─► z       as Dynamo sees it
+         │ when the graph is made, by the sizes of the example: faster as one?
+         ├─► dwconv.block_forward         and running statistics learn
+         └─► batch_norm, hardtanh, dwconv.fprop, …
+
+``decided_by`` is part of the op, so that a compiler finds no graph that other records decided.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def _in_graph(
     problem = _problem(x, w, bias, place, calls)
     if problem is None:
         return _one_by_one(x, w, bias, place, calls)
-    return block_call.run(x, w, bias, [(each, True) for each in calls], name, *problem.geometry)
+    return block_call.run(x, w, bias, calls, name, *problem.geometry)
 
 
 def _calls(

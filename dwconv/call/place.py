@@ -1,10 +1,10 @@
-"""Place: a block that is expected somewhere in a model."""
+"""Place: a block somewhere in a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import torch
 
@@ -17,7 +17,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A block that is expected somewhere: all of it but the size of its input. Plain data."""
+    """All of a block but the size of its input. Plain data."""
 
     block: Block
     weight_shape: Ints
@@ -28,20 +28,6 @@ class Place:
     dilation: Ints
     bias: bool = False
     """Whether the convolution has one that the block takes part in: where no BatchNorm takes it away again."""
-
-    @cached_property
-    def parts(self) -> tuple[str, ...]:
-        """What is to come, in order: ``norm1``, ``act1``, ``conv``, ``norm2``, ``act2``, those that there are; before
-        a LayerNorm ``view``, with the channels last."""
-        there = {
-            "norm1": self.block.norm1 is not None,
-            "act1": self.block.act1 != "identity",
-            "conv": True,
-            "view": self.block.layer_norm is not None,
-            "norm2": self.block.norm2 is not None,
-            "act2": self.block.act2 != "identity",
-        }
-        return tuple(name for name, is_there in there.items() if is_there)
 
     def problem(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, *, trains: bool = True) -> Problem:
         """For x of (N, C, H, W), in training or in evaluation."""

@@ -190,7 +190,7 @@ class Block:
         for norm, counts in zip(norms, self._block.counts, strict=True):
             if counts and self._place.block.layer_norm is None and norm.num_batches_tracked is not None:
                 norm.num_batches_tracked.add_(1)
-        return block_call.run_planned(plan, x, conv.weight, conv.bias, tuple((each, True) for each in calls))
+        return block_call.run_planned(plan, x, conv.weight, conv.bias, tuple(calls))
 
     def _teach(self, x: Tensor, plan: Plan, conv: nn.Module, norms: Sequence[nn.Module]) -> None:
         """C++ runs calls of such an x from now on."""

@@ -1,7 +1,9 @@
 """Parts: what a node of a traced forward pass is to a block, and what is next to a convolution.
 
-x ─► norm ─► act ─► conv ─► norm ─► act ─► z
-     └─ Side ────┘          └─ Side ────┘       each handed to the next one alone; what changes nothing is between
+    x ─► norm ─► act ─► conv ─► norm ─► act ─► z
+         └─ Side ────┘          └─ Side ────┘
+
+Each is handed to the next one alone; what changes nothing may be in between.
 """
 
 from __future__ import annotations

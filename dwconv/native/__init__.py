@@ -54,7 +54,7 @@ forget: Any = _no_effect
 run: Any = _no_result
 """``run(kernel, input…)``: what the kernel gives, or None if the inputs do not lie as it reads them."""
 run_block: Any = _no_result
-"""``run_block(block, x, w, bias, ((norm, learns), …))``: z of a ``TunedBlock``, and running statistics learn of the
+"""``run_block(block, x, w, bias, (norm, …))``: z of a ``TunedBlock``, and running statistics learn of the
 batch; or None if anybody looks, or a tensor does not lie as the kernel reads it."""
 run_traced: Any = _no_result
 """``run_traced(members, x)``: z of a block of a traced forward pass; or None, and Python does it."""

@@ -1,6 +1,6 @@
 // Block: norms, activations and the convolution between them, as one op forward and one backward.
 //
-//   run_block(block, x, w, bias, ((norm, learns), …))     in training
+//   run_block(block, x, w, bias, (norm, …))     in training
 //       │  somebody looks at it, or a tensor does not lie as the kernel reads it: None, and Python does it
 //       ▼
 //   DwconvBlock::apply ─► Kernel forward           saves what the kernel of the backward pass reads
@@ -54,7 +54,7 @@ struct TunedBlock : torch::CustomClassHolder {
 // One norm of a call: what it learnt in training, and how its running statistics move.
 struct NormCall {
   Tensor weight, bias;
-  Tensor running_mean, running_var;  // undefined if there are none, or if they know of this batch
+  Tensor running_mean, running_var;  // undefined if there are none
   double momentum = 0;
 
   void learn(const Tensor& mean, const Tensor& variance, double count) const {
@@ -170,17 +170,14 @@ inline bool read_tensor(PyObject* given, Tensor& tensor) {
   return true;
 }
 
-// A `NormCall` of block_call.py with the flag beside it, or a `LayerNormCall`. False for other tensors than numbers in
-// memory.
-inline bool read_norm(PyObject* pair, bool is_layer_norm, NormCall& norm) {
-  PyObject* const call = PyTuple_GET_ITEM(pair, 0);
+// A `NormCall` or a `LayerNormCall` of block_call.py. False for other tensors than numbers in memory.
+inline bool read_norm(PyObject* call, bool is_layer_norm, NormCall& norm) {
   if (is_layer_norm)
     return read_tensor(PyTuple_GET_ITEM(call, 1), norm.weight) && read_tensor(PyTuple_GET_ITEM(call, 2), norm.bias);
-  const bool learns = PyTuple_GET_ITEM(pair, 1) == Py_True;
   const std::array<Tensor*, 4> tensors{&norm.running_mean, &norm.running_var, &norm.weight, &norm.bias};
   for (size_t i = 0; i < tensors.size(); ++i) {
     PyObject* const given = PyTuple_GET_ITEM(call, i);
-    if (given == Py_None || (i < 2 && !learns)) continue;
+    if (given == Py_None) continue;
     if (!read_tensor(given, *tensors[i])) return false;
   }
   norm.momentum = PyFloat_AsDouble(PyTuple_GET_ITEM(call, 5));
@@ -227,7 +224,7 @@ inline Tensor run_in_evaluation(
   return results[0];
 }
 
-// run_block(block, x, w, bias, ((norm, learns), …)): z, or None, and Python does it.
+// run_block(block, x, w, bias, (norm, …)): z, or None, and Python does it.
 inline PyObject* run_block(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK(count == 5 && PyTuple_Check(given[4]), "run_block takes a block, x, w, a bias and norms");
