@@ -165,8 +165,9 @@ class Blocks:
                 return Found(conv=name, parent=path, why_not=why), False
             convolutions = [node for node in graph.nodes if node.op == "call_module" and node.target == inner]
             if len(convolutions) != 1:
+                has_norm = any(before(each, parent).norm or after(each, parent).norm for each in convolutions)
                 why = f"it runs {len(convolutions)} times in {_shown(path)}"
-                return (Found(conv=name, parent=path, why_not=why) if convolutions else None), not convolutions
+                return (Found(conv=name, parent=path, why_not=why) if has_norm else None), not convolutions
             sides = before(convolutions[0], parent), after(convolutions[0], parent)
             more = {each for side in sides if (each := _looks_into(side, parent)) is not None} - through - opaque
             opaque |= {each for each in more if not _leads_on(each)}

@@ -25,7 +25,7 @@ from tests.planted_records import record_of
 raced: list[str] = []
 
 
-def race_one(target: Target, counts: Counts, *, seconds: float, state: object) -> RaceResult:
+def race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state: object) -> RaceResult:
     """Every kernel wins."""
     log = TuningLog(log_path(target))
     for workload in counts:
