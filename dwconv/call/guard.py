@@ -122,6 +122,10 @@ def still_holds(parent: nn.Module, trace: Trace) -> bool:
             constants_of(module) != watched.attributes or names_in(module) != watched.names
         ):
             return False
+        if torch.compiler.is_compiling() and any(
+            name not in watched.names and hasattr(watched.plain, name) for name in module.__dict__
+        ):  # instead of a method of its class
+            return False
         for name, value in watched.attributes:  # a compiler cannot look into ``constants_of``
             if torch.compiler.is_compiling() and frozen(getattr(module, name)) != value:
                 return False

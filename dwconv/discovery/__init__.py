@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -195,14 +195,16 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
         alike[layer] += 1
     layers = tuple(dataclasses.replace(layer, calls=calls) for layer, calls in alike.items())
     with unchanged(step.model, step.tensors):
-        tracing, blocks = _blocks(step.model, layers)
+        tracing, blocks = _blocks(step.model, layers, ran=watch.ran)
     return Discovery(layers=layers, blocks=blocks, tracing=tracing)
 
 
-def _blocks(model: nn.Module, layers: Sequence[DiscoveredLayer]) -> tuple[Blocks, tuple[DiscoveredBlock, ...]]:
+def _blocks(
+    model: nn.Module, layers: Sequence[DiscoveredLayer], *, ran: Collection[str]
+) -> tuple[Blocks, tuple[DiscoveredBlock, ...]]:
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
     names = dict.fromkeys(layer.name for layer in layers if layer.caller == layer.name)
-    tracing = Blocks(model, list(names))
+    tracing = Blocks(model, list(names), ran=ran)
     alike: list[DiscoveredBlock] = []
     for found in tracing.found:
         trains = found.trains

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -111,10 +111,11 @@ def _why_frozen(parent: nn.Module, through: set[nn.Module]) -> str:
 
 
 class Blocks:
-    """The blocks around some convolutions of a model, in the mode that it is in."""
+    """The blocks around some convolutions of a model, in the mode that it is in. ``ran``: the modules whose forward
+    pass runs; all of them unless given."""
 
-    def __init__(self, model: nn.Module, convolutions: Sequence[str]) -> None:
-        self._model = model
+    def __init__(self, model: nn.Module, convolutions: Sequence[str], *, ran: Collection[str] | None = None) -> None:
+        self._model, self._ran = model, ran
         self._names = {module: name for name, module in model.named_modules()}
         self._through: dict[str, set[nn.Module]] = {}
         self.found = [found for name in convolutions if (found := self._find(name)) is not None]
@@ -124,7 +125,8 @@ class Blocks:
         forward pass of: in the mode that it is in, and in the other one if it has blocks there."""
         made = {path: (trace,) for path, trace in self._traces(names).items()}
         with _in_other_mode(self._model):
-            others = Blocks(self._model, [found.conv for found in self._wanted(names)])._traces(names)
+            convolutions = [found.conv for found in self._wanted(names)]
+            others = Blocks(self._model, convolutions, ran=self._ran)._traces(names)
         return {path: (*own, *([others[path]] if path in others else [])) for path, own in made.items()}
 
     def _wanted(self, names: Sequence[str]) -> list[Found]:
@@ -138,7 +140,10 @@ class Blocks:
         best: Found | None = None
         outer = name.split(".")[:-1] if name else []
         for level in range(len(outer), max(-1, len(outer) - _LEVELS), -1):
-            found, is_cut = self._in_parent(".".join(outer[:level]), name)
+            path = ".".join(outer[:level])
+            if self._ran is not None and path not in self._ran:
+                continue
+            found, is_cut = self._in_parent(path, name)
             if found is not None and (best is None or len(found.chain) > len(best.chain)):
                 best = found
             elif found is not None and best is not None and found.why_not and not best.why_not:

@@ -76,6 +76,8 @@ class Watch:
         """The names of the modules that are running."""
         self._given: list[object] = [()]
         """What they were called with."""
+        self.ran: set[str] = set()
+        """The names of the modules that have run."""
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with where its tensors lie."""
         self._sums: Any = WeakTensorKeyDictionary()
@@ -99,6 +101,7 @@ class Watch:
 
     def _enter_module(self, module: nn.Module, inputs: object) -> None:
         self._inside.append(self._names.get(module, self._inside[-1]))
+        self.ran.add(self._inside[-1])
         self._given.append(inputs)
 
     def _leave_module(self, module: nn.Module, inputs: object, outputs: object) -> None:

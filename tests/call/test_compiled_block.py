@@ -227,10 +227,21 @@ class Twice(nn.Module):
         return x * 2
 
 
-@pytest.mark.parametrize("change", ["a module more", "another activation", "a hook"])
+class Ended(nn.Sequential):
+    """Its forward pass calls a method of its own."""
+
+    def ended(self, z: Tensor) -> Tensor:
+        return z
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.ended(super().forward(x))
+
+
+@pytest.mark.parametrize("change", ["a module more", "another activation", "a hook", "a method"])
 def test_what_changes_before_it_is_compiled_is_in_its_graph(planted, change):
-    model, seen = converted(plain()), []
+    model, seen = converted(Ended(*plain())), []
     {
+        "a method": lambda: vars(model).update(ended=lambda z: z * 2),
         "a module more": lambda: model.add_module("end", Twice()),
         "another activation": lambda: model.__setitem__(1, nn.SiLU()),
         "a hook": lambda: model[1].register_forward_hook(lambda module, given, result: result * 2),

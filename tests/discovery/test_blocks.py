@@ -219,3 +219,12 @@ def test_what_has_learnt_its_statistics_is_a_block_in_evaluation(name, trains):
     assert str(found.problem.block) == block and found.problem.trains is in_training
     passes = {workload.pass_ for workload in discovery.with_blocks(all_of_them=True).counts() if workload.block}
     assert passes == ({"forward", "backward"} if in_training else {"inference"})
+
+
+def test_a_module_that_is_only_taken_apart_is_no_parent():
+    """Its own forward pass never runs: a trace of it would run nothing."""
+    net = Net(lambda net, x: net.held[1](net.held[0](x)))
+    net.held = nn.Sequential(nn.Sequential(net.bn1, net.act), nn.Sequential(net.conv, net.bn2))
+    del net.bn1, net.act, net.conv, net.bn2
+    blocks = discover(net, example()).blocks
+    assert {block.parent for block in blocks} == {""}
