@@ -1,6 +1,6 @@
 """Arrivals: kernels that are predicted and made while the model goes on training on PyTorch's op.
 
-    a plan that was met again ──► ask ──► a thread ──► Maker ──► a process (kernels_made): expects, builds, checks
+    a plan that was met often ──► ask ──► a thread ──► Maker ──► a process (kernels_made): expects, builds, checks
                                             │
     the plan's next call     ◄── arrived ───┘ loads what was made
 
@@ -15,6 +15,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dwconv import settings
@@ -26,6 +28,7 @@ from dwconv.system.versions import can_build
 from dwconv.untuned import portfolio_file
 
 if TYPE_CHECKING:
+    from dwconv.call.kernels_made import Expect
     from dwconv.measure.processes.process import IsolatedProcess
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
@@ -48,6 +51,43 @@ _MEMORY_SHARE = 0.5 / MOST_PROCESSES
 _log = logging.getLogger(__name__)
 
 
+class NotKept(Exception):
+    """It would have to be predicted or built first."""
+
+
+def has_kept() -> bool:
+    """True if an earlier process has predicted something."""
+    return _has_kept(settings.cache_folder())
+
+
+@cache
+def _has_kept(folder: Path) -> bool:
+    return next((folder / "kernels").glob("*.expected"), None) is not None
+
+
+class Kept:
+    """What earlier processes have predicted and built; it makes nothing."""
+
+    def expect(self, workload: Workload, target: Target) -> Expected | None:
+        """Raises NotKept."""
+        if kept := _expect(workload, target).kept():
+            return kept["expected"]
+        raise NotKept
+
+    def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
+        """Raises NotKept."""
+        raise NotKept
+
+
+def _expect(workload: Workload, target: Target) -> Expect:
+    from dwconv.call.kernels_made import Expect
+    from dwconv.kernels.cache import expected_path
+
+    formulas = sorted(portfolio_file.PATH.parent.glob("*.*"))
+    path = expected_path(workload, target, evidence=(*database().logs, *formulas))
+    return Expect(workload=workload, target=target, keep_at=str(path))
+
+
 class Maker:
     """What a thread has made, in a process that starts with the first request."""
 
@@ -56,12 +96,7 @@ class Maker:
 
     def expect(self, workload: Workload, target: Target) -> Expected | None:
         """``untuned.gain.expected``. Raises WorkerError."""
-        from dwconv.call.kernels_made import Expect
-        from dwconv.kernels.cache import expected_path
-
-        formulas = sorted(portfolio_file.PATH.parent.glob("*.*"))
-        path = expected_path(workload, target, evidence=(*database().logs, *formulas))
-        request = Expect(workload=workload, target=target, keep_at=str(path))
+        request = _expect(workload, target)
         if kept := request.kept():
             return kept["expected"]
         found: Expected | None = self._answer(request)

@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ from dwconv.schedules.space import Config
 from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.call.arrivals import Maker
+    from dwconv.call.arrivals import Kept, Maker
     from dwconv.kernels.kernel import Kernel
     from dwconv.schedules.template import Candidate
 
@@ -48,6 +48,9 @@ MOST_PITCHES = 4
 """Tensors of other numbers of channels, of which x is a slice, to build kernels for, for each plan."""
 _ASK_AGAIN_S = 300.0
 """After what failed because of the machine."""
+BUILT_FROM = 64
+"""Calls of a layer at one size from which on a build, which takes a core some tenths of a second, is likely to pay."""
+_AGAIN = 2
 _MOST_ALIKE = 64
 """Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
 SHORT_ROW = 8
@@ -83,7 +86,10 @@ class Plan:
         self.target = target
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
-        self._met: set[int] = set()
+        self._met: dict[int, int] = {}
+        """Calls that came here, by weight."""
+        self.meanwhile: list[Any] = []
+        """What C++ takes while the plan is open."""
         self._ask_from_s = 0.0
         self._arrived: dict[Pass, DispatchDecision] | None = None
         """What was decided in the background, with kernels that are ready."""
@@ -113,21 +119,36 @@ class Plan:
             self._warn_of_untuned()
 
     def meet(self, weight: int) -> bool:
-        """A call of an open plan. Its kernels are made in the background if they are known from measurements; what is
-        predicted, when the size comes again with the same ``weight``, a number: layers may be alike. True if they are
-        there: from now on they run."""
+        """A call of an open plan. Its kernels are made in the background: at once if they are known from measurements;
+        if they are predicted, when the size has come ``BUILT_FROM`` times with the same ``weight``, a number: layers
+        may be alike. What is on disk is loaded when it comes again. True if they are there: from now on they run."""
+        work: Callable[[Maker], None] | None = None
+        calls = 0
+        if self._arrived is None and time.monotonic() >= self._ask_from_s:
+            self._met[weight] = self._met.get(weight, 0) + 1
+            calls = self._met[weight] + self.tally.taken(weight)
+            is_known = any(each.is_open and each.record for each in self.decisions.values())
+            if is_known or calls >= BUILT_FROM or len(self._met) > _MOST_ALIKE:
+                work = self._bring
+            elif self._met[weight] == _AGAIN and arrivals.has_kept():
+                work = self._bring_kept
+            if work:
+                self._ask_from_s = math.inf
+        if calls != 1:
+            self._look_after(BUILT_FROM if work or not calls else BUILT_FROM - 1 - calls)
         if self._arrived is not None:
             with loaded.lock:
                 if self.is_open:
                     self._settle(self._arrived)
             return True
-        if time.monotonic() >= self._ask_from_s:
-            is_known = any(each.is_open and each.record for each in self.decisions.values())
-            if is_known or weight in self._met or len(self._met) >= _MOST_ALIKE:
-                self._ask_from_s = math.inf
-                arrivals.ask(self._bring)
-            self._met.add(weight)
+        if work:
+            arrivals.ask(work)
         return False
+
+    def _look_after(self, calls: int) -> None:
+        """C++ takes so many calls of each kind, on PyTorch's op, before the next one comes here."""
+        for call in self.meanwhile:
+            call.left = calls
 
     def ran(self, pass_: Pass, weight: Tensor | None = None) -> None:
         """An op that Python runs."""
@@ -143,8 +164,17 @@ class Plan:
             _log.info("nothing is built in the background for %s now: %s", self.problem, reason)
             self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
         self._arrived = made
+        self._look_after(0)
 
-    def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
+    def _bring_kept(self, maker: Maker) -> None:
+        """In the background, without the ``maker``: load what earlier processes predicted and built, if all of it is there."""
+        self._arrived, reason = loaded.attempt(lambda: self._predicted(arrivals.Kept()))
+        if self._arrived is None:
+            _log.debug("nothing is loaded for %s: %s", self.problem, reason)
+        self._ask_from_s = 0.0
+        self._look_after(0)
+
+    def _predicted(self, maker: Maker | Kept) -> dict[Pass, DispatchDecision]:
         state = dataclasses.replace(loaded.state, expect=maker.expect)
         made, _ = decisions(self.problem, self.device, state=state, target=self.target)
         for pass_, decision in made.items():
@@ -175,7 +205,7 @@ class Plan:
         if any(each.is_open for each in found.values()):
             self._settle(found)
 
-    def _make(self, candidate: Candidate, target: Target, maker: Maker) -> None:
+    def _make(self, candidate: Candidate, target: Target, maker: Maker | Kept) -> None:
         """Have a kernel made; what keeps it from being built, or from being loaded, is told when it is first used."""
         if not loaded.is_ready(candidate, target, self.device):
             threads = self.target.threads if isinstance(self.target, CpuTarget) else 1

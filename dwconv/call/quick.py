@@ -23,7 +23,7 @@ from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.first_use import is_captured
 from dwconv.call.gradients import Needs, Passes, Tied, gradients
 from dwconv.call.passes import PlannedPasses
-from dwconv.call.teaching import differentiable, teach
+from dwconv.call.teaching import differentiable, teach, teach_meanwhile
 from dwconv.call.wanted import wanted
 from dwconv.call.watchers import is_watched_backward
 from dwconv.kernels.kernel import x_pitch_of
@@ -84,7 +84,9 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
     if len(_known) >= MOST_PLANS:
         forget()
     _known[key] = passes
-    if not plan.is_open:
+    if plan.is_open:
+        teach_meanwhile(call, plan)
+    else:
         teach(call, passes, trains=trains)
     return passes
 

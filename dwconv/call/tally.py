@@ -56,6 +56,10 @@ class Tally:
         found.for_x += for_x
         found.for_w += for_w
 
+    def taken(self, weight: int) -> int:
+        """The calls that C++ took, with the weight of that ``id``."""
+        return sum(each[1] for call in self.taught for each in call.counted() if id(each[0]) == weight)
+
     def counted(self) -> list[Counted]:
         """The calls with each weight that is still there."""
         here = [(each.weight(), each.calls, each.for_x, each.for_w) for each in self._of_weights.values()]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dwconv import native
 from dwconv.call.arguments import Call, has_sides, with_axes_of
+from dwconv.call.call_plan import Plan
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
@@ -32,6 +33,15 @@ def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
     if compiled is not None:
         native.learn(compiled, *call.given)
         passes.plan.tally.taught.append(compiled)
+
+
+def teach_meanwhile(call: Call, plan: Plan) -> None:
+    """Let C++ take calls like this one for as many calls as the plan says, while PyTorch's op runs them."""
+    if plan.is_pytorch and (compiled := _pytorch_call(call)) is not None:
+        compiled.left = 0
+        native.learn(compiled, *call.given)
+        plan.tally.taught.append(compiled)
+        plan.meanwhile.append(compiled)
 
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:

@@ -50,6 +50,10 @@ struct Call : torch::CustomClassHolder {
 
   const std::vector<Tally>& tallies() const { return tallies_; }
 
+  // Calls that it takes until Python has to look again; none if it takes all.
+  std::optional<int64_t> left;
+  bool is_spent() { return left && --*left < 0; }
+
   // False if it knows nothing of gradients.
   virtual bool trains() const = 0;
   // `kept` by the graph that records it, where one does: what `kept()` gives.

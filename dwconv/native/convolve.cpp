@@ -247,7 +247,7 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   auto& [x, w, bias] = tensors;
   const bool is_differentiated = at::GradMode::is_enabled() &&
       (x.requires_grad() || w.requires_grad() || (bias && bias->requires_grad()));
-  if (is_differentiated && !call->trains()) Py_RETURN_NONE;
+  if ((is_differentiated && !call->trains()) || call->is_spent()) Py_RETURN_NONE;
   const Tensor& weight = THPVariable_Unpack(given[1]);  // as the layer has it, not lowered
   call->count(weight, is_differentiated && x.requires_grad(), is_differentiated && w.requires_grad());
   const Tensor kept = is_differentiated ? call->kept() : Tensor();
@@ -346,7 +346,9 @@ PYBIND11_MODULE(dwconv_native, module) {
            std::string, std::shared_ptr<Code>, at::Tensor, std::vector<Operand>, std::vector<Operand>,
            std::vector<Workspace>>());
   py::class_<Shape>(module, "Shape").def(py::init<Sizes, Sizes>());
-  py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call").def("counted", counted);
+  py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call")
+      .def("counted", counted)
+      .def_readwrite("left", &Call::left);
   py::class_<PyTorchCall, Call, c10::intrusive_ptr<PyTorchCall>>(module, "PyTorchCall")
       .def(py::init<int64_t, Sizes, Sizes, Sizes, int64_t>());
   py::class_<Geometry>(module, "Geometry").def(py::init<Sizes, Sizes, Sizes, int64_t>());

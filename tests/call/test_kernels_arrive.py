@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
-from dwconv import kernels, settings
+from dwconv import kernels, native, settings
 from dwconv.call import arrivals, call_plan, functional
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning, WorkerCannotStart
@@ -95,6 +95,7 @@ def maker(builders, logs, monkeypatch):
     monkeypatch.delenv("DWCONV_UNTUNED")
     monkeypatch.setattr(arrivals, "make_maker", lambda: made)
     monkeypatch.setattr(arrivals, "_IDLE_S", 0)
+    monkeypatch.setattr(call_plan, "BUILT_FROM", 2)
     yield made
     made.may.set()
     assert eventually(lambda: arrivals._Threads.count == 0)
@@ -153,6 +154,22 @@ def test_a_size_that_is_met_once_builds_nothing(maker, builders):
     arrive()
     assert (maker.asked, maker.made, builders, maker.planted.asked) == ([], [], [], [])
     assert len(plans()) == 6 and all(plan.is_open and plan.is_pytorch for plan in plans())
+
+
+def test_a_size_that_comes_a_few_times_builds_nothing(maker, monkeypatch):
+    native.native()
+    monkeypatch.setattr(call_plan, "BUILT_FROM", 6)
+    maker.may.set()
+    x, w = tensors()
+    for _ in range(5):
+        step(dwconv.conv2d, x, w)
+        arrive()
+    assert maker.asked == []
+    (plan,) = plans()
+    assert native.module is None or plan.tally.taken(id(w)) == 3, "those between take the short way"
+    step(dwconv.conv2d, x, w)
+    arrive()
+    assert set(maker.asked) == set(PASSES)
 
 
 @pytest.mark.parametrize("convolve", [dwconv.conv2d, watched, compiled])
@@ -219,10 +236,10 @@ def test_calls_bypass_python_from_when_the_kernels_are_there(maker):
     step(dwconv.conv2d, x, w)
     (plan,) = plans()
     step(dwconv.conv2d, x, w)
-    assert plan.tally.taught == [], "C++ would stay with PyTorch's op"
+    assert all(call.left is not None for call in plan.tally.taught), "C++ would stay with PyTorch's op"
     arrive()
     step(dwconv.conv2d, x, w)
-    assert len(plan.tally.taught) == 1 and not plan.is_open
+    assert [call.left for call in plan.tally.taught[-1:]] == [None] and not plan.is_open
     (counted,) = [each for each in plan.tally.counted() if each.passes]
     assert counted.passes["fprop"] == 3, "what PyTorch's op ran counts, too"
 
@@ -270,6 +287,7 @@ def test_what_the_machine_is_short_of_is_asked_for_again_later(maker, said, monk
     assert len(maker.asked) == 1, "not in every step"
     (plan,) = plans()
     plan._ask_from_s = 0.0
+    plan._look_after(0)
     maker.starts = True
     step(dwconv.conv2d, x, w)
     arrive()
@@ -374,6 +392,7 @@ from dwconv.measure.processes import started_process
 started_process._give_least_priority = lambda process: None  # beside other tests it would hardly run
 if "again" in sys.argv:
     started_process.subprocess = None  # nothing is left to be predicted or built
+    call_plan.BUILT_FROM = 10**9  # what is on disk comes before
 
 layer = torch.nn.Conv2d(64, 64, 5, padding=2, groups=64)
 model = torch.nn.Sequential(layer)
