@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal, overload
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.fx import _symbolic_trace
 from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comment in a scripted method is an error
 
 from dwconv.call.active import active
 from dwconv.call.arguments import Arguments
 from dwconv.call.awaited import awaited
 from dwconv.call.functional import conv_of_layer
-from dwconv.call.written import entered_as_written
+from dwconv.call.traced import entered
 from dwconv.errors import InvalidWorkload
 
 Size = int | tuple[int, ...]
@@ -171,6 +170,9 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
 LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)
 
 
+_PARTS = ("bn1", "act1", "conv", "bn2", "act2")
+
+
 class DepthwiseBlock(nn.Module):
     """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, in training forward and
     backward; otherwise its modules one after the other.
@@ -198,7 +200,15 @@ class DepthwiseBlock(nn.Module):
         if not isinstance(conv, nn.Conv2d) or conv.groups != conv.in_channels:
             raise InvalidWorkload(f"conv={conv} is not depthwise; use one with groups=in_channels")
         super().__init__()
+        self.traces: tuple[Any, ...] = ()
         self.bn1, self.act1, self.conv, self.bn2, self.act2 = bn1, act1, conv, bn2, act2
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _PARTS and all(hasattr(self, each) for each in _PARTS):
+            from dwconv.discovery.tracing import traces_as_written  # late: layers alone do without
+
+            self.traces = traces_as_written(self)
 
     def forward(self, x: Tensor) -> Tensor:
         if is_scripting():
@@ -207,7 +217,7 @@ class DepthwiseBlock(nn.Module):
             x = self.conv(x)
             x = x if self.bn2 is None else self.bn2(x)
             return x if self.act2 is None else self.act2(x)
-        traced = None if _symbolic_trace._is_fx_tracing_flag else entered_as_written(self)
+        traced = entered(self, self.traces) if self.traces else None
         if traced is not None:
             return traced.forward(self, traced.blocks, x)  # type: ignore[no-any-return]
         for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):

@@ -170,7 +170,7 @@ def _block_backward(
     plan.tally.ops["backward"] += 1
     kernel = plan.kernels["backward"]
     if kernel is not None:
-        read = norms[-2:-1] if _is_layer_norm(block) else norms  # γ alone
+        read = norms[-2:-1] if is_layer_norm(block) else norms  # γ alone
         return list(kernel(dz, x, *y, w, *read))
     with _recorded_by_autograd():
         return _gradients(plan.problem, dz, x, w, _learnt(plan.problem, norms), create_graph=False)
@@ -254,7 +254,7 @@ def _backward_fake(
         x.shape, dtype=x.dtype, device=x.device,
         memory_format=torch.channels_last if geometry[-1] == "nhwc" else torch.contiguous_format,
     )  # fmt: skip
-    if _is_layer_norm(block):
+    if is_layer_norm(block):
         return [like, w.new_empty(w.shape), *map(torch.empty_like, norms)]
     of_channels = x.new_empty(x.shape[1], dtype=_of_channels(x))
     return [like, w.new_empty(w.shape), *(torch.empty_like(of_channels) for _ in range(len(norms) // 2))]
@@ -272,7 +272,7 @@ def results_of(block: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=100)
-def _is_layer_norm(block: str) -> bool:
+def is_layer_norm(block: str) -> bool:
     return Block.parse(block).layer_norm is not None
 
 

@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import dwconv
-from dwconv.call import blocks, compiled_block
+from dwconv.call import block_call, blocks
 from dwconv.call.call_plan import plans
 from dwconv.system import versions
 from dwconv.tuner.race import model_race
@@ -210,10 +210,9 @@ def test_graphs_are_kept_under_what_decided(planted, logs, monkeypatch):
 
 def test_a_size_that_is_known_only_when_the_graph_runs_is_no_block(planted):
     with FakeTensorMode(shape_env=ShapeEnv()) as mode:
-        assert compiled_block._hint(mode.shape_env.create_unbacked_symint()) is None
+        assert block_call.size_of(mode.shape_env.create_unbacked_symint()) is None
 
 
-@pytest.mark.xfail(strict=True, reason="Dynamo cannot look into the making of a trace's source: call/written.py")
 def test_a_block_that_is_written_is_one_op(planted):
     bn1, act1, conv, bn2, act2 = plain()
     model, seen = dwconv.nn.DepthwiseBlock(conv=conv, bn1=bn1, act1=act1, bn2=bn2, act2=act2), []
