@@ -198,9 +198,9 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
     block = problem.block
     assert block is not None
     z = pytorch.block_forward(block, convolve, x, *norms)
-    found["z"] = z.contiguous(memory_format=problem.memory_format)
     if block.layer_norm:
-        return found
+        return {"z": z.clone(memory_format=problem.memory_format), **found}  # it is a view
+    found["z"] = z.contiguous(memory_format=problem.memory_format)
     for number, norm, image in (("1", block.norm1, x), ("2", block.norm2, found["y"])):
         if norm:
             variance, mean = torch.var_mean(image.to(_of_channels(image)), (0, 2, 3), correction=0)
