@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ def _in_graph(
         dilation=tuple(dilation),
         bias=has_bias,
     )
-    running = statistics or [None, None]  # of a LayerNorm
+    running: Sequence[Tensor | None] = statistics or [None, None]  # of a LayerNorm
     held = zip(running[::2], running[1::2], learnt[::2], learnt[1::2], momenta or [0.0], strict=True)
     norms = [NormCall(*each) for each in held]
     plan = block_call.plan_of(place, x, w, bias, norms)
@@ -62,7 +63,8 @@ def _in_graph(
         return functional.conv2d(a, w, bias, place.stride, ((top, bottom), (left, right)), place.dilation)
 
     if layer_norm := place.block.layer_norm:
-        return F.layer_norm(convolve(x).permute(CHANNELS_LAST), learnt[0].shape, *learnt, layer_norm.eps)
+        weight, shift = learnt
+        return F.layer_norm(convolve(x).permute(CHANNELS_LAST), weight.shape, weight, shift, layer_norm.eps)
     return pytorch.block_of(place.block, convolve, x, norms, trains=True)
 
 

@@ -68,7 +68,7 @@ class Pinned:
         paths = sorted({".".join(path.split(".")[:depth]) for path in watched for depth in range(path.count(".") + 2)})
         self._lists: list[tuple[weakref.ref[nn.Module], str, Any]] = []
         self._pins: list[_Pin] = []
-        self._forwards: list[tuple[type, Any]] = []
+        self._forwards: list[tuple[Any, Any]] = []
         for path in paths:
             outer, _, name = path.rpartition(".")
             module = at(parent, path)

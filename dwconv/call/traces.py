@@ -90,12 +90,14 @@ _PLAIN_CONSTANTS = (
 )  # fmt: skip
 _OWN_CHECKS = ("training", "_is_full_backward_hook")
 """Attributes that have checks of their own, or change nothing."""
+_MARKS = ("_compiled_call_impl", "_is_fsdp_managed_module", "_fsdp_use_orig_params")
+"""What PyTorch sets at modules that it compiles or shards, which no forward pass reads."""
 
 
 def constants_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
     """The plain attributes of a module, by name."""
-    live = (*_OWN_CHECKS, "momentum") if batch_norm_eps(module) is not None else _OWN_CHECKS
-    live += ("traces",) * is_written(module)
+    others = ["momentum"] * (batch_norm_eps(module) is not None) + ["traces"] * is_written(module)
+    live = (*_OWN_CHECKS, *_MARKS, *others)
     found = (item for item in vars(module).items() if item[0] not in live and is_constant(item[1]))
     return tuple(sorted(((name, frozen(value)) for name, value in found), key=lambda item: item[0]))
 
@@ -110,7 +112,7 @@ def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:
 
 
 def names_in(module: nn.Module) -> tuple[str, ...]:
-    return tuple(sorted(name for name in module.__dict__ if name != "_compiled_call_impl"))
+    return tuple(sorted(name for name in module.__dict__ if name not in _MARKS))
 
 
 forwards: dict[type, Any] = {}

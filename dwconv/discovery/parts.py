@@ -67,7 +67,11 @@ def _activation_of_module(module: nn.Module) -> Activation | None:
 def _activation_of(function: Any, node: Node) -> Activation | None:
     """Of a call of a function, in place or not."""
     name, others = _FUNCTIONS.get(function, (None, ()))
-    given = {**_USUAL.get(function, {}), **dict(zip(others, node.args[1:], strict=False)), **node.kwargs}
+    given: dict[str, Any] = {
+        **_USUAL.get(function, {}),
+        **dict(zip(others, node.args[1:], strict=False)),
+        **node.kwargs,
+    }
     known = {key: value for key, value in given.items() if key not in ("input", "inplace")}
     return name if known == _WANTED.get(function, {}) else None
 
@@ -93,8 +97,8 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[Activation, tuple[str, ...]]] = {
     F.gelu: ("gelu", ()),
 }
 """By function, with what it may be given besides its input."""
-_USUAL = {F.hardtanh: {"min_val": -1.0, "max_val": 1.0}, F.gelu: {"approximate": "none"}}
-_WANTED = {F.hardtanh: {"min_val": 0.0, "max_val": 6.0}, F.gelu: {"approximate": "none"}}
+_USUAL: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": -1.0, "max_val": 1.0}, F.gelu: {"approximate": "none"}}
+_WANTED: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": 0.0, "max_val": 6.0}, F.gelu: {"approximate": "none"}}
 
 _TENSORS = {
     F.batch_norm: ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")),

@@ -96,8 +96,8 @@ def block_of(
     given = iter(norms)
     for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
         if norm:
-            *held, momentum = next(given)
-            x = F.batch_norm(x, *held, trains, momentum, norm.eps)
+            mean, variance, gamma, beta, momentum = next(given)
+            x = F.batch_norm(x, mean, variance, gamma, beta, trains, momentum, norm.eps)
         x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
         x = then(x) if then else x
     return x
