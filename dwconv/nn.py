@@ -170,9 +170,6 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
 LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)
 
 
-_PARTS = ("bn1", "act1", "conv", "bn2", "act2")
-
-
 class DepthwiseBlock(nn.Module):
     """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, in training forward and
     backward; otherwise its modules one after the other.
@@ -186,7 +183,8 @@ class DepthwiseBlock(nn.Module):
     Hardswish, SiLU and GELU. An activation before a convolution needs a norm before it, a bias a norm after it.
     """
 
-    is_block: ClassVar[bool] = True
+    parts_of_block: ClassVar[tuple[str, ...]] = ("bn1", "act1", "conv", "bn2", "act2")
+    """In the order of its forward pass, whatever order they were set in."""
 
     def __init__(
         self,
@@ -205,7 +203,7 @@ class DepthwiseBlock(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in _PARTS and all(hasattr(self, each) for each in _PARTS):
+        if name in self.parts_of_block and all(hasattr(self, each) for each in self.parts_of_block):
             from dwconv.discovery.tracing import traces_as_written  # late: layers alone do without
 
             self.traces = traces_as_written(self)

@@ -117,21 +117,14 @@ class Block:
     def _as_one(self, x: Any, conv: Any, norms: Sequence[Any]) -> Tensor | None:
         """z; None where the parts run one by one."""
         trains, held = self._trains, self._held(norms)
-        given = [
-            x,
-            conv.weight,
-            *([] if conv.bias is None else [conv.bias]),
-            *(t for each in held for t in each.tensors()),
-        ]
-        if any(type(each) not in (Tensor, nn.Parameter) for each in given) or torch.is_grad_enabled() is not trains:
+        given = [conv.weight, conv.bias, *(tensor for each in held for tensor in each.tensors())]
+        if any(each is not None and type(each) not in (Tensor, nn.Parameter) for each in given):
             return None
         if torch._C._len_torch_function_stack() or is_watched_beside_autocast(x, x, None):
             return None
-        plan = (
-            None
-            if trains and x.is_inference()
-            else block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=trains)
-        )
+        if torch.is_grad_enabled() is not trains or (trains and x.is_inference()):
+            return None
+        plan = block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=trains)
         if plan is None:
             return None
         if self._is_learnt(plan, x, conv, norms) and (z := native.run_traced(self._members, x)) is not None:

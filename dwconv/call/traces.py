@@ -104,7 +104,7 @@ def constants_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
 
 def is_written(module: nn.Module) -> bool:
     """Whether a module is a block by itself: ``dwconv.nn.DepthwiseBlock``."""
-    return getattr(type(module), "is_block", False)
+    return hasattr(type(module), "parts_of_block")
 
 
 def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:

@@ -99,8 +99,8 @@ def _graph(parent: nn.Module, through: set[nn.Module]) -> Graph:
     if is_written(parent):  # in a constructor, which other threads run beside: a tracer patches all modules
         graph = Graph()
         z = graph.placeholder("x")
-        for name, _ in parent.named_children():
-            z = graph.call_module(name, (z,))
+        for name in type(parent).parts_of_block:  # type: ignore[attr-defined]
+            z = z if getattr(parent, name) is None else graph.call_module(name, (z,))
         graph.output(z)
         return graph
     with _plain(parent.modules()):

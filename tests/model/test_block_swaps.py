@@ -369,10 +369,17 @@ WRITTEN = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("is_later", [False, True], ids=["", "set later"])
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_layer_of_ones_own(name):
+def test_a_layer_of_ones_own(name, is_later):
+    """Whatever order its parts were set in."""
     changed, runs = WRITTEN[name]
     block = layers(**changed)
+    if is_later:
+        block = layers(bn1=None, act1=None, bn2=None, act2=None)
+        block.conv = changed.get("conv", block.conv)
+        for part in ("act2", "act1", "bn2", "bn1"):
+            setattr(block, part, getattr(layers(**changed), part))
     exact = copy.deepcopy(block).double()
     x = torch.randn(SIZE).to(memory_format=torch.channels_last).requires_grad_()
     x_exact = x.detach().double().requires_grad_()
