@@ -8,7 +8,6 @@
     active         F.conv1d, F.conv2d, F.conv3d, where a mode sends them on
         │                               │
         ├──► awaited ───────────────────┘                      a causal convolution that SiLU may come after
-        │                                                      (waiting: how it waits)
         │
     functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
         │  does anybody look at the call besides eager autograd and autocast? (watchers)

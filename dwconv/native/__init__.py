@@ -53,14 +53,11 @@ forget: Any = _no_effect
 """Forget all calls."""
 run: Any = _no_result
 """``run(kernel, input…)``: what the kernel gives, or None if the inputs do not lie as it reads them."""
-run_block: Any = _no_result
-"""``run_block(block, x, w, bias, (norm, …))``: z of a ``TunedBlock``, and running statistics learn of the
-batch; or None if anybody looks, or a tensor does not lie as the kernel reads it."""
 run_traced: Any = _no_result
 """``run_traced(members, x)``: z of a block of a traced forward pass; or None, and Python does it."""
 holds: Any = _no_result
 """``holds(guard)``: whether all is as the guard has pinned it."""
-FUNCTIONS = ("convolve", "learn", "forget", "run", "run_block", "run_traced", "holds")
+FUNCTIONS = ("convolve", "learn", "forget", "run", "run_traced", "holds")
 """The names of these, which the compiled module has, too."""
 module: Any | None = None
 """The compiled module once it is there. Set after the functions: who sees it may use them."""

@@ -113,11 +113,6 @@ def test_a_bias_of_another_class_gives_the_same(planted, way):
     assert_same(model, drawn())
 
 
-def test_without_a_record_nothing_is_one(logs):
-    assert_same(Net(), drawn())
-    assert ran(0)
-
-
 @both_ways
 @pytest.mark.parametrize("bias", [False, True], ids=["one is there now", "it is gone"])
 def test_another_bias_than_was_traced_gives_the_same(logs, bias, way):
@@ -211,14 +206,3 @@ def test_a_model_shows_it_and_converts(planted, make):
     assert f"block {BLOCK} from" in str(dwconv.summary(model)) and "runs as one" in str(dwconv.summary(model))
     assert_same(model, x)
     assert ran(2)
-
-
-class Shared(Net):
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.conv(x).permute(0, 2, 3, 1)
-        return self.linear(self.norm(y) + y)
-
-
-def test_a_result_that_is_used_twice_ends_it(planted):
-    assert_same(Shared(), drawn())
-    assert ran(0)
