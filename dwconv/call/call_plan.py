@@ -144,6 +144,12 @@ class Plan:
             self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
         self._arrived = made
 
+    def decide_now(self) -> None:
+        """``_bring`` without the background."""
+        made, _ = loaded.attempt(lambda: decisions(self.problem, self.device, state=loaded.state, target=self.target))
+        if made is not None:
+            self._arrived = made[0]
+
     def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
         state = dataclasses.replace(loaded.state, expect=maker.expect)
         made, _ = decisions(self.problem, self.device, state=state, target=self.target)
@@ -351,6 +357,14 @@ def plans() -> list[Plan]:
     """All plans that were made since decisions were last forgotten, in that order."""
     with loaded.lock:
         return list(_plans.values())
+
+
+def decide_open_plans() -> None:
+    """Decide now what would be decided in the background: each open plan has its kernels from its next call on, which
+    builds what is not built."""
+    for plan in plans():
+        if plan.is_open:
+            plan.decide_now()
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
