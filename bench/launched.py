@@ -102,8 +102,8 @@ def passes_of(step: Callable[[], object], *, on_gpu: bool) -> Counter[str]:
     return found
 
 
-_ROADS = {"CppNode<": "C++", "DwconvConvolution": "Python", "GeneratedBackwardFor_dwconv": "dispatcher"}
-"""How the nodes begin that calls leave in the history, and the road that such a call took."""
+_ROADS = {"CppNode": "C++", "DwconvConvolution": "Python", "DwconvBlock": "Python", "DwconvFprop": "dispatcher"}
+"""What is in the names of the nodes that calls leave in the history, and the road that such a call took."""
 
 
 def roads_of(result: torch.Tensor) -> Counter[str]:
@@ -117,7 +117,7 @@ def roads_of(result: torch.Tensor) -> Counter[str]:
             continue
         seen.add(node)
         waiting += [following for following, _ in node.next_functions]
-        road = next((road for begins, road in _ROADS.items() if node.name().startswith(begins)), "")
+        road = next((road for part, road in _ROADS.items() if part in node.name()), "")
         if node.name().startswith("ConvolutionBackward") and node._saved_weight.shape[1] == 1 < node._saved_groups:
             road = "PyTorch's op"
         found.update([road] if road else [])

@@ -84,7 +84,7 @@ class Sides {
     for (const auto& [device, host] : pairs_) {
       auto* self = device.unsafeGetTensorImpl();
       if (!device.storage().nbytes() && host.storage().nbytes()) {
-        self->set_storage_keep_dtype(in_pool(on_the_device(host.storage())));
+        self->set_storage_keep_dtype(kept(on_the_device(host.storage())));
       }
       if (device.sizes() != host.sizes() || device.strides() != host.strides()) {
         self->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
@@ -132,7 +132,7 @@ class Sides {
     }
     bytes += host.nbytes();
     changes_nothing = false;
-    return seen(host, in_pool(on_the_device(host.storage())), c10::DispatchKey::CUDA);
+    return seen(host, kept(on_the_device(host.storage())), c10::DispatchKey::CUDA);
   }
 
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;

@@ -130,13 +130,16 @@ inline void keep_from_change(const c10::IValue& value) {
   for (const at::Tensor& each : value.toTensorVector()) keep_from_change(each);
 }
 
-inline const c10::Storage& in_pool(const c10::Storage& storage) {
-  if (capturing()) device().captured->pool.insert(storage.data());
+inline c10::Storage kept(c10::Storage storage) {
+  if (capturing()) {
+    device().captured->kept.push_back(storage);
+    device().captured->pool.insert(storage.data());
+  }
   return storage;
 }
 
 inline at::Tensor kept(at::Tensor tensor) {
-  if (capturing()) device().captured->kept.push_back(in_pool(tensor.storage()));
+  kept(tensor.storage());
   return tensor;
 }
 

@@ -21,7 +21,7 @@ PROPERTIES = SimpleNamespace(
     name="Stand-in H200", major=9, minor=0, total_memory=TOTAL_BYTES, multi_processor_count=132,
     max_threads_per_multi_processor=2048, shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
     shared_memory_per_multiprocessor=228 << 10, regs_per_multiprocessor=65536, warp_size=32, L2_cache_size=1 << 20,
-    clock_rate=1_755_000, memory_clock_rate=2_619_000, is_integrated=False,
+    clock_rate=1_755_000, memory_clock_rate=2_619_000, is_integrated=False, gcnArchName="",
 )  # fmt: skip
 """An H200 with a small L2 cache, so that tests can flush it quickly."""
 
