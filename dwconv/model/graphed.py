@@ -100,7 +100,7 @@ def _why_not(model: nn.Module, step: ExampleStep) -> str:
         return f"{lazy[0]} has no sizes yet; run the model once before"
     if learnt := [name for name, buffer in model.named_buffers() if buffer.requires_grad]:
         return f"its buffer {learnt[0]} requires a gradient; make it a parameter"
-    if step.keywords or len(step.tensors) != len(step.positional):
+    if step.keywords or not all(isinstance(each, Tensor) for each in step.positional):
         return "its example is not of tensors alone; give a tensor, or a tuple of positional tensors"
     trains = torch.is_grad_enabled() and any(each.requires_grad for each in (*model.parameters(), *step.tensors))
     if model.training and not trains:
@@ -153,6 +153,7 @@ class GraphedForward:
         self._kinds, self._autocast = [_kind(each) for each in example], _autocast()
         self._needs = [each.requires_grad for each in example]
         self._parameters, self._stolen = tuple(module.parameters()), set[nn.Parameter]()
+        self._lies_at = self._address()
         self._calls = 0
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
@@ -180,6 +181,8 @@ class GraphedForward:
         if kinds != self._kinds:
             given, captured = (", ".join(map(" ".join, some)) for some in (kinds, self._kinds))
             return f"called with {given}, captured with {captured}; give batches of one size (drop_last=True)"
+        if self._address() != self._lies_at:
+            return "its parameters lie elsewhere than in the capture; capture it again"
         if (autocast := _autocast()) != self._autocast:
             return f"called under autocast {autocast}, captured under {self._autocast}; capture as it is called"
         if not torch.is_grad_enabled():
@@ -189,6 +192,10 @@ class GraphedForward:
         if any(each.requires_grad and not needs for each, needs in zip(inputs, self._needs, strict=True)):
             return "an input requires a gradient, that of the example did not; let the example's require one, too"
         return ""
+
+    def _address(self) -> int:
+        """Of the first parameter: what moves or casts a module does so with all of them."""
+        return self._parameters[0].data_ptr() if self._parameters else 0
 
     def _before_backward(self, call: int, _: object) -> None:
         """A ``grad`` that autograd took from the graph as it is would be overwritten, not added to."""
