@@ -167,12 +167,20 @@ class Plan:
         self._look_after(0)
 
     def _bring_kept(self, maker: Maker) -> None:
-        """In the background, without the ``maker``: load what earlier processes predicted and built, if all of it is there."""
+        """In the background, without the ``maker``: load what earlier processes predicted and built, if all of it is
+        there."""
         self._arrived, reason = loaded.attempt(lambda: self._predicted(arrivals.Kept()))
         if self._arrived is None:
             _log.debug("nothing is loaded for %s: %s", self.problem, reason)
         self._ask_from_s = 0.0
         self._look_after(0)
+
+    def decide_now(self) -> None:
+        """``_bring`` without the background."""
+        made, _ = loaded.attempt(lambda: decisions(self.problem, self.device, state=loaded.state, target=self.target))
+        if made is not None:
+            self._arrived = made[0]
+            self._look_after(0)
 
     def _predicted(self, maker: Maker | Kept) -> dict[Pass, DispatchDecision]:
         state = dataclasses.replace(loaded.state, expect=maker.expect)
@@ -381,6 +389,14 @@ def plans() -> list[Plan]:
     """All plans that were made since decisions were last forgotten, in that order."""
     with loaded.lock:
         return list(_plans.values())
+
+
+def decide_open_plans() -> None:
+    """Decide now what would be decided in the background: each open plan has its kernels from its next call on, which
+    builds what is not built."""
+    for plan in plans():
+        if plan.is_open:
+            plan.decide_now()
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
