@@ -1,4 +1,5 @@
-"""The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++.
+"""The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++; so
+with the ops that compiled code calls.
 
 The first kernel that is loaded for a call has it compiled, which takes half a minute, and nobody waits for it:
 

@@ -24,7 +24,7 @@ from dwconv.system import private_files
 from dwconv.system.in_memory import in_memory
 
 _NAME = "dwconv_native"
-_SOURCES = ("convolve.cpp", "traced.h", "block.h", "calls.h", "kernel.h", "code.h", "watchers.h")
+_SOURCES = ("convolve.cpp", "traced.h", "block.h", "ops.h", "calls.h", "kernel.h", "code.h", "watchers.h")
 """The first is what is compiled."""
 _FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")
