@@ -41,7 +41,7 @@ def where_to_tune() -> str:
 
 @cache
 def cuda_of_pytorch() -> int | None:
-    """The CUDA that PyTorch is built for, 12 or 13, say: its ``torch.version.cuda``, without an import; None where it is
+    """The CUDA that PyTorch is built for, 12 or 13, say: ``torch.version.cuda``, without an import; None where it is
     built for none."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
