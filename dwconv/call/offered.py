@@ -47,6 +47,8 @@ def offer_of_plan(plan: Plan, *ran: tuple[Any, Pass, Places, Places]) -> None:
     if not module.is_asked():  # what ran came past the dispatcher
         return
     steps = [_step(module, plan.problem, *each) for each in ran]
+    if len(steps) == 2 and all(isinstance(step, module.PyTorchGradients) for step in steps):
+        steps = [module.PyTorchGradients.both(*steps)]
     if None not in steps:
         call = module.OpCall(steps)
         plan.tally.taken.append((tuple(pass_ for _, pass_, _, _ in ran), call))

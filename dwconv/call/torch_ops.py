@@ -29,6 +29,7 @@ from dwconv.call.offered import offer, to_be_taken
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.wanted import wanted
 from dwconv.kernels.kernel import x_pitch_of
+from dwconv.problems import pytorch
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Epilogue, Layout
@@ -186,9 +187,12 @@ def _backward(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor,
         offer(passes, ("backward", (1, 0, 2), (0, 1)))
         return both
     passes.plan.ran("wgrad")
-    dw = passes.wgrad(x, dy)
     passes.plan.ran("dgrad", w)
-    dx = passes.dgrad(dy, w)  # last: what comes next reads it
+    if passes.kernels["wgrad"] is None and passes.kernels["dgrad"] is None:
+        dx, dw = pytorch.backward(passes.plan.problem, x, dy, w)
+    else:
+        dw = passes.wgrad(x, dy)
+        dx = passes.dgrad(dy, w)  # last: what comes next reads it
     offer(passes, ("wgrad", (0, 1), (1,)), ("dgrad", (1, 2), (0,)))
     return dx, dw
 

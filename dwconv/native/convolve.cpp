@@ -374,7 +374,8 @@ PYBIND11_MODULE(dwconv_native, module) {
   py::class_<PyTorchFprop, Step, std::shared_ptr<PyTorchFprop>>(module, "PyTorchFprop")
       .def(py::init<Geometry, at::MemoryFormat, Places, Places>());
   py::class_<PyTorchGradients, Step, std::shared_ptr<PyTorchGradients>>(module, "PyTorchGradients")
-      .def(py::init<Geometry, Shape, Shape, Places, Places>());
+      .def(py::init<Geometry, Shape, Shape, Places, Places>())
+      .def_static("both", &PyTorchGradients::both);
   py::class_<OpCall, c10::intrusive_ptr<OpCall>>(module, "OpCall")
       .def(py::init<std::vector<std::shared_ptr<Step>>>())
       .def_property_readonly("calls", [](const OpCall& call) { return call.calls.load(); });

@@ -11,6 +11,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -89,6 +90,16 @@ struct PyTorchGradients final : Step {
     lies(dx, results[0], x);
     lies(dw, results[1], w);
     if (results[2] >= 0) found[results[2]] = db;
+  }
+
+  // What two of one layer give, from one call.
+  static std::shared_ptr<PyTorchGradients> both(const PyTorchGradients& first, const PyTorchGradients& second) {
+    auto found = std::make_shared<PyTorchGradients>(first);
+    for (size_t i = 0; i < found->inputs.size(); ++i) {
+      found->inputs[i] = std::max(first.inputs[i], second.inputs[i]);
+      found->results[i] = std::max(first.results[i], second.results[i]);
+    }
+    return found;
   }
 
   Geometry geometry;

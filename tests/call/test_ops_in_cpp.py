@@ -95,6 +95,16 @@ def test_an_activation_is_taken_too(logs):
         assert torch.equal(call(), python) and ran_in_python() == before
 
 
+def test_both_gradients_of_pytorch_come_from_one_call(logs):
+    x, dy, w = image(), image(), torch.randn(8, 1, 3, 3)
+    for _ in range(4):  # Python's, and C++'s
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            dx, dw = torch_ops.backward(x, dy, w, *GEOMETRY)
+        assert [each.count for each in seen.key_averages() if each.key == "aten::convolution_backward"] == [1]
+    torch.testing.assert_close(dx, torch_ops.dgrad(dy, w, list(x.shape), *GEOMETRY))
+    torch.testing.assert_close(dw, torch_ops.wgrad(x, dy, [3, 3], *GEOMETRY))
+
+
 @pytest.mark.parametrize("block", ["bn+relu6,bn+relu6", "none,ln"])
 def test_blocks_are_taken_too(logs, block):
     workload = workload_of(block=block)
