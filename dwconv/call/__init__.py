@@ -16,6 +16,7 @@
         └── yes ─► dispatched    leaves to PyTorch what our ops do not know ──► sharded     DTensors, part by part
                      │
                    torch_ops     dwconv::fprop, dgrad, wgrad and others behind PyTorch's dispatcher; flops counts them
+                     │           (offered: the next op of its kind runs in C++)
                      │
                    gradients     the derivative of a convolution, of any order, on either road
                      │

@@ -25,6 +25,7 @@ from torch.autograd import Function
 from dwconv import native
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.offered import offer_of_plan
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.call.watchers import is_watched, is_watched_backward
 from dwconv.dispatch import knowledge
@@ -158,7 +159,9 @@ def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geome
     kernel = plan.kernels["forward"]
     if kernel is not None:
         results = kernel(x, w, *norms)
-        return list(results) if isinstance(results, tuple) else [results]
+        gives = list(results) if isinstance(results, tuple) else [results]
+        offer_of_plan(plan, (plan.kernels, "forward", range(2 + len(norms)), range(len(gives))))
+        return gives
     found = _one_by_one(plan.problem, x, w, norms)
     return [found[name] for name in plan.problem.workload("forward").results]
 
@@ -171,7 +174,12 @@ def _block_backward(
     kernel = plan.kernels["backward"]
     if kernel is not None:
         read = norms[-2:-1] if is_layer_norm(block) else norms  # γ alone
-        return list(kernel(dz, x, *y, w, *read))
+        results = list(kernel(dz, x, *y, w, *read))
+        before = 3 + len(y)
+        first = before + (len(norms) - 2 if is_layer_norm(block) else 0)
+        reads = (*range(before), *range(first, first + len(read)))
+        offer_of_plan(plan, (plan.kernels, "backward", reads, range(len(results))))
+        return results
     with _recorded_by_autograd():
         return _gradients(plan.problem, dz, x, w, _learnt(plan.problem, norms), create_graph=False)
 

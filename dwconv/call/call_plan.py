@@ -126,7 +126,7 @@ class Plan:
         calls = 0
         if self._arrived is None and time.monotonic() >= self._ask_from_s:
             self._met[weight] = self._met.get(weight, 0) + 1
-            calls = self._met[weight] + self.tally.taken(weight)
+            calls = self._met[weight] + self.tally.calls_in_cpp(weight)
             is_known = any(each.is_open and each.record for each in self.decisions.values())
             if is_known or calls >= BUILT_FROM or len(self._met) > _MOST_ALIKE:
                 work = self._bring

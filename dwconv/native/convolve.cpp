@@ -20,6 +20,7 @@
 #include "block.h"
 #include "calls.h"
 #include "kernel.h"
+#include "ops.h"
 #include "traced.h"
 #include "watchers.h"
 
@@ -27,12 +28,6 @@ namespace dwconv {
 namespace {
 
 // -- autograd ---------------------------------------------------------------------------------------------------------
-
-// As PyTorch's op gives it, or as a kernel would have.
-Tensor lying(const Tensor& result, const Shape& shape) {
-  if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
-  return shape.empty_like(result).copy_(result);
-}
 
 Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
   if (!call.fprop) return lying(call.geometry.y(x, w, bias), call.y);
@@ -373,7 +368,22 @@ PYBIND11_MODULE(dwconv_native, module) {
         return Members{std::move(conv), std::move(norms), is_layer_norm, trains, {}};
       }))
       .def("learn", &Members::learn);
+  py::class_<Step, std::shared_ptr<Step>>(module, "Step");
+  py::class_<KernelStep, Step, std::shared_ptr<KernelStep>>(module, "KernelStep")
+      .def(py::init<std::shared_ptr<Kernel>, Places, Places>());
+  py::class_<PyTorchFprop, Step, std::shared_ptr<PyTorchFprop>>(module, "PyTorchFprop")
+      .def(py::init<Geometry, at::MemoryFormat, Places, Places>());
+  py::class_<PyTorchGradients, Step, std::shared_ptr<PyTorchGradients>>(module, "PyTorchGradients")
+      .def(py::init<Geometry, Shape, Shape, Places, Places>())
+      .def_static("both", &PyTorchGradients::both);
+  py::class_<OpCall, c10::intrusive_ptr<OpCall>>(module, "OpCall")
+      .def(py::init<std::vector<std::shared_ptr<Step>>>())
+      .def_property_readonly("calls", [](const OpCall& call) { return call.calls.load(); });
+  module.def("take_ops", take_ops);
+  module.def("is_asked", [] { return asked() != nullptr; });
+  module.def("offer", offer);
   module.def("forget", [] {
+    known_ops().forget();
     for (const auto& [key, call] : calls()) call->let_go();
     calls().clear();
     ++generation();
