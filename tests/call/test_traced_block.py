@@ -119,11 +119,15 @@ def test_the_gradient_of_the_result_may_lie_in_any_way(planted, lies, way):
 
 
 @both_ways
+@pytest.mark.parametrize("is_later", [False, True], ids=["", "there now"])
 @pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
-def test_a_second_norm_takes_a_bias_away_again(logs, block, way):
+def test_a_second_norm_takes_a_bias_away_again(logs, block, way, is_later):
     """The running mean learns of it, and its gradient is zero. Nothing takes it away where there is no such norm."""
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
-    assert_same(Parts(block, bias=True), drawn())
+    model = Parts(block, bias=not is_later)
+    if is_later:
+        model.conv.bias = nn.Parameter(torch.ones(CHANNELS))
+    assert_same(model, drawn())
     assert ran(0 if block == "bn+silu,none" else 2)
 
 

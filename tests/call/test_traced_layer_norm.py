@@ -30,6 +30,7 @@ from tests.planted_records import plant, workload_of
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
 
 BLOCK = "none,ln@1e-06"
+IN_TYPES = ("float32", "bfloat16")
 
 
 class LayerNorm2d(nn.LayerNorm):
@@ -177,12 +178,14 @@ def test_second_derivatives(planted, way):
     assert passes_that_ran()["forward"] == 1
 
 
-def test_under_autocast_it_is_not_one(planted):
+def test_under_autocast_it_is_not_one(logs):
     """A LayerNorm then gives float32, whatever it is given."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=True, dtype=name) for name in IN_TYPES])
     model, x = Net(), drawn()
     step(model, x)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(Net(traces=False)(x), model(x))
+        for each in (x, x.detach().bfloat16()):
+            assert torch.equal(Net(traces=False)(each), model(each))
     assert passes_that_ran()["forward"] == 1
 
 

@@ -373,7 +373,7 @@ WRITTEN = {
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_layer_of_ones_own(name, is_later):
     """Whatever order its parts were set in."""
-    changed, runs = WRITTEN[name]
+    changed, runs = copy.deepcopy(WRITTEN[name])
     block = layers(**changed)
     if is_later:
         block = layers(bn1=None, act1=None, bn2=None, act2=None)
