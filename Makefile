@@ -58,7 +58,7 @@ prebuilt:
 	for python in $(PYTHONS); do for torch in $(TORCHES); do \
 	  rm -rf .venv-dist && $$python -m venv .venv-dist && \
 	  .venv-dist/bin/pip install --quiet --disable-pip-version-check torch==$$torch --editable . && \
-	  .venv-dist/bin/python -m dwconv.native.compile dwconv/native/prebuilt || exit 1; \
+	  .venv-dist/bin/python -c 'from dwconv.native import compile as c; print(c.compile_into(c.PREBUILT))' || exit 1; \
 	done; done
 	rm -rf .venv-dist
 

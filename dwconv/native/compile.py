@@ -1,8 +1,7 @@
 """Compile the C++ next to this file for the PyTorch and the Python that run it, once; and load it.
 
-A wheel may bring it compiled, in the folder ``prebuilt``: then no compiler is needed. ``make dist`` puts it there:
-
-    python -m dwconv.native.compile FOLDER     for the PyTorch and the Python that run this
+A wheel may bring it compiled, in the folder ``prebuilt``: then no compiler is needed. ``make dist`` puts it there, with
+``compile_into``.
 """
 
 from __future__ import annotations
@@ -212,7 +211,3 @@ def _load(content: bytes) -> Any:
 
 def _text(name: str) -> str:
     return resources.files("dwconv.native").joinpath(name).read_text()
-
-
-if __name__ == "__main__":
-    print(compile_into(Path(sys.argv[1])))

@@ -105,16 +105,16 @@ def test_both_gradients_of_pytorch_come_from_one_call(logs):
     torch.testing.assert_close(dw, torch_ops.wgrad(x, dy, [3, 3], *GEOMETRY))
 
 
-@pytest.mark.parametrize("block", ["bn+relu6,bn+relu6", "none,ln"])
-def test_blocks_are_taken_too(logs, block):
-    workload = workload_of(block=block)
+@pytest.mark.parametrize(("block", "bias"), [("bn+relu6,bn+relu6", False), ("none,ln", False), ("none,ln", True)])
+def test_blocks_are_taken_too(logs, block, bias):
+    workload = workload_of(block=block, bias=bias)
     plant(logs / "log.jsonl", [workload], baseline_us=1e6)
     x, w, pair = image(), torch.randn(8, 1, 3, 3), [torch.rand(8) + 0.5, torch.randn(8)]
-    learnt = pair if "ln" in block else [*pair, *pair]
+    learnt = [*([torch.randn(8)] if bias else []), *(pair if "ln" in block else [*pair, *pair])]
     name, others = str(workload.block), GEOMETRY
     _, *kept = blocks.block_forward(x, w, learnt, name, *others)
     y, statistics = kept[:1], kept[1:]
-    norms = pair if "ln" in block else [*pair, *statistics[:2], *pair, *statistics[2:]]
+    norms = learnt if "ln" in block else [*pair, *statistics[:2], *pair, *statistics[2:]]
     for call in (
         lambda: blocks.block_forward(x, w, learnt, name, *others),
         lambda: blocks.block_backward(image(), x, y, w, norms, name, *others),
