@@ -90,7 +90,7 @@ _PLAIN_CONSTANTS = (
 )  # fmt: skip
 _OWN_CHECKS = ("training", "_is_full_backward_hook")
 """Attributes that have checks of their own, or change nothing."""
-_MARKS = ("_compiled_call_impl", "_is_fsdp_managed_module", "_fsdp_use_orig_params")
+_MARKS = ("_compiled_call_impl", "_is_fsdp_managed_module", "_fsdp_use_orig_params", "__composable_api_state_key_")
 """What PyTorch sets at modules that it compiles or shards, which no forward pass reads."""
 
 
@@ -112,7 +112,7 @@ def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:
 
 
 def names_in(module: nn.Module) -> tuple[str, ...]:
-    return tuple(sorted(name for name in module.__dict__ if name not in _MARKS))
+    return tuple(sorted(name for name in module.__dict__ if not name.startswith(_MARKS)))
 
 
 forwards: dict[type, Any] = {}
