@@ -29,6 +29,8 @@ from dwconv.model.converted_classes import is_functional
 
 Model = TypeVar("Model", bound=nn.Module)
 _MOST_OF_A_MESSAGE = 300
+_MOST_STEPS = 5
+"""Until a step runs nothing that is still to be decided."""
 _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
@@ -67,9 +69,10 @@ def graphed(model: Model, example_inputs: Any, *, seconds: float | None = None) 
         takes_calls = any(is_functional(module) for module in model.modules())
         race_and_build((discovery if takes_calls else discovery.without_functional()).with_blocks(), seconds=seconds)
         with unchanged(model, step.tensors):
-            step()
-            decide_open_plans()
-            step()
+            for _ in range(_MOST_STEPS):  # the first kernel that is loaded may change what is decided
+                step()
+                if not decide_open_plans():
+                    break
             replay = _captured(model, step, name)
     model.forward = GraphedForward(model, step.tensors, replay=replay)
     return model
