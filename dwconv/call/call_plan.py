@@ -391,12 +391,13 @@ def plans() -> list[Plan]:
         return list(_plans.values())
 
 
-def decide_open_plans() -> None:
+def decide_open_plans() -> bool:
     """Decide now what would be decided in the background: each open plan has its kernels from its next call on, which
-    builds what is not built."""
-    for plan in plans():
-        if plan.is_open:
-            plan.decide_now()
+    builds what is not built. False if none is open."""
+    found = [plan for plan in plans() if plan.is_open]
+    for plan in found:
+        plan.decide_now()
+    return bool(found)
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:

@@ -23,12 +23,13 @@ from dwconv.call.watchers import is_looked_at
 from dwconv.discovery import discover
 from dwconv.discovery.step import ExampleStep, outputs_in, without_replays
 from dwconv.discovery.unchanged import unchanged
-from dwconv.errors import CannotBeCaptured, InvalidChoice, one_line
+from dwconv.errors import CannotBeCaptured, InvalidChoice, described_error
 from dwconv.model.convert import race_and_build
 from dwconv.model.converted_classes import is_functional
 
 Model = TypeVar("Model", bound=nn.Module)
-_MOST_OF_A_MESSAGE = 300
+_MOST_STEPS = 5
+"""Until a step runs nothing that is still to be decided."""
 _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
@@ -67,9 +68,10 @@ def graphed(model: Model, example_inputs: Any, *, seconds: float | None = None) 
         takes_calls = any(is_functional(module) for module in model.modules())
         race_and_build((discovery if takes_calls else discovery.without_functional()).with_blocks(), seconds=seconds)
         with unchanged(model, step.tensors):
-            step()
-            decide_open_plans()
-            step()
+            for _ in range(_MOST_STEPS):  # the first kernel that is loaded may change what is decided
+                step()
+                if not decide_open_plans():
+                    break
             replay = _captured(model, step, name)
     model.forward = GraphedForward(model, step.tensors, replay=replay)
     return model
@@ -118,8 +120,8 @@ def _captured(model: nn.Module, step: ExampleStep, name: str) -> Callable[..., A
             torch.cuda.make_graphed_callables(around, own, allow_unused_input=True)
     except (RuntimeError, AssertionError) as error:
         torch.cuda.set_stream(usual)
-        said = one_line(f"{type(error).__name__}: {error}", most=_MOST_OF_A_MESSAGE)
-        raise CannotBeCaptured(f"{name} cannot be CUDA graphs: {said}; capture a part that runs without it") from error
+        way_out = "capture a part that runs without it"
+        raise CannotBeCaptured(f"{name} cannot be CUDA graphs: {described_error(error)}; {way_out}") from error
     for output in outputs_in(around.result):
         if not output._is_view():
             output.detach_()
