@@ -387,7 +387,8 @@ def test_a_layer_takes_the_host_on_each_road_in_a_process_of_its_own(tmp_path, m
     def measured(command, *, env, check, timeout):
         asked.append((env.get("DWCONV_NATIVE"), env["DWCONV_TUNING_LOGS"], timeout))
         out = Path(command[command.index("--out") + 1])
-        us = {"plain": {"forward": 20.0, "backward": 60.0}, "converted": {"forward": 10.0, "backward": 30.0}}
+        plain, ours = ({"forward": us, "backward": 3 * us, "kernels": us / 4} for us in (20.0, 10.0))
+        us = {"plain": plain, "converted": ours}
         out.write_text(json.dumps({"road": "C++", "us": {"float16": us}}))
 
     monkeypatch.setattr(host.subprocess, "run", measured)
@@ -396,5 +397,6 @@ def test_a_layer_takes_the_host_on_each_road_in_a_process_of_its_own(tmp_path, m
     run = run_of(tmp_path)
     ended = host.host_stage(run)
     assert asked[0] == 3 and [each[0] for each in asked[1:]] == [None, "0"] and asked[1][1] == str(run.log.path)
-    assert "C++: road C++, float16 10.0 + 30.0 µs a layer, PyTorch's 20.0 + 60.0: 0.50; Python" in ended.line
+    told = "float16 10.0 + 30.0 µs a layer, PyTorch's 20.0 + 60.0: 0.50; kernels 2.5 µs, PyTorch's 5.0"
+    assert f"C++: road C++, {told}; Python" in ended.line
     assert not ended.failed and list(run.state.of("host")) == ["C++", "Python"]
