@@ -18,6 +18,15 @@ MOST_SIZES = 8
 run whose sizes never repeat would do nothing else."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfAnySize:
+    """What was predicted for a layer at one size, with a kernel that runs it at every size."""
+
+    candidate: Candidate
+    """The kernel; its workload has the size that the prediction was made for."""
+    expected: Expected
+
+
 @dataclass
 class KernelState:
     """Kept, and cleared, by whoever builds the kernels: ``dwconv.call.call_plan`` for calls."""
@@ -27,8 +36,16 @@ class KernelState:
     predicted: dict[tuple[str, str], Candidate] = field(default_factory=dict)
     """The predicted kernels, by ``Workload.batchless_key`` and device. Each runs at other batch sizes too: nobody
     should wait for another build at the last, smaller batch of an epoch."""
+    any_size: dict[tuple[str, str], list[OfAnySize]] = field(default_factory=lambda: defaultdict(list))
+    """Of a layer, by ``Workload.layer`` and device, the kernels of any size, each of which serves the sizes near to its
+    own."""
+    changes: int = 0
+    """How often a kernel of any size was added."""
+    cleared: int = 0
+    """How often all was forgotten."""
     sizes: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The sizes, as ``Workload.batchless_key``, that a prediction was made for, by layer and device."""
+    """The sizes, as ``Workload.batchless_key``, that a prediction of a kernel for one size was made for, by layer and
+    device."""
     expect: Callable[[Workload, Target], Expected | None] | None = None
     """``untuned.gain.expected`` in another process; None to compute it here, which takes some 40 ms."""
 
@@ -42,5 +59,6 @@ class KernelState:
         return len(sizes) >= MOST_SIZES and workload.batchless_key not in sizes
 
     def clear(self) -> None:
-        for learnt in (self.broken, self.predicted, self.sizes):
+        for learnt in (self.broken, self.predicted, self.any_size, self.sizes):
             learnt.clear()
+        self.cleared += 1
