@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all dist lint format clean
+.PHONY: tune test test-all prebuilt dist lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -50,7 +50,19 @@ test-torch-%: .venv-torch-%/installed
 
 PYTHONS ?= python3
 
-dist: $(VENV)/installed  ## the sdist, the wheel made from it, both checked, and the wheel tried in a new environment of each of PYTHONS
+TORCHES ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+
+# Where the wheel brings the C++ of calls compiled, no compiler is needed: for each of PYTHONS with each of TORCHES.
+prebuilt:
+	rm -rf dwconv/native/prebuilt
+	for python in $(PYTHONS); do for torch in $(TORCHES); do \
+	  rm -rf .venv-dist && $$python -m venv .venv-dist && \
+	  .venv-dist/bin/pip install --quiet --disable-pip-version-check torch==$$torch --editable . && \
+	  .venv-dist/bin/python -c 'from dwconv.native import compile as c; print(c.compile_into(c.PREBUILT))' || exit 1; \
+	done; done
+	rm -rf .venv-dist
+
+dist: $(VENV)/installed prebuilt  ## the sdist, the wheel made from it with the C++ of calls compiled, both checked, and the wheel tried in a new environment of each of PYTHONS
 	rm -rf dist
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
 	$(PY) -m build --quiet
@@ -59,6 +71,7 @@ dist: $(VENV)/installed  ## the sdist, the wheel made from it, both checked, and
 	  rm -rf .venv-dist && $$python -m venv .venv-dist && grep '^torch==' constraints.txt > .venv-dist/torch.txt && \
 	  .venv-dist/bin/pip install --quiet --disable-pip-version-check --constraint .venv-dist/torch.txt dist/*.whl && \
 	  (cd .venv-dist && bin/dwconv --version && \
+	   CXX=none bin/python -c 'from dwconv import native; assert native.native(), native.why_not' && \
 	   bin/dwconv tune --shape 2,16,8,8 --kernel 3 --layout nhwc --seconds 1 --log log.jsonl) || exit 1; \
 	done
 	rm -rf .venv-dist

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from dwconv import settings
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.step_share import is_convolution
+from dwconv.measure.step_share import is_convolution, kernels_in
 
 FIRST_KERNEL = "main_kernel"
 """The name of the first kernel of every artifact; PyTorch's have none like it."""
@@ -40,11 +39,7 @@ def kernels_of(call: Callable[[], object], *, device: str) -> Counter[str] | Non
 
 
 def _kernels(call: Callable[[], object]) -> Counter[str]:
-    with settings.quiet_profiler(), profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        call()
-        torch.cuda.synchronize()
-    of_device = (event.name for event in profiler.events() or () if event.device_type == DeviceType.CUDA)
-    return Counter(name for name in of_device if not name.startswith(("Memcpy", "Memset")))
+    return Counter(event.name for event in kernels_in(call))
 
 
 def why_void(provider: str, launched: Counter[str] | None, *, ours: Artifact, calls: int, is_ours: bool) -> str:
@@ -104,6 +99,28 @@ def passes_of(step: Callable[[], object], *, on_gpu: bool) -> Counter[str]:
         if pass_ and not any(map(is_convolution, _inside(event))):
             own = [kernel for each in (event, *_inside(event)) for kernel in each.kernels]
             found[pass_] += not on_gpu or any(kernel.name.startswith(FIRST_KERNEL) for kernel in own)
+    return found
+
+
+_ROADS = {"CppNode": "C++", "DwconvConvolution": "Python", "DwconvBlock": "Python", "DwconvFprop": "dispatcher"}
+"""What is in the names of the nodes that calls leave in the history, and the road that such a call took."""
+
+
+def roads_of(result: torch.Tensor) -> Counter[str]:
+    """How many depthwise layers and blocks took each road, by the history of a result."""
+    found: Counter[str] = Counter()
+    seen: set[Any] = set()
+    waiting: list[Any] = [result.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [following for following, _ in node.next_functions]
+        road = next((road for part, road in _ROADS.items() if part in node.name()), "")
+        if node.name().startswith("ConvolutionBackward") and node._saved_weight.shape[1] == 1 < node._saved_groups:
+            road = "PyTorch's op"
+        found.update([road] if road else [])
     return found
 
 

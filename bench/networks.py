@@ -69,12 +69,11 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--autocast", choices=("float16", "bfloat16"), help="train in mixed precision")
 
 
-def mixed_precision(device: str, autocast: str | None, *, caches: bool = True) -> AbstractContextManager[object]:
-    """A context in which a forward pass runs in the type ``autocast``; None changes nothing. ``caches``: a weight is
-    cast once, however often it is used."""
+def mixed_precision(device: str, autocast: str | None) -> AbstractContextManager[object]:
+    """A context in which a forward pass runs in the type ``autocast``; None changes nothing."""
     if not autocast:
         return contextlib.nullcontext()
-    return torch.autocast(device, dtype=getattr(torch, autocast), cache_enabled=caches)
+    return torch.autocast(device, dtype=getattr(torch, autocast))
 
 
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}

@@ -9,9 +9,10 @@ data ──► plain model     ──► loss ──► step        the two loss
 
 In the same turns, where they are asked for: the plain model in the other layout (``--both-layouts``), the plain model
 once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
-torch.compile, with inductor (``--compile``), and as CUDA graphs (``--graphs``), which ``make_graphed_callables``
-captures. What cannot run so does not race, and the reason is kept. A race in which the converted model does not run the
-kernels that it is said to run is void (``misnamed``).
+torch.compile, with inductor (``--compile``), and as CUDA graphs (``--graphs``), which ``dwconv.graphed`` captures, the
+plain one too. What cannot run so does not race, and the reason is kept. A race in which the converted model does not
+run the kernels that it is said to run is void (``misnamed``). On a GPU the figures also say what each model takes of
+the host and of the GPU, and which roads the calls of its layers took.
 
 With ``--apart`` each model has a process of its own, as a user's has, and the processes take the turns. In one process
 the models share a heap, and what one gives back another takes: no model pays for memory that its steps give back to the
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import dataclasses
 import json
 import multiprocessing
 import sys
@@ -37,7 +39,7 @@ from torch import nn
 
 import dwconv
 from bench.blocks import kept_bytes
-from bench.launched import why_misnamed
+from bench.launched import roads_of, why_misnamed
 from bench.models import Network
 from bench.networks import (
     add_device_arguments,
@@ -54,7 +56,7 @@ from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, run, writable_file
 from dwconv.errors import one_line
 from dwconv.measure.clock.timing import CpuClock, Lap
-from dwconv.measure.step_share import FEW_STEPS, ratio_at_most
+from dwconv.measure.step_share import FEW_STEPS, ratio_at_most, timed_on_gpu
 from dwconv.problems.target import parse_target
 
 
@@ -81,8 +83,8 @@ def _race(argv: Sequence[str] | None) -> int:
 
     native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
     network = network_from(arguments)
-    on_gpu = arguments.device == "cuda"
-    if on_gpu:
+    is_gpu = arguments.device == "cuda"
+    if is_gpu:
         parse_target("cuda")  # raises NoDevice without one
     makers = makers_of(network, arguments)
     raced: dict[str, nn.Module] = {}
@@ -106,8 +108,9 @@ def _race(argv: Sequence[str] | None) -> int:
     layers = where_layers_run(converted, image, autocast=arguments.autocast)
     misnamed = {}
     for name in (CONVERTED, WITH_INDUCTOR[CONVERTED]):
-        if name in raced and (why := why_misnamed(partial(steps[name], *made_up(image)), layers, on_gpu=on_gpu)):
+        if name in raced and (why := why_misnamed(partial(steps[name], *made_up(image)), layers, on_gpu=is_gpu)):
             misnamed[name] = why
+    gpu_steps = {name: _on_gpu(model, image, autocast=arguments.autocast) for name, model in raced.items() if is_gpu}
     if arguments.apart:
         laps = _take_turns_apart(list(raced), arguments)
     else:
@@ -121,6 +124,8 @@ def _race(argv: Sequence[str] | None) -> int:
         "threads": torch.get_num_threads(),
         "loss_difference": losses,
         "refused": refused,
+        "native": native.why_not or "C++",
+        "on_gpu": gpu_steps,
     }
     eager = {name: raced[name] for name in WITH_INDUCTOR if name in raced}
     with mixed_precision(arguments.device, arguments.autocast):
@@ -213,12 +218,24 @@ def _under_inductor(make: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _as_graphs(make: Callable[[], nn.Module], *, image: torch.Tensor, autocast: str | None) -> nn.Module:
-    """The model whose forward and backward pass are CUDA graphs. Under autocast weights are cast in the graph, so the
-    cache of casts is off while it is captured."""
-    model = copy.deepcopy(make())
-    with mixed_precision(image.device.type, autocast, caches=False):
-        torch.cuda.make_graphed_callables(model, (image,))  # in place
-    return model
+    """The model whose forward and backward pass are CUDA graphs."""
+    with mixed_precision(image.device.type, autocast):
+        return dwconv.graphed(copy.deepcopy(make()), image, seconds=0)
+
+
+def _on_gpu(model: nn.Module, image: torch.Tensor, *, autocast: str | None) -> dict[str, Any]:
+    """What a forward and a backward pass take of the host and of the GPU, and which roads the calls of layers took."""
+
+    def loss() -> torch.Tensor:
+        model.zero_grad(set_to_none=True)
+        with mixed_precision(image.device.type, autocast):
+            y: torch.Tensor = model(image).sum()
+        return y
+
+    found = timed_on_gpu(lambda: loss().backward())  # type: ignore[no-untyped-call]
+    roads = dict(roads_of(loss()))
+    model.zero_grad(set_to_none=True)
+    return {**dataclasses.asdict(found), "busy": found.busy, "roads": roads}
 
 
 def not_trainable(models: Mapping[str, nn.Module], image: torch.Tensor, *, autocast: str | None) -> dict[str, str]:

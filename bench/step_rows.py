@@ -1,7 +1,8 @@
 """The rows of ``bench train``: from steps taken in turns to ratios with their intervals, and the table of a network.
 
 ``ratio`` is the plain step over the converted one, ``over_best_other`` the fastest step that does without dwconv over
-the fastest with it; the verdict is on the latter.
+the fastest with it; the verdict is on the latter. ``kinds`` has the same of steps of one kind alone: eager over eager,
+compiled over compiled, graphs over graphs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ WITH_GRAPHS = {PLAIN: "plain + graphs", CONVERTED: "converted + graphs", WITH_BL
 _WAYS = {"compiled": WITH_INDUCTOR, "graphed": WITH_GRAPHS}
 OTHERS = (PLAIN, OTHER_LAYOUT, *(way[PLAIN] for way in _WAYS.values()))
 OURS = (CONVERTED, WITH_BLOCKS, *(way[name] for way in _WAYS.values() for name in (CONVERTED, WITH_BLOCKS)))
+_KINDS = {"eager": ((CONVERTED, WITH_BLOCKS), (PLAIN, OTHER_LAYOUT))} | {
+    kind: ((way[CONVERTED], way[WITH_BLOCKS]), (way[PLAIN],)) for kind, way in _WAYS.items()
+}
+"""Models with dwconv that run in one way, and those without."""
 Turn = dict[str, Lap]
 
 
@@ -46,13 +51,20 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
         "median_ms": {name: statistics.median(turn[name].seconds for turn in kept) * 1e3 for name in laps},
         "ratio": ratio,
         "ratio_interval": ratio["interval"],
-        **_against_the_best(kept),
+        **_against_the_best(kept, OURS, OTHERS),
+        "kinds": {
+            kind: _against_the_best(kept, *names)
+            for kind, names in _KINDS.items()
+            if all(any(name in laps for name in some) for some in names)
+        },
         "steps": len(turns),
         "contention": round(statistics.mean(lap.lost for turn in kept for lap in turn.values()), 3),
     }
     if AGAIN in laps:
         control = Control.over([_ratio_of(kept, AGAIN, over=PLAIN)])
-        figures |= {"control": control.as_row(), "verdict": control.verdict(figures["over_best_other_interval"])}
+        figures["control"] = control.as_row()
+        for each in (figures, *figures["kinds"].values()):
+            each["verdict"] = control.verdict(each["over_best_other_interval"])
     rivals = [name for name in laps if name != AGAIN]
     if OTHER_LAYOUT in laps:
         figures["layouts"] = {OTHER_LAYOUT: _ratio(kept, OTHER_LAYOUT, over=PLAIN)}
@@ -85,14 +97,14 @@ def _ratio(turns: Sequence[Turn], name: str, *, over: str) -> dict[str, Any]:
     return {"median": ratio.value, "interval": list(ratio.interval), "quartiles": [low, high]}
 
 
-def _against_the_best(turns: Sequence[Turn]) -> dict[str, Any]:
+def _against_the_best(turns: Sequence[Turn], ours: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
     """The fastest with dwconv against the fastest without."""
     medians = {name: statistics.median(_seconds(turns, name)) for name in turns[0]}
     best_ours, best_other = (
-        min((name for name in names if name in medians), key=lambda name: medians[name]) for names in (OURS, OTHERS)
+        min((name for name in names if name in medians), key=lambda name: medians[name]) for names in (ours, others)
     )
-    others = (_seconds(turns, name) for name in OTHERS if name in medians)
-    over = ratio_of(*others, over=_seconds(turns, best_ours))
+    raced = (_seconds(turns, name) for name in others if name in medians)
+    over = ratio_of(*raced, over=_seconds(turns, best_ours))
     return {"best_ours": best_ours, "best_other": best_other, **over.as_row("over_best_other")}
 
 
@@ -120,16 +132,33 @@ def table_of(row: dict[str, Any]) -> str:
         )
         lines.append(f"  {name:22} {ms:8.1f} {ratio} {'' if kept is None else f'{kept / 2**20:10.1f}'}".rstrip())
     lines += [f"  {name:22} did not race: {why}" for name, why in row.get("refused", {}).items()]
-    low, high = row["over_best_other_interval"]
-    lines.append(
-        f"  {row['best_ours']} over {row['best_other']}: {row['over_best_other']:.2f} ({low:.2f} to {high:.2f})"
-        + (f", {row['verdict']}" if "verdict" in row else "")
-    )
+    kinds = row.get("kinds", {})
+    lines += [f"  {found}" for found in dict.fromkeys(map(_over_best, [row, *kinds.values()]))]
     for key, way in (("inductor", "both compiled"), ("graphs", "both as CUDA graphs")):
         if key in row:
             found = row[key]
             lines.append(f"  converted over plain, {way}: {found['median']:.2f} ({_span(found['interval']).strip()})")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_on_gpu(row)])
+
+
+def _over_best(found: dict[str, Any]) -> str:
+    low, high = found["over_best_other_interval"]
+    over = f"{found['best_ours']} over {found['best_other']}: {found['over_best_other']:.2f} ({low:.2f} to {high:.2f})"
+    return over + (f", {found['verdict']}" if "verdict" in found else "")
+
+
+def _on_gpu(row: dict[str, Any]) -> list[str]:
+    """What the forward and backward pass of each model take of the host and of the GPU, and which road calls took."""
+    if not row.get("on_gpu"):
+        return []
+    lines = [
+        f"  {'forward + backward':22} {'host ms':>8} {'kernels ms':>10} {'launches':>8} {'busy':>6}  roads of layers"
+    ]
+    for name, each in row["on_gpu"].items():
+        roads = ", ".join(f"{count} {road}" for road, count in each["roads"].items())
+        figures = f"{each['host_ms']:8.2f} {each['kernels_ms']:10.2f} {each['launches']:8} {each['busy']:6.0%}"
+        lines.append(f"  {name:22} {figures}  {roads}".rstrip())
+    return [*lines, f"  calls that C++ knows take the road through {row['native']}"]
 
 
 def _span(interval: Sequence[float]) -> str:

@@ -2,6 +2,7 @@
 
     y = dwconv.conv2d(x, w, padding=1)      # F.conv2d(x, w, padding=1, groups=x.shape[1]), on tuned kernels
     model = dwconv.convert(model)           # lets the depthwise layers of a model run on them, in place
+    model = dwconv.graphed(model, x)        # on a GPU: forward and backward pass as CUDA graphs
     print(dwconv.summary(model))            # which layers these are
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
     print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.model.conversion import summary as summary
     from dwconv.model.convert import convert as convert
+    from dwconv.model.graphed import graphed as graphed
     from dwconv.model.layers import layers as layers
     from dwconv.model.reverting import revert as revert
     from dwconv.packs.load import load_pack as load_pack
@@ -47,6 +49,7 @@ _HOMES = {
     "conv3d": "dwconv.call.functional",
     "convert": "dwconv.model.convert",
     "explain": "dwconv.reporting.explanation",
+    "graphed": "dwconv.model.graphed",
     "layers": "dwconv.model.layers",
     "load_pack": "dwconv.packs.load",
     "report": "dwconv.reporting",
@@ -59,7 +62,7 @@ _HOMES = {
 
 __all__ = [
     "DwconvError", "DwconvWarning", "active", "causal_conv1d", "conv1d", "conv2d", "conv3d", "convert", "explain",
-    "layers", "load_pack", "nn", "report", "reset", "revert", "summary", "tune",
+    "graphed", "layers", "load_pack", "nn", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

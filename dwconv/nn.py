@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal, overload
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.fx import _symbolic_trace
 from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comment in a scripted method is an error
 
 from dwconv.call.active import active
 from dwconv.call.arguments import Arguments
 from dwconv.call.awaited import awaited
 from dwconv.call.functional import conv_of_layer
-from dwconv.call.written import entered_as_written
+from dwconv.call.traced import entered
 from dwconv.errors import InvalidWorkload
 
 Size = int | tuple[int, ...]
@@ -184,7 +183,8 @@ class DepthwiseBlock(nn.Module):
     Hardswish, SiLU and GELU. An activation before a convolution needs a norm before it, a bias a norm after it.
     """
 
-    is_block: ClassVar[bool] = True
+    parts_of_block: ClassVar[tuple[str, ...]] = ("bn1", "act1", "conv", "bn2", "act2")
+    """In the order of its forward pass, whatever order they were set in."""
 
     def __init__(
         self,
@@ -198,7 +198,15 @@ class DepthwiseBlock(nn.Module):
         if not isinstance(conv, nn.Conv2d) or conv.groups != conv.in_channels:
             raise InvalidWorkload(f"conv={conv} is not depthwise; use one with groups=in_channels")
         super().__init__()
+        self.traces: tuple[Any, ...] = ()
         self.bn1, self.act1, self.conv, self.bn2, self.act2 = bn1, act1, conv, bn2, act2
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in self.parts_of_block and all(hasattr(self, each) for each in self.parts_of_block):
+            from dwconv.discovery.tracing import traces_as_written  # late: layers alone do without
+
+            self.traces = traces_as_written(self)
 
     def forward(self, x: Tensor) -> Tensor:
         if is_scripting():
@@ -207,7 +215,7 @@ class DepthwiseBlock(nn.Module):
             x = self.conv(x)
             x = x if self.bn2 is None else self.bn2(x)
             return x if self.act2 is None else self.act2(x)
-        traced = None if _symbolic_trace._is_fx_tracing_flag else entered_as_written(self)
+        traced = entered(self, self.traces) if self.traces else None
         if traced is not None:
             return traced.forward(self, traced.blocks, x)  # type: ignore[no-any-return]
         for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):

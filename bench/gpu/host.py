@@ -33,6 +33,7 @@ from bench.gpu.tune import compare_starts
 from bench.networks import mixed_precision
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.measure.step_share import kernels_in
 from dwconv.problems.workload import PASSES, DType, Workload
 
 FIRST_S = 25.0
@@ -93,7 +94,8 @@ def _in_words(answer: dict[str, Any]) -> str:
         ratio = (ours["forward"] + ours["backward"]) / max(plain["forward"] + plain["backward"], 1e-9)
         told.append(
             f"{precision} {ours['forward']:.1f} + {ours['backward']:.1f} µs a layer, PyTorch's {plain['forward']:.1f} "
-            f"+ {plain['backward']:.1f}: {ratio:.2f}"
+            f"+ {plain['backward']:.1f}: {ratio:.2f}; kernels {ours['kernels']:.1f} µs, PyTorch's "
+            f"{plain['kernels']:.1f}"
         )
     return ", ".join(told)
 
@@ -161,13 +163,26 @@ def _of_model(model: nn.Sequential, x: Tensor, dy: Tensor, *, autocast: str | No
             gradients = partial(torch.autograd.grad, forward(chain), (x, *chain.parameters()), dy, retain_graph=True)
             backward_us[count] = _least_us(gradients, rounds=rounds)
         whole_us = _least_us(lambda: forward(chains[1]).backward(dy), rounds=rounds)  # type: ignore[no-untyped-call]
+        kernels_us = {count: _kernels_us(partial(_backward_of, forward, chain, dy)) for count, chain in chains.items()}
     finally:
         gc.enable()
     return {
+        "kernels": (kernels_us[_LAYERS] - kernels_us[1]) / (_LAYERS - 1),
         "forward": (forward_us[_LAYERS] - forward_us[1]) / (_LAYERS - 1),
         "backward": (backward_us[_LAYERS] - backward_us[1]) / (_LAYERS - 1),
         "one_layer": whole_us,
     }
+
+
+def _backward_of(forward: Callable[[nn.Module], Tensor], layers: nn.Module, dy: Tensor) -> None:
+    forward(layers).backward(dy)  # type: ignore[no-untyped-call]
+
+
+def _kernels_us(call: Callable[[], object]) -> float:
+    """What the kernels of a call take of the GPU; 0 without one."""
+    if not torch.cuda.is_available():
+        return 0.0
+    return float(sum(event.time_range.elapsed_us() for event in kernels_in(call)))
 
 
 def _least_us(call: Callable[[], object], *, rounds: int) -> float:

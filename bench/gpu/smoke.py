@@ -25,7 +25,7 @@ from bench.gpu.run import Ended, Run, say
 from bench.gpu.verify import RIGHT, VerifierSetup, in_words, verified
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
 from dwconv.errors import DwconvError
-from dwconv.kernels import build
+from dwconv.kernels import build, nvrtc
 from dwconv.kernels.wire import message
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import GLANCE, Call, time_in_turns
@@ -40,9 +40,7 @@ from dwconv.schedules.template import Candidate, templates_for
 MOST_S = 60.0
 _STEP_S = 30.0
 _TYPES: tuple[DType, ...] = ("float32", "float16")
-_PACKAGES = (
-    "torch", "apache-tvm", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-nvdisasm"
-)  # fmt: skip
+_PACKAGES = ("torch", "apache-tvm", "cuda-bindings", "nvidia-cuda-nvdisasm")
 TIMED = Workload(
     pass_="fprop", batch=64, channels=384, input_size=(14, 14), kernel=(7, 7), padding=((3, 3), (3, 3)),
     dtype="float16", layout="nhwc",
@@ -193,7 +191,7 @@ def libraries() -> dict[str, str]:
             found[package] = "missing"
     found["CUDA of PyTorch"] = f"{torch.version.cuda}, cuDNN {_or_error(torch.backends.cudnn.version)}"
     found["driver"] = _or_error(lambda: _call("cuda.bindings.driver", "cuDriverGetVersion"))
-    found["NVRTC"] = _or_error(lambda: _call("cuda.bindings.nvrtc", "nvrtcVersion"))
+    found["NVRTC"] = _or_error(_nvrtc)
     found["toolkit that TVM finds"] = _or_error(lambda: importlib.import_module("tvm.support.nvcc").find_cuda_path())
     found["loaded"] = _or_error(_loaded)
     return found
@@ -202,6 +200,13 @@ def libraries() -> dict[str, str]:
 def _call(module: str, function: str) -> str:
     status, *values = getattr(importlib.import_module(module), function)()
     return ".".join(map(str, values)) if not status.value else str(status.name)
+
+
+def _nvrtc() -> str:
+    """The one that compiles kernels, and its packages."""
+    here = nvrtc.library()
+    packages = (f"{name} {version}" for name, version in nvrtc.package_versions(here.cuda).items())
+    return ".".join(map(str, here.version)) + f" ({', '.join(packages)})"
 
 
 def _loaded() -> str:

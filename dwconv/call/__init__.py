@@ -8,7 +8,6 @@
     active         F.conv1d, F.conv2d, F.conv3d, where a mode sends them on
         │                               │
         ├──► awaited ───────────────────┘                      a causal convolution that SiLU may come after
-        │                                                      (waiting: how it waits)
         │
     functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
         │  does anybody look at the call besides eager autograd and autocast? (watchers)
@@ -17,6 +16,7 @@
         └── yes ─► dispatched    leaves to PyTorch what our ops do not know ──► sharded     DTensors, part by part
                      │
                    torch_ops     dwconv::fprop, dgrad, wgrad and others behind PyTorch's dispatcher; flops counts them
+                     │           (offered: the next op of its kind runs in C++)
                      │
                    gradients     the derivative of a convolution, of any order, on either road
                      │

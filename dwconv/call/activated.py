@@ -20,6 +20,7 @@ from torch.autograd import Function
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import plan_for
 from dwconv.call.gradients import Needs, Tied, gradients
+from dwconv.call.offered import offer
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, DispatchedPasses, below_autograd, planned
 from dwconv.call.wanted import wanted
 from dwconv.dispatch.advantage import are_faster_together
@@ -61,6 +62,7 @@ def _fprop_silu(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Te
         y = F.silu(below_autograd(torch_ops.fprop, x, w, bias, *geometry), inplace=True)
     else:
         y = kernel(x, w) if bias is None else kernel(x, w, bias)
+        offer(passes, ("fprop", (0, 1) if bias is None else (0, 1, 2), (0,)))
     return y
 
 
@@ -73,6 +75,7 @@ def _silu_gradient(x: Tensor, w: Tensor, bias: Tensor | None, dy: Tensor, *geome
         dz = torch.ops.aten.silu_backward(dy, below_autograd(torch_ops.fprop, x, w, bias, *geometry))
     else:
         dz = kernel(x, w, dy) if bias is None else kernel(x, w, bias, dy)
+        offer(passes, ("fprop", (0, 1, 2) if bias is None else (0, 1, 2, 3), (0,)))
     return dz
 
 

@@ -5,26 +5,28 @@
     z = z.transpose(1, 2)                                      (B, L, C)              in some models
     y = F.silu(z)                                                                     one kernel runs it all
 
-Whatever else is done with it first, the convolution runs, and that is done with its result (``waiting``).
+Whatever else is done with it first, the convolution runs, and that is done with its result. What waits has a place of
+its own in autograd's graph: code that asks no Python function, as ``Function.apply`` does not, gets the same numbers
+and gradients.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._C import _are_functorch_transforms_active, _get_tracing_state, _len_torch_dispatch_stack
 from torch.autograd import Function, forward_ad
+from torch.utils._pytree import tree_map_only
 
 from dwconv.call import activated
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.torch_ops import DispatchedPasses
-from dwconv.call.waiting import Waiting
 from dwconv.call.wanted import wanted
 
 
@@ -142,8 +144,19 @@ class _Await(Function):
         return None if dx is None else dx.squeeze_(2), None if dw is None else dw.squeeze_(2), db, None
 
 
-class Awaited(Waiting):
+class Awaited(Tensor):
     """Stands for the result of a convolution."""
+
+    knows_dwconv: ClassVar[bool] = True
+    """It takes our functions as well as PyTorch's."""
+    known: ClassVar[frozenset[Any]] = frozenset(
+        {
+            getattr(Tensor, name).__get__
+            for name in ("shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_leaf", "grad_fn")
+        }
+        | {Tensor.dim, Tensor.size, Tensor.numel, Tensor.is_floating_point}
+    )
+    """Functions that read nothing of its numbers."""
 
     _sums: _Sums
     _value: Tensor | None
@@ -165,9 +178,27 @@ class Awaited(Waiting):
                 self._value = self._sums.run()
         return self._value
 
-    def following(self, func: Any, args: Any, kwargs: Any) -> Tensor | None:
-        """What a function that is a part of the pattern makes of it; None for another."""
-        return None if self._value is not None else _following(self._sums, func, args, kwargs)
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in cls.known:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if args and isinstance(args[0], Awaited) and args[0]._value is None:
+            following = _following(args[0]._sums, func, args, kwargs)
+            if following is not None:
+                return following
+        args, kwargs = tree_map_only(Awaited, lambda each: each.value(), (args, kwargs))
+        return func(*args, **kwargs)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        with torch.no_grad():  # autograd has its place in the graph
+            values, keywords = tree_map_only(Awaited, lambda each: each.value().detach(), (args, kwargs or {}))
+        result = func(*values, **keywords)
+        return args[0] if values and result is values[0] else result  # in place
 
 
 def _following(sums: _Sums, func: Any, args: Any, kwargs: Any) -> Tensor | None:

@@ -25,6 +25,7 @@ from torch.autograd import Function
 from dwconv import native
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.offered import offer_of_plan
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.call.watchers import is_watched, is_watched_backward
 from dwconv.dispatch import knowledge
@@ -158,7 +159,9 @@ def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geome
     kernel = plan.kernels["forward"]
     if kernel is not None:
         results = kernel(x, w, *norms)
-        return list(results) if isinstance(results, tuple) else [results]
+        gives = list(results) if isinstance(results, tuple) else [results]
+        offer_of_plan(plan, (plan.kernels, "forward", range(2 + len(norms)), range(len(gives))))
+        return gives
     found = _one_by_one(plan.problem, x, w, norms)
     return [found[name] for name in plan.problem.workload("forward").results]
 
@@ -170,8 +173,13 @@ def _block_backward(
     plan.tally.ops["backward"] += 1
     kernel = plan.kernels["backward"]
     if kernel is not None:
-        read = norms[-2:-1] if _is_layer_norm(block) else norms  # γ alone
-        return list(kernel(dz, x, *y, w, *read))
+        read = norms[-2:-1] if is_layer_norm(block) else norms  # γ alone
+        results = list(kernel(dz, x, *y, w, *read))
+        before = 3 + len(y)
+        first = before + (len(norms) - 2 if is_layer_norm(block) else 0)
+        reads = (*range(before), *range(first, first + len(read)))
+        offer_of_plan(plan, (plan.kernels, "backward", reads, range(len(results))))
+        return results
     with _recorded_by_autograd():
         return _gradients(plan.problem, dz, x, w, _learnt(plan.problem, norms), create_graph=False)
 
@@ -198,9 +206,9 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
     block = problem.block
     assert block is not None
     z = pytorch.block_forward(block, convolve, x, *norms)
-    found["z"] = z.contiguous(memory_format=problem.memory_format)
     if block.layer_norm:
-        return found
+        return {"z": z.clone(memory_format=problem.memory_format), **found}  # it is a view
+    found["z"] = z.contiguous(memory_format=problem.memory_format)
     for number, norm, image in (("1", block.norm1, x), ("2", block.norm2, found["y"])):
         if norm:
             variance, mean = torch.var_mean(image.to(_of_channels(image)), (0, 2, 3), correction=0)
@@ -254,7 +262,7 @@ def _backward_fake(
         x.shape, dtype=x.dtype, device=x.device,
         memory_format=torch.channels_last if geometry[-1] == "nhwc" else torch.contiguous_format,
     )  # fmt: skip
-    if _is_layer_norm(block):
+    if is_layer_norm(block):
         return [like, w.new_empty(w.shape), *map(torch.empty_like, norms)]
     of_channels = x.new_empty(x.shape[1], dtype=_of_channels(x))
     return [like, w.new_empty(w.shape), *(torch.empty_like(of_channels) for _ in range(len(norms) // 2))]
@@ -272,7 +280,7 @@ def results_of(block: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=100)
-def _is_layer_norm(block: str) -> bool:
+def is_layer_norm(block: str) -> bool:
     return Block.parse(block).layer_norm is not None
 
 

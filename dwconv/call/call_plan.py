@@ -163,7 +163,7 @@ class Plan:
 
     def calls_with(self, weight: int) -> int:
         """The calls of the plan while it was open."""
-        return self._met.get(weight, 0) + self.tally.taken(weight)
+        return self._met.get(weight, 0) + self.tally.calls_in_cpp(weight)
 
     def _look_after(self, calls: int) -> None:
         """C++ takes so many calls of each kind, on PyTorch's op, before the next one comes here."""
@@ -194,6 +194,13 @@ class Plan:
             _log.debug("nothing is loaded for %s: %s", self.problem, reason)
         self._ask_from_s = 0.0
         self._look_after(0)
+
+    def decide_now(self) -> None:
+        """``_bring`` without the background."""
+        made, _ = loaded.attempt(lambda: decisions(self.problem, self.device, state=loaded.state, target=self.target))
+        if made is not None:
+            self._arrived = made[0]
+            self._look_after(0)
 
     def _predicted(self, maker: Maker | Kept) -> dict[Pass, DispatchDecision]:
         state = dataclasses.replace(loaded.state, expect=maker.expect)
@@ -451,6 +458,15 @@ def plans() -> list[Plan]:
     """All plans that were made since decisions were last forgotten, in that order."""
     with loaded.lock:
         return list(_plans.values())
+
+
+def decide_open_plans() -> bool:
+    """Decide now what would be decided in the background: each open plan has its kernels from its next call on, which
+    builds what is not built. False if none is open."""
+    found = [plan for plan in plans() if plan.is_open]
+    for plan in found:
+        plan.decide_now()
+    return bool(found)
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from dwconv.call import block_call, blocks, functional, torch_ops
-from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall
-from dwconv.call.call_plan import plan_for
+from dwconv.call import block_call, functional, torch_ops
+from dwconv.call.block_call import CHANNELS_LAST, NormCall
 from dwconv.call.place import Place
-from dwconv.errors import InvalidWorkload
+from dwconv.problems import pytorch
 from dwconv.problems.block import Block
-from dwconv.problems.problem import Problem
 
 _OF_PLACE = "str block, int[] weight_shape, int[] stride, int[]? padding, int[] dilation, bool has_bias"
 torch_ops.define(
@@ -52,75 +51,21 @@ def _in_graph(
         dilation=tuple(dilation),
         bias=has_bias,
     )
-    calls = _calls(place, learnt, statistics, momenta)
-    problem = _problem(x, w, bias, place, calls)
-    if problem is None:
-        return _one_by_one(x, w, bias, place, calls)
-    return block_call.run(x, w, bias, calls, name, *problem.geometry)
+    running: Sequence[Tensor | None] = statistics or [None, None]  # of a LayerNorm
+    held = zip(running[::2], running[1::2], learnt[::2], learnt[1::2], momenta or [0.0], strict=True)
+    norms = [NormCall(*each) for each in held]
+    plan = block_call.plan_of(place, x, w, bias, norms)
+    if plan is not None:
+        return block_call.run(x, w, bias, norms, name, *plan.problem.geometry)
+    top, bottom, left, right = place.problem(tuple(map(block_call.size_of, x.shape))).padding
 
+    def convolve(a: Tensor) -> Tensor:
+        return functional.conv2d(a, w, bias, place.stride, ((top, bottom), (left, right)), place.dilation)
 
-def _calls(
-    place: Place, learnt: Sequence[Tensor], statistics: Sequence[Tensor], momenta: Sequence[float]
-) -> list[NormCall | LayerNormCall]:
-    block = place.block
-    if block.layer_norm is not None:
-        return [LayerNormCall((place.weight_shape[0],), learnt[0], learnt[1], block.layer_norm.eps)]
-    found: list[NormCall | LayerNormCall] = []
-    for i, norm in enumerate(norm for norm in (block.norm1, block.batch_norm2) if norm is not None):
-        mean, variance, weight, bias = *statistics[2 * i : 2 * i + 2], *learnt[2 * i : 2 * i + 2]
-        found.append(NormCall(mean, variance, weight, bias, True, momenta[i], norm.eps))
-    return found
-
-
-def _problem(
-    x: Tensor, w: Tensor, bias: Tensor | None, place: Place, calls: Sequence[NormCall | LayerNormCall]
-) -> Problem | None:
-    """The problem of the block, if it is faster as one."""
-    shape, strides = ([_hint(size) for size in sizes] for sizes in (x.shape, x.stride()))
-    if None in (*shape, *strides) or x.dim() != 4 or x.dtype not in IMAGE_DTYPES:
-        return None
-    _, channels, height, width = shape
-    dense = (height * width * channels, 1, width * channels, channels)
-    if not all(size == 1 or here == wanted for size, here, wanted in zip(shape, strides, dense, strict=True)):
-        return None
-    lowers = torch._C._is_any_autocast_enabled()
-    others = [w] if bias is None else [w, bias]
-    if not lowers and any(each.dtype is not x.dtype for each in others):
-        return None
-    if any(each.dtype not in (x.dtype, torch.float32) for each in others):
-        return None
-    if lowers and (place.block.layer_norm or torch.get_autocast_dtype(x.device.type) is not x.dtype):
-        return None
-    if place.weight_shape[0] % shape[1] or any(
-        each.weight is None or each.weight.dtype is not torch.float32 for each in calls
-    ):
-        return None
-    try:
-        problem = place.problem(tuple(shape), x.dtype)
-        return problem if blocks.is_at_once(plan_for(problem, x.device)) else None
-    except InvalidWorkload:
-        return None
-
-
-def _hint(size: Any) -> Any:
-    """A size that may change is that of the example; None if it is known only when the graph runs."""
-    return size.node.hint if isinstance(size, torch.SymInt) else size
-
-
-def _one_by_one(
-    x: Tensor, w: Tensor, bias: Tensor | None, place: Place, calls: Sequence[NormCall | LayerNormCall]
-) -> Tensor:
-    block, left = place.block, list(calls)
-    if block.norm1 is not None:
-        x = left.pop(0).apply(x)
-    x = block_call.activated(block.act1, x)
-    (top, bottom, below, right) = place.problem(tuple(map(_hint, x.shape))).padding
-    y = functional.conv2d(x, w, bias, place.stride, ((top, bottom), (below, right)), place.dilation)
-    if block.layer_norm is not None:
-        return left.pop(0).apply(y.permute(block_call.CHANNELS_LAST))
-    if block.norm2 is not None:
-        y = left.pop(0).apply(y)
-    return block_call.activated(block.act2, y)
+    if layer_norm := place.block.layer_norm:
+        weight, shift = learnt
+        return F.layer_norm(convolve(x).permute(CHANNELS_LAST), weight.shape, weight, shift, layer_norm.eps)
+    return pytorch.block_of(place.block, convolve, x, norms, trains=True)
 
 
 torch_ops.implement_composite(in_graph, _in_graph)

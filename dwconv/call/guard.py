@@ -6,7 +6,9 @@ the same, ``native/traced.h``, from when it is there.
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -25,73 +27,102 @@ from dwconv.call.traces import (
 )
 
 
+class _Pin(NamedTuple):
+    """One module. What refers to it is weak: a model that is not used any more goes."""
+
+    refers: weakref.ref[nn.Module]
+    outer: int
+    """The module that has it, by its place among these; -1 of the parent of a trace."""
+    name: str
+    kind: type | None
+    """None: any."""
+    items: Sequence[tuple[str, Any]] = ()
+    """Attributes that are these very objects."""
+    attributes: int = -1
+    children: int = -1
+    """How many it has; -1: any."""
+    absent: Sequence[tuple[str, None]] = ()
+    """Children that are None."""
+
+    def holds(self, module: nn.Module | None, outer: dict[str, Any]) -> bool:
+        if module is None or (self.outer >= 0 and outer.get(self.name) is not module):
+            return False
+        if self.kind is not None and type(module) is not self.kind:
+            return False
+        own, children = vars(module), module._modules
+        if self.attributes < 0:
+            return True
+        return (
+            (len(own), len(children)) == (self.attributes, self.children)
+            and all(own.get(name) is value for name, value in self.items)
+            and all(children.get(name, self) is None for name, _ in self.absent)
+            and (self.outer < 0 or not any(own[hooks] for hooks in HOOKS))
+        )
+
+
 class Pinned:
-    """What is looked at in every call: identities, as they were when all was compared last. It holds dictionaries and
-    classes, no module."""
+    """What is looked at in every call: identities, as they were when all was compared last."""
 
     def __init__(self, parent: nn.Module, trace: Trace) -> None:
-        self.modules: list[tuple[dict[str, Any], str, dict[str, Any], type]] = []
-        self.items: list[tuple[dict[str, Any], str, Any]] = []
-        self.lists: list[tuple[dict[str, Any], str, Any]] = []
-        self.lengths: list[tuple[Any, int]] = [(hooks, 0) for hooks in GLOBAL_HOOKS]
-        self.forwards: list[tuple[Any, Any]] = []
-        for watched in trace.modules:
-            outer, _, name = watched.path.rpartition(".")
-            module = at(parent, watched.path)
-            own = vars(module)
-            if watched.path:
-                self.modules.append((at(parent, outer)._modules, name, own, type(module)))
-                self.lengths += [(own[hooks], 0) for hooks in HOOKS]
-                self.items += [(own, hooks, own[hooks]) for hooks in HOOKS]
-            kind = type(module) if watched.path else watched.plain
-            if (kind, kind.forward) not in self.forwards:
-                self.forwards.append((kind, kind.forward))
-            self.items.append((own, "training", trace.training))
-            children = own["_modules"]
-            self.lengths.append((children, len(children)))
-            self.items += [(children, name, None) for name, child in children.items() if child is None]
-            for name, value in watched.attributes:
-                if type(own[name]) is list:
-                    self.lists.append((own, name, value))
+        watched = {each.path: each for each in trace.modules}
+        paths = sorted({".".join(path.split(".")[:depth]) for path in watched for depth in range(path.count(".") + 2)})
+        self._lists: list[tuple[weakref.ref[nn.Module], str, Any]] = []
+        self._pins: list[_Pin] = []
+        self._forwards: list[tuple[Any, Any]] = []
+        for path in paths:
+            outer, _, name = path.rpartition(".")
+            module = at(parent, path)
+            of = weakref.ref(module), paths.index(outer) if path else -1, name, type(module) if path else None
+            if path not in watched:
+                self._pins.append(_Pin(*of))
+                continue
+            own, children = vars(module), module._modules
+            items: list[tuple[str, Any]] = [("training", trace.training)]
+            for attribute, value in watched[path].attributes:
+                if type(own[attribute]) is list:
+                    self._lists.append((of[0], attribute, value))
                 else:
-                    self.items.append((own, name, own[name]))
-            self.lengths.append((own, len(own)))
+                    items.append((attribute, own[attribute]))
+            absent = [(each, None) for each, child in children.items() if child is None]
+            self._pins.append(_Pin(*of, items, len(own), len(children), absent))
+            kind = type(module) if path else watched[path].plain
+            if (kind, kind.forward) not in self._forwards:
+                self._forwards.append((kind, kind.forward))
         self._native = self._in_cpp()
 
     def _in_cpp(self) -> Any:
-        compiled = native.module
-        if compiled is None:
+        cpp = native.module
+        if cpp is None:
             return None
-        return compiled.Guard(
-            [compiled.GuardModule(*each) for each in self.modules],
-            [compiled.GuardItem(*each) for each in self.items],
-            [compiled.GuardLength(*each) for each in self.lengths],
-            [compiled.GuardForward(*each) for each in self.forwards],
-        )
+
+        def items(of: Sequence[tuple[Any, Any]]) -> list[Any]:
+            return [cpp.GuardItem(*each) for each in of]
+
+        modules = [
+            cpp.GuardModule(*pin[:4], items(pin.items), pin.attributes, pin.children, items(pin.absent))
+            for pin in self._pins
+        ]
+        return cpp.Guard(modules, items(self._forwards), GLOBAL_HOOKS)
 
     def holds(self) -> bool:
-        if self._native is not None:
-            return native.holds(self._native) and not (self.lists and not self._lists_hold())
-        if native.module is not None:
+        if self._native is None:
             self._native = self._in_cpp()
-        return (
-            all(own.get(name) is value for own, name, value in self.items)
-            and all(len(several) == length for several, length in self.lengths)
-            and all(_is(several.get(name), own, kind) for several, name, own, kind in self.modules)
-            and all(kind.forward is forward for kind, forward in self.forwards)
-            and self._lists_hold()
+        return (native.holds(self._native) if self._native is not None else self._holds()) and all(
+            frozen(vars(refers()).get(name)) == value for refers, name, value in self._lists
         )
 
-    def _lists_hold(self) -> bool:
-        return all(frozen(own.get(name)) == value for own, name, value in self.lists)
+    def _holds(self) -> bool:
+        inner: list[dict[str, Any]] = []
+        for pin in self._pins:
+            module = pin.refers()
+            if not pin.holds(module, inner[pin.outer] if inner else {}):
+                return False
+            inner.append(vars(module)["_modules"])
+        return not any(GLOBAL_HOOKS) and all(kind.forward is forward for kind, forward in self._forwards)
 
 
 GLOBAL_HOOKS = [vars(torch.nn.modules.module)[f"_global{name}"] for name in HOOKS]
 """Of all modules."""
-
-
-def _is(module: Any, own: dict[str, Any], kind: type) -> bool:
-    return type(module) is kind and vars(module) is own
 
 
 def still_holds(parent: nn.Module, trace: Trace) -> bool:

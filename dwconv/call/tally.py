@@ -43,6 +43,8 @@ class Tally:
         """What C++ learnt of the plan: it counts, too."""
         self.block: Any | None = None
         """The plan's block in C++, which counts as well."""
+        self.taken: list[tuple[tuple[Pass, ...], Any]] = []
+        """Ops that C++ runs, with the passes of each: they count how often."""
         self.ops: Counter[Pass] = Counter()
         """Ops that Python ran, behind PyTorch's dispatcher or as a block, by pass."""
         self._of_weights: dict[int, _OfWeight] = {}
@@ -56,7 +58,7 @@ class Tally:
         found.for_x += for_x
         found.for_w += for_w
 
-    def taken(self, weight: int) -> int:
+    def calls_in_cpp(self, weight: int) -> int:
         """The calls that C++ took, with the weight of that ``id``."""
         return sum(each[1] for call in self.taught for each in call.counted() if id(each[0]) == weight)
 
@@ -71,11 +73,14 @@ class Tally:
         ]
 
     def counted_ops(self) -> Counter[Pass]:
-        """``ops``, and the passes of the block that C++ ran."""
-        if self.block is None:
-            return self.ops
-        forwards: Pass = "forward" if self.block.trains else "inference"
-        return self.ops + Counter[Pass]({forwards: self.block.forwards, "backward": self.block.backwards})
+        """``ops``, and those that C++ ran, with the passes of the block."""
+        counted = Counter[Pass](self.ops)
+        for passes, call in self.taken:
+            counted.update(dict.fromkeys(passes, call.calls))
+        if self.block is not None:
+            forwards: Pass = "forward" if self.block.trains else "inference"
+            counted.update({forwards: self.block.forwards, "backward": self.block.backwards})
+        return counted
 
     def _new(self, weight: Tensor) -> _OfWeight:
         """Weights that are gone make room: some layers make theirs anew in every call."""

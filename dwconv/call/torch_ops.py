@@ -25,9 +25,11 @@ from torch.library import Library, register_fake
 from dwconv.call import flops
 from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.gradients import Needs, Tied, gradients
+from dwconv.call.offered import offer, to_be_taken
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.wanted import wanted
 from dwconv.kernels.kernel import x_pitch_of
+from dwconv.problems import pytorch
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Epilogue, Layout
@@ -149,34 +151,50 @@ _known: dict[object, PlannedPasses] = {}
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, x=x)
     passes.plan.ran("fprop", w)
-    return passes.fprop(x, w, bias)
+    y = passes.fprop(x, w, bias)
+    offer(passes, ("fprop", (0, 1) if bias is None else (0, 1, 2), (0,)))
+    return y
 
 
 def _dgrad(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
     passes = planned(input_shape, w.shape, geometry, like=dy, bias=False)
     passes.plan.ran("dgrad", w)
-    return passes.dgrad(dy, w)
+    dx = passes.dgrad(dy, w)
+    offer(passes, ("dgrad", (0, 1), (0,)))
+    return dx
 
 
 def _wgrad(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
     passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False, x=x)
     passes.plan.ran("wgrad")
-    return passes.wgrad(x, dy)
+    dw = passes.wgrad(x, dy)
+    offer(passes, ("wgrad", (0, 1), (0,)))
+    return dw
 
 
 def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
     passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True, x=x)
     passes.plan.ran("wgrad")
-    return passes.wgrad_bias(x, dy)
+    both = passes.wgrad_bias(x, dy)
+    offer(passes, ("wgrad", (0, 1), (0, 1)))
+    return both
 
 
 def _backward(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor, Tensor]:
     passes = planned(x.shape, w.shape, geometry, like=x, bias=False, x=x)
     if both := passes.backward(x, dy, w):
         passes.plan.ran("backward")
+        offer(passes, ("backward", (1, 0, 2), (0, 1)))
         return both
-    dw = _wgrad(x, dy, w.shape[2:], *geometry)
-    return _dgrad(dy, w, x.shape, *geometry), dw  # dx last: what comes next reads it
+    passes.plan.ran("wgrad")
+    passes.plan.ran("dgrad", w)
+    if passes.kernels["wgrad"] is None and passes.kernels["dgrad"] is None:
+        dx, dw = pytorch.backward(passes.plan.problem, x, dy, w)
+    else:
+        dw = passes.wgrad(x, dy)
+        dx = passes.dgrad(dy, w)  # last: what comes next reads it
+    offer(passes, ("wgrad", (0, 1), (1,)), ("dgrad", (1, 2), (0,)))
+    return dx, dw
 
 
 # -- the shapes and strides of its results ---------------------------------------------------------------------------
@@ -343,6 +361,7 @@ def implement(op: Any, run: Any, fake: Any, derivative: Any) -> None:
     _library.impl(op, run, "CompositeExplicitAutograd")
     _library.impl(op, _differentiable(op, derivative), "Autograd")
     register_fake(op, fake, lib=_library)
+    to_be_taken(op._opname)
 
 
 def implement_composite(op: Any, run: Any) -> None:

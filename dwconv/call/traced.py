@@ -25,12 +25,11 @@ from torch.fx import _symbolic_trace
 
 from dwconv import native
 from dwconv.call import block_call, blocks, compiled_block
-from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall, is_plain
-from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.block_call import NormCall
+from dwconv.call.call_plan import Plan
 from dwconv.call.guard import GLOBAL_HOOKS, Pinned, still_holds
 from dwconv.call.traces import Forward, Trace, TracedBlock, at
 from dwconv.call.watchers import is_recorded_for_elsewhere, is_watched_beside_autocast
-from dwconv.errors import InvalidWorkload
 
 _RETRY = 256
 """Calls after which a module that is another now is compared again."""
@@ -81,11 +80,6 @@ def entered(parent: nn.Module, traces: Sequence[Trace]) -> Any:
     return traced if traced is not None and traced.holds(parent) else None
 
 
-def bound(parent: nn.Module) -> _Bound | None:
-    """What is bound to a module."""
-    return _bound.get(id(parent))
-
-
 def bind(parent: nn.Module, traces: Sequence[Trace]) -> _Bound:
     key = id(parent)
     known = _bound[key] = traces, {trace.training: Traced(parent, trace) for trace in traces}
@@ -117,100 +111,55 @@ class Block:
         parent = self._parent()
         assert parent is not None, "it is running"
         conv: Any = at(parent, self._block.conv)
-        norms = [at(parent, path) for path in self._block.norms]
-        plan = self._plan(x, conv, norms)
-        z = None if plan is None else self._at_once(plan, x, conv, norms)
+        z = self._as_one(x, conv, [at(parent, path) for path in self._block.norms])
         return self._block.run(parent, x) if z is None else z
 
-    def _plan(self, x: Any, conv: Any, norms: Sequence[nn.Module]) -> Plan | None:
-        """The plan of x as one; None where its parts run one by one."""
-        place, trains = self._place, self._trains
-        if not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4 or torch.is_grad_enabled() is not trains:
+    def _as_one(self, x: Any, conv: Any, norms: Sequence[Any]) -> Tensor | None:
+        """z; None where the parts run one by one."""
+        trains, held = self._trains, self._held(norms)
+        given = [conv.weight, conv.bias, *(tensor for each in held for tensor in each.tensors())]
+        if any(each is not None and type(each) not in (Tensor, nn.Parameter) for each in given):
             return None
-        lowers = torch._C._is_any_autocast_enabled()
-        if lowers and (place.block.layer_norm or not is_lowered(x)):
-            return None  # under autocast a LayerNorm gives float32, whatever it is given
         if torch._C._len_torch_function_stack() or is_watched_beside_autocast(x, x, None):
             return None
-        if (trains and x.is_inference()) or not x.is_contiguous(memory_format=torch.channels_last):
+        if torch.is_grad_enabled() is not trains or (trains and x.is_inference()):
             return None
-        weight, bias = conv.weight, conv.bias
-        if place.block.layer_norm is not None and place.bias != (bias is not None):
+        plan = block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=trains)
+        if plan is None:
             return None
-        if not x.numel() or x.shape[1] * (place.weight_shape[0] // max(1, x.shape[1])) != place.weight_shape[0]:
-            return None
-        if not block_call.takes(place.block, x.dtype, weight, bias) or tuple(weight.shape) != place.weight_shape:
-            return None
-        learnt = [weight] if bias is None else [weight, bias]
-        if any(each.device != x.device or (not lowers and each.dtype is not x.dtype) for each in learnt):
-            return None
-        try:
-            plan = plan_for(place.problem(x.shape, x.dtype, trains=trains), x.device)
-        except InvalidWorkload:  # the kernel is larger than the image: its own function says so
-            return None
-        return plan if blocks.is_at_once(plan) and self._fit(self._calls(norms), x, plan) else None
-
-    def _fit(self, calls: Sequence[NormCall | LayerNormCall], x: Tensor, plan: Plan) -> bool:
-        """Whether norms are those of the block, for images of these sizes."""
-        block, image = self._place.block, plan.problem.workload(plan.problem.passes[0]).output_shape
-        for number, call in enumerate(calls):
-            if call.weight is None or call.weight.device != x.device:
-                return False
-            if isinstance(call, LayerNormCall):
-                assert block.layer_norm is not None
-                if call.why_not((image[0], *image[2:], image[1]), eps=block.layer_norm.eps):
-                    return False
-                continue
-            is_first = number == 0 and block.norm1 is not None
-            norm = block.norm1 if is_first else block.batch_norm2
-            assert norm is not None
-            if call.why_not(x.shape if is_first else image, eps=norm.eps, trains=self._trains):
-                return False
-        return True
-
-    def _calls(self, norms: Sequence[Any]) -> list[NormCall | LayerNormCall]:
-        found: list[NormCall | LayerNormCall] = []
-        for norm, counts in zip(norms, self._block.counts, strict=True):
-            if self._place.block.layer_norm is not None:
-                found.append(LayerNormCall(norm.normalized_shape, norm.weight, norm.bias, norm.eps))
-                continue
-            momentum = norm.momentum
-            if momentum is None and norm.num_batches_tracked is not None:
-                momentum = 1.0 / max(1.0, float(norm.num_batches_tracked + counts))
-            statistics = norm.running_mean, norm.running_var
-            found.append(NormCall(*statistics, norm.weight, norm.bias, self._trains, momentum, norm.eps))
-        return found
-
-    def _at_once(self, plan: Plan, x: Tensor, conv: Any, norms: Sequence[Any]) -> Tensor | None:
-        calls = self._calls(norms)
-        self._teach(x, plan, conv, norms)
-        if not self._trains:
-            statistics: list[Any] = [(each[2], each[3], each[0], each[1]) for each in calls]
+        if self._is_learnt(plan, x, conv, norms) and (z := native.run_traced(self._members, x)) is not None:
+            return z  # type: ignore[no-any-return]
+        if not trains:
+            statistics: list[Any] = [(each.weight, each.bias, each.running_mean, each.running_var) for each in held]
             return blocks.inference(plan, x, conv.weight, conv.bias, statistics)
         for norm, counts in zip(norms, self._block.counts, strict=True):
             if counts and self._place.block.layer_norm is None and norm.num_batches_tracked is not None:
                 norm.num_batches_tracked.add_(1)
-        return block_call.run_planned(plan, x, conv.weight, conv.bias, tuple(calls))
+        return block_call.run(x, conv.weight, conv.bias, held, str(self._place.block), *plan.problem.geometry)
 
-    def _teach(self, x: Tensor, plan: Plan, conv: nn.Module, norms: Sequence[nn.Module]) -> None:
-        """C++ runs calls of such an x from now on."""
+    def _held(self, norms: Sequence[Any]) -> list[NormCall]:
+        if self._place.block.layer_norm is not None:
+            return [NormCall(None, None, norm.weight, norm.bias) for norm in norms]
+        found = []
+        for norm, counts in zip(norms, self._block.counts, strict=True):
+            momentum = norm.momentum
+            if momentum is None and norm.num_batches_tracked is not None:
+                momentum = 1.0 / max(1.0, float(norm.num_batches_tracked + counts))
+            found.append(NormCall(norm.running_mean, norm.running_var, norm.weight, norm.bias, momentum))
+        return found
+
+    def _is_learnt(self, plan: Plan, x: Tensor, conv: nn.Module, norms: Sequence[nn.Module]) -> bool:
+        """C++ runs calls of such an x from now on; False if it cannot."""
         cpp, compiled = native.module, blocks.compiled(plan)
         if cpp is None or compiled is None:
-            return
+            return False
         if self._members is None:
-            members = [
-                cpp.NormMember(norm._parameters, norm._buffers, vars(norm), counts)
-                for norm, counts in zip(norms, self._block.counts, strict=True)
-            ]
+            counted = zip(norms, self._block.counts, strict=True)
+            members = [cpp.NormMember(weakref.ref(norm), counts) for norm, counts in counted]
             is_layer_norm = self._place.block.layer_norm is not None
-            self._members = cpp.Members(conv._parameters, members, is_layer_norm, self._trains)
+            self._members = cpp.Members(weakref.ref(conv), members, is_layer_norm, self._trains)
         self._members.learn(x, compiled)
-
-
-def is_lowered(x: Tensor) -> bool:
-    """Whether ``torch.autocast`` convolves in the type that x has."""
-    kind = x.device.type
-    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) is x.dtype
+        return True
 
 
 # -- under torch.compile -----------------------------------------------------------------------------------------------

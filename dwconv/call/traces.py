@@ -1,4 +1,4 @@
-"""Traces: forward passes with blocks in them, as plain data, and which modules of PyTorch's are a part of a block."""
+"""Traces: forward passes with blocks in them, as plain data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.call.place import Place
-from dwconv.problems.block import Activation
 
 Forward = Callable[..., Any]
 
@@ -91,13 +90,21 @@ _PLAIN_CONSTANTS = (
 )  # fmt: skip
 _OWN_CHECKS = ("training", "_is_full_backward_hook")
 """Attributes that have checks of their own, or change nothing."""
+_MARKS = ("_compiled_call_impl", "_is_fsdp_managed_module", "_fsdp_use_orig_params", "__composable_api_state_key_")
+"""What PyTorch sets at modules that it compiles or shards, which no forward pass reads."""
 
 
 def constants_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
     """The plain attributes of a module, by name."""
-    live = (*_OWN_CHECKS, "momentum") if batch_norm_eps(module) is not None else _OWN_CHECKS
+    others = ["momentum"] * (batch_norm_eps(module) is not None) + ["traces"] * is_written(module)
+    live = (*_OWN_CHECKS, *_MARKS, *others)
     found = (item for item in vars(module).items() if item[0] not in live and is_constant(item[1]))
     return tuple(sorted(((name, frozen(value)) for name, value in found), key=lambda item: item[0]))
+
+
+def is_written(module: nn.Module) -> bool:
+    """Whether a module is a block by itself: ``dwconv.nn.DepthwiseBlock``."""
+    return hasattr(type(module), "parts_of_block")
 
 
 def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:
@@ -105,7 +112,7 @@ def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:
 
 
 def names_in(module: nn.Module) -> tuple[str, ...]:
-    return tuple(sorted(name for name in module.__dict__ if name != "_compiled_call_impl"))
+    return tuple(sorted(name for name in module.__dict__ if not name.startswith(_MARKS)))
 
 
 forwards: dict[type, Any] = {}
@@ -128,34 +135,12 @@ def at(module: nn.Module, path: str) -> nn.Module:
     return module
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
-
-
 def batch_norm_eps(module: Any) -> float | None:
     """The eps of a BatchNorm that a block can hold; None for another module."""
     is_usual = isinstance(module, _BatchNorm) and type(module).forward is _BatchNorm.forward
     if not is_usual or isinstance(module, nn.SyncBatchNorm) or not module.track_running_stats:
         return None
     return module.eps if type(module.eps) is float and module.eps > 0 else None
-
-
-def activation_of_module(module: Any) -> Activation | None:
-    """The activation that a module of PyTorch's is; None for another module."""
-    if type(module) is nn.GELU and module.approximate != "none":
-        return None
-    if type(module) is nn.Hardtanh:
-        return "relu6" if (module.min_val, module.max_val) == (0.0, 6.0) else None
-    return _ACTIVATIONS.get(type(module))
-
-
-_ACTIVATIONS: dict[type[nn.Module], Activation] = {
-    nn.Identity: "identity",
-    nn.ReLU: "relu",
-    nn.ReLU6: "relu6",
-    nn.Hardswish: "hardswish",
-    nn.SiLU: "silu",
-    nn.GELU: "gelu",
-}
 
 
 def plain_class(kind: type) -> type:

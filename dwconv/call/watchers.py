@@ -27,10 +27,7 @@ def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
 def is_watched_beside_autocast(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
     """The same of code that is not compiled, whether or not autocast is active."""
     return bool(
-        _len_torch_dispatch_stack()
-        or _are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or _get_tracing_state() is not None
+        is_looked_at()
         or type(x) not in _PLAIN
         or type(w) not in _PLAIN
         or x.is_neg()
@@ -38,6 +35,16 @@ def is_watched_beside_autocast(x: Tensor, w: Tensor, bias: Tensor | None) -> boo
         or not _has_memory(x)
         or not _has_memory(w)
         or (bias is not None and (type(bias) not in _PLAIN or bias.is_neg() or not _has_memory(bias)))
+    )
+
+
+def is_looked_at() -> bool:
+    """True if a mode, a transform or a tracer looks at each op, of code that is not compiled."""
+    return bool(
+        _len_torch_dispatch_stack()
+        or _are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or _get_tracing_state() is not None
     )
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from dwconv.call.block_call import IMAGE_DTYPES
-from dwconv.call.traces import at
+from dwconv.call.traces import at, is_written
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.tracing import Blocks, problem_with
 from dwconv.discovery.unchanged import unchanged
@@ -238,11 +238,6 @@ def _blocks(
 def is_traced(module: nn.Module) -> bool:
     """Whether a module runs its blocks as one already, where that is faster."""
     return bool(getattr(type(module), "traces", ())) or is_written(module)
-
-
-def is_written(module: nn.Module) -> bool:
-    """Whether a module is a block by itself: ``dwconv.nn.DepthwiseBlock``."""
-    return getattr(type(module), "is_block", False)
 
 
 def _why_never(problem: Problem) -> str:

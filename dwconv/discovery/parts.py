@@ -8,16 +8,18 @@ Each is handed to the next one alone; what changes nothing may be in between.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx import Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dwconv.call.block_call import activation_of, has_channels_last
-from dwconv.call.traces import activation_of_module, at, batch_norm_eps
+from dwconv.call.block_call import CHANNELS_LAST
+from dwconv.call.traces import at, batch_norm_eps
 from dwconv.problems.block import Activation, LayerNorm, Norm
 
 
@@ -31,7 +33,7 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
         module = at(parent, str(node.target))
         if len(node.args) != 1 or node.kwargs:
             return None
-        if (act := activation_of_module(module)) is not None:
+        if (act := _activation_of_module(module)) is not None:
             return act
         if (eps := batch_norm_eps(module)) is not None:
             return Norm(eps=eps)
@@ -41,8 +43,9 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
     function = getattr(Tensor, str(node.target), None) if node.op == "call_method" else node.target
     if node.op not in ("call_function", "call_method"):
         return None
-    if has_channels_last(function, node.args, node.kwargs):
-        return View
+    if function in (Tensor.permute, torch.permute) and not node.kwargs:
+        order = node.args[1] if len(node.args) == 2 else node.args[1:]
+        return View if isinstance(order, tuple | list) and tuple(order) == CHANNELS_LAST else None
     if function is F.batch_norm:
         owner, eps = owner_of(node, parent), _argument(node, 7, "eps", 1e-5)
         is_usual = isinstance(owner, _BatchNorm) and not isinstance(owner, nn.SyncBatchNorm) and type(eps) is float
@@ -50,9 +53,52 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
     if function is F.layer_norm:
         owner, eps = owner_of(node, parent), _argument(node, 4, "eps", 1e-5)
         return LayerNorm(eps=eps) if isinstance(owner, nn.LayerNorm) and len(owner.normalized_shape) == 1 else None
-    found = activation_of(function, node.args, node.kwargs) if function is not None else None
-    return found[0] if found else None
+    return _activation_of(function, node) if function is not None else None
 
+
+def _activation_of_module(module: nn.Module) -> Activation | None:
+    if type(module) is nn.GELU and module.approximate != "none":
+        return None
+    if type(module) is nn.Hardtanh:
+        return "relu6" if (module.min_val, module.max_val) == (0.0, 6.0) else None
+    return _MODULES.get(type(module))
+
+
+def _activation_of(function: Any, node: Node) -> Activation | None:
+    """Of a call of a function, in place or not."""
+    name, others = _FUNCTIONS.get(function, (None, ()))
+    given: dict[str, Any] = {
+        **_USUAL.get(function, {}),
+        **dict(zip(others, node.args[1:], strict=False)),
+        **node.kwargs,
+    }
+    known = {key: value for key, value in given.items() if key not in ("input", "inplace")}
+    return name if known == _WANTED.get(function, {}) else None
+
+
+_MODULES: dict[type[nn.Module], Activation] = {
+    nn.Identity: "identity",
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.Hardswish: "hardswish",
+    nn.SiLU: "silu",
+    nn.GELU: "gelu",
+}
+_FUNCTIONS: dict[Callable[..., Any], tuple[Activation, tuple[str, ...]]] = {
+    F.relu: ("relu", ("inplace",)),
+    torch.relu: ("relu", ()),
+    torch.relu_: ("relu", ()),
+    Tensor.relu: ("relu", ()),
+    Tensor.relu_: ("relu", ()),
+    F.relu6: ("relu6", ("inplace",)),
+    F.hardtanh: ("relu6", ("min_val", "max_val", "inplace")),
+    F.hardswish: ("hardswish", ("inplace",)),
+    F.silu: ("silu", ("inplace",)),
+    F.gelu: ("gelu", ()),
+}
+"""By function, with what it may be given besides its input."""
+_USUAL: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": -1.0, "max_val": 1.0}, F.gelu: {"approximate": "none"}}
+_WANTED: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": 0.0, "max_val": 6.0}, F.gelu: {"approximate": "none"}}
 
 _TENSORS = {
     F.batch_norm: ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,7 @@ class ExampleStep:
 
     def __call__(self) -> None:
         wanted = torch.is_grad_enabled() if self.trains is None else self.trains
-        with torch.set_grad_enabled(wanted):
+        with torch.set_grad_enabled(wanted), without_replays(self.model):
             outputs = outputs_in(self.model(*self.positional, **self.keywords))
             if outputs and wanted:
                 _backward(outputs)
@@ -100,6 +101,20 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = compiled
         else:
             return model
+
+
+@contextmanager
+def without_replays(model: nn.Module) -> Iterator[None]:
+    """What a CUDA graph replays is not seen: the modules that were captured run their own forward passes."""
+    own: list[Any] = [vars(module).get("forward") for module in model.modules()]
+    forwards = [forward for forward in own if hasattr(forward, "is_paused")]
+    for forward in forwards:
+        forward.is_paused = True
+    try:
+        yield
+    finally:
+        for forward in forwards:
+            forward.is_paused = False
 
 
 def _check_devices(step: ExampleStep) -> None:

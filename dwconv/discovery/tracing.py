@@ -22,7 +22,7 @@ from torch.fx import Graph, Node, Tracer
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from dwconv.call.traces import HOOKS, Trace, WatchedModule, at
+from dwconv.call.traces import HOOKS, Trace, WatchedModule, at, is_written
 from dwconv.discovery.decided import Decided, names_of
 from dwconv.discovery.folding import folded, place_of, source_of
 from dwconv.discovery.parts import Side, after, before, is_norm_of, kind_of, owner_path
@@ -83,11 +83,11 @@ def _plain(modules: Iterator[nn.Module]) -> Iterator[None]:
 
 
 @contextmanager
-def _in_other_mode(model: nn.Module) -> Iterator[None]:
+def _in_mode(model: nn.Module, *, trains: bool) -> Iterator[None]:
     """All of it trains meanwhile, or nothing does."""
-    modes, other = [(module, module.training) for module in model.modules()], not model.training
+    modes = [(module, module.training) for module in model.modules()]
     for module, _ in modes:
-        vars(module)["training"] = other
+        vars(module)["training"] = trains
     try:
         yield
     finally:
@@ -96,18 +96,36 @@ def _in_other_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _graph(parent: nn.Module, through: set[nn.Module]) -> Graph:
+    if is_written(parent):  # in a constructor, which other threads run beside: a tracer patches all modules
+        graph = Graph()
+        z = graph.placeholder("x")
+        for name in type(parent).parts_of_block:  # type: ignore[attr-defined]
+            z = z if getattr(parent, name) is None else graph.call_module(name, (z,))
+        graph.output(z)
+        return graph
     with _plain(parent.modules()):
         return _Tracer(through).trace(parent)
 
 
 def _why_frozen(parent: nn.Module, through: set[nn.Module]) -> str:
     """Why a graph may not stand for a forward pass; empty if it may."""
+    if is_written(parent):
+        return ""
     with _plain(parent.modules()), Decided(through) as decided:
         _Tracer(through).trace(parent)
     return decided.why_not
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
+
+
+def traces_as_written(parent: nn.Module) -> tuple[Trace, ...]:
+    """The forward pass of a module that is a block by itself, in training and in evaluation."""
+    found: list[Trace] = []
+    for trains in (True, False):
+        with _in_mode(parent, trains=trains):
+            found += Blocks(parent, ["conv"]).in_this_mode(["conv"]).values()
+    return tuple(found)
 
 
 class Blocks:
@@ -123,10 +141,10 @@ class Blocks:
     def traces(self, names: Sequence[str]) -> dict[str, tuple[Trace, ...]]:
         """Those with the blocks around the convolutions of ``names``, by the path of the module that they are the
         forward pass of: in the mode that it is in, and in the other one if it has blocks there."""
-        made = {path: (trace,) for path, trace in self._traces(names).items()}
-        with _in_other_mode(self._model):
+        made = {path: (trace,) for path, trace in self.in_this_mode(names).items()}
+        with _in_mode(self._model, trains=not self._model.training):
             convolutions = [found.conv for found in self._wanted(names)]
-            others = Blocks(self._model, convolutions, ran=self._ran)._traces(names)
+            others = Blocks(self._model, convolutions, ran=self._ran).in_this_mode(names)
         return {path: (*own, *([others[path]] if path in others else [])) for path, own in made.items()}
 
     def _wanted(self, names: Sequence[str]) -> list[Found]:
@@ -226,8 +244,6 @@ class Blocks:
         inner = owner_path(side.norm)
         assert inner is not None
         owner, name = at(parent, inner), f"{path}.{inner}" if path else inner
-        if isinstance(owner, nn.SyncBatchNorm):
-            return f"{name} is a SyncBatchNorm, whose statistics are of all ranks"
         if owner.weight is None or owner.bias is None:
             return f"of {name}, it has no weight and bias"
         if isinstance(owner, _BatchNorm):
@@ -244,7 +260,8 @@ class Blocks:
 
     # -- traces --------------------------------------------------------------------------------------------------------
 
-    def _traces(self, names: Sequence[str]) -> dict[str, Trace]:
+    def in_this_mode(self, names: Sequence[str]) -> dict[str, Trace]:
+        """The same in the mode that it is in alone."""
         by_parent: dict[str, list[Found]] = {}
         wanted = self._wanted(names)
         parents = sorted({found.parent for found in wanted}, key=len)

@@ -1,8 +1,8 @@
 """Built kernels on disk, so that a training run builds each of them once and not at every start; and which kernels were
 found right here, or wrong, so that each is checked once.
 
-    3f….kernel      an artifact, found by what went into it: the candidate, the target, the versions, and the text of
-                    the templates and of the compiler's driver
+    3f….kernel      an artifact, found by what went into it: the candidate, the target, the versions, NVRTC's too, and
+                    the text of the templates and of the compiler's driver
     3f….library     of a CPU the same, linked: the system loads it in a fifth of a millisecond, where LLVM would need
                     a tenth of a second to make machine code of it once more
     5c….expected    what was predicted of a workload, found by that, the target, the versions and what it is told from
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
-from dwconv.kernels import build
+from dwconv.kernels import build, nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import key_of, read_entry, write_entry
 from dwconv.kernels.library import shared_library
@@ -74,7 +74,17 @@ def _kept(candidate: Candidate, target: Target, *, suffix: str) -> Artifact | No
 
 
 def _path(candidate: Candidate, target: Target, *, suffix: str) -> Path:
-    return settings.cache_folder() / "kernels" / f"{key_of(candidate, target, _versions())}.{suffix}"
+    found_by = (candidate, target, _versions(), _nvrtc_version() if target.kind == "cuda" else [])
+    return settings.cache_folder() / "kernels" / f"{key_of(*found_by)}.{suffix}"
+
+
+def _nvrtc_version() -> list[int]:
+    """Of the one that compiles for a GPU here; empty where there is none. What one CUDA compiled, the driver of an
+    earlier one refuses."""
+    try:
+        return nvrtc.library().version
+    except BrokenInstallation:
+        return []
 
 
 def expected_path(workload: Workload, target: Target, *, evidence: Iterable[Path]) -> Path:

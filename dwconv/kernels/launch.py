@@ -22,6 +22,7 @@ import torch
 
 from dwconv.errors import BrokenInstallation, BuildError, NoDevice
 from dwconv.kernels.artifact import Artifact, Extent, Launch, Scalar, times_and_over
+from dwconv.system import versions
 
 _MOST_PACKED = 1000
 """Batch sizes and devices to remember at a time, in each thread."""
@@ -180,7 +181,7 @@ def _driver() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        raise BrokenInstallation(f"running on a GPU needs {error.name}; run: pip install 'dwconv[cuda]'") from None
+        raise BrokenInstallation(f"running on a GPU needs {error.name}; run: {versions.install_cuda()}") from None
     return driver
 
 
@@ -191,7 +192,8 @@ def _too_old(driver: Any) -> str:
     here, needed = (0 if status.value else version[0] // 1000), driver.CUDA_VERSION // 1000
     if not 0 < here < needed:
         return ""
-    return f"; the driver is for CUDA {here}, kernels are compiled for CUDA {needed}: update the driver"
+    instead = f", or install PyTorch for CUDA {here}, then 'dwconv[cuda{here}]'" if here == 12 else ""
+    return f"; the driver is for CUDA {here}, kernels are compiled for CUDA {needed}: update the driver{instead}"
 
 
 @cache

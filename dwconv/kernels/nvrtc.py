@@ -1,6 +1,9 @@
 """CUDA C++ -> cubin with NVRTC from pip, called directly: 0.06 s for a small kernel, with the resources that ptxas
 reports.
 
+There may be an NVRTC of CUDA 12 and one of CUDA 13. It is the one for which PyTorch is built, since a driver takes what
+is compiled for its own CUDA, or for an earlier one; where that is missing, or PyTorch has none, the newest.
+
 Arithmetic is IEEE's: multiplications and additions contract to fused ones, nothing else is relaxed unless asked for.
 Compiled cubins are kept on disk, by their source and options.
 """
@@ -8,9 +11,10 @@ Compiled cubins are kept on disk, by their source and options.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -21,6 +25,7 @@ from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.kernels.entry import key_of, read_entry, write_entry
 from dwconv.kernels.wire import message
+from dwconv.system import versions
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 IEEE = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true")
@@ -39,17 +44,80 @@ class Compiled:
     """The same for each kernel, by name."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Release:
+    """Where pip has the parts of one CUDA: the modules with the folders ``lib`` and ``include``, and the packages."""
+
+    library: str
+    headers: str
+    packages: tuple[str, ...]
+
+
+_RELEASES = {
+    13: _Release(
+        library="nvidia.cu13",
+        headers="nvidia.cu13",
+        packages=("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt"),
+    ),
+    12: _Release(
+        library="nvidia.cuda_nvrtc",
+        headers="nvidia.cuda_runtime",
+        packages=("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12"),
+    ),
+}
+
+
+class Nvrtc:
+    """The library of one CUDA, 12 or 13, through its C interface."""
+
+    def __init__(self, cuda: int) -> None:
+        """Raises OSError where there is none."""
+        self.cuda = cuda
+        name = f"libnvrtc.so.{cuda}"
+        folder = _folder(_RELEASES[cuda].library, "lib", name)
+        self._library = ctypes.CDLL(str(folder / name) if folder else name)
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = [major.value, minor.value]
+
+    def compile(self, source: str, options: list[str]) -> tuple[str, str, bytes]:
+        """What went wrong, empty if nothing did; the log; the cubin. Raises BuildError."""
+        program = ctypes.c_void_p()
+        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+        try:
+            given = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+            status = self._library.nvrtcCompileProgram(program, len(options), given)
+            log = self._read(program, "nvrtcGetProgramLog").rstrip(b"\0").decode(errors="replace")
+            if status:
+                return self._meant(status), log, b""
+            return "", log, self._read(program, "nvrtcGetCUBIN")
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _read(self, program: ctypes.c_void_p, function: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"{function}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(max(size.value, 1))
+        self._call(function, program, buffer)
+        return buffer.raw[: size.value]
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        if status := getattr(self._library, function)(*arguments):
+            raise BuildError(f"NVRTC: {self._meant(status)}")
+
+    def _meant(self, status: int) -> str:
+        said: bytes = self._library.nvrtcGetErrorString(status)
+        return said.decode()
+
+
 def compile_cubin(source: str, *, arch: str, fast_math: bool = False) -> Compiled:
     """Compile for ``arch`` (``sm_90``), or find what was compiled before. ``fast_math`` flushes denormals to zero and
     divides approximately. Raises BuildError with the compiler's first complaint, BrokenInstallation where NVRTC is
     missing."""
-    nvrtc = _nvrtc()
+    nvrtc = library()
     options = (*OPTIONS, *(FAST_MATH if fast_math else IEEE), f"--gpu-architecture={arch}")
-    try:
-        _, *version = nvrtc.nvrtcVersion()
-    except RuntimeError as error:  # cuda-bindings loads the library at the first call
-        raise _missing(error) from None
-    key = key_of(source, options, version, _header_versions())
+    key = key_of(source, options, nvrtc.version, list(package_versions(nvrtc.cuda).values()))
     path = settings.cache_folder() / "cubins" / f"{key}.cubin"
     found = read_entry(path)
     if isinstance(found, Compiled):
@@ -60,25 +128,31 @@ def compile_cubin(source: str, *, arch: str, fast_math: bool = False) -> Compile
 
 
 @cache
-def _header_versions() -> list[str]:
-    found = []
-    for package in ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt"):
+def library() -> Nvrtc:
+    """The NVRTC that compiles here. Raises BrokenInstallation where there is none."""
+    first, reason = versions.cuda_of_pytorch(), ""
+    for cuda in sorted(_RELEASES, key=lambda cuda: (cuda == first, cuda), reverse=True):
+        try:
+            return Nvrtc(cuda)
+        except OSError as error:
+            reason = reason or str(error)
+    raise BrokenInstallation(f"compiling for CUDA needs NVRTC ({reason}); run: {versions.install_cuda()}")
+
+
+@cache
+def package_versions(cuda: int) -> dict[str, str]:
+    """The versions of the packages that are installed of one CUDA, 12 or 13."""
+    found = {}
+    for package in _RELEASES[cuda].packages:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(metadata.version(package))
+            found[package] = metadata.version(package)
     return found
 
 
-def _compile(nvrtc: Any, source: str, chosen: tuple[str, ...], *, arch: str) -> Compiled:
-    options = [*chosen, *(f"--include-path={folder}" for folder in _headers(source))]
-    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, None, None))
-    try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-        log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace")
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise BuildError(f"NVRTC for {arch}: {_complaint(log) or status.name}")
-        cubin = _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+def _compile(nvrtc: Nvrtc, source: str, chosen: tuple[str, ...], *, arch: str) -> Compiled:
+    wrong, log, cubin = nvrtc.compile(source, [*chosen, *_headers(nvrtc, source)])
+    if wrong:
+        raise BuildError(f"NVRTC for {arch}: {_complaint(log) or wrong}")
     return Compiled(cubin=cubin, resources=resources(log), kernels=kernel_resources(log))
 
 
@@ -107,38 +181,20 @@ def _complaint(log: str) -> str | None:
     return next((line.strip() for line in log.splitlines() if "error" in line.lower()), None)
 
 
-def _nvrtc() -> Any:
+def _headers(nvrtc: Nvrtc, source: str) -> Iterator[str]:
+    """Where cuda_fp16.h and the like are, if the source asks for them."""
+    if "#include <cuda" in source:
+        folder = _folder(_RELEASES[nvrtc.cuda].headers, "include", "cuda_fp16.h")
+        if folder is None:
+            raise BrokenInstallation(f"the headers of CUDA {nvrtc.cuda} are missing; run: {versions.install_cuda()}")
+        yield f"--include-path={folder}"
+
+
+def _folder(module: str, part: str, name: str) -> Path | None:
+    """The folder ``part`` of a module of pip's that has a file of that name."""
     try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise _missing(error) from None
-    return nvrtc
-
-
-def _missing(error: Exception) -> BrokenInstallation:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return BrokenInstallation(f"compiling for CUDA needs NVRTC ({reason}); run: pip install 'dwconv[cuda]'")
-
-
-def _headers(source: str) -> list[Path]:
-    """Folders of cuda_fp16.h and the like, where the source asks for them."""
-    if "#include <cuda" not in source:
-        return []
-    package = importlib.util.find_spec("nvidia.cu13")
-    folders = [Path(folder) / "include" for folder in (package.submodule_search_locations or ())] if package else []
-    if not folders:
-        raise BrokenInstallation("the CUDA headers are missing; run: pip install 'dwconv[cuda]'")
-    return folders
-
-
-def _checked(answer: tuple[Any, ...]) -> Any:
-    status, value = answer
-    if status.value:
-        raise BuildError(f"NVRTC: {status.name}")
-    return value
-
-
-def _read(program: Any, size_of: Callable[[Any], Any], read: Callable[[Any, bytearray], Any]) -> bytes:
-    buffer = bytearray(_checked(size_of(program)))
-    read(program, buffer)
-    return bytes(buffer)
+        found = importlib.util.find_spec(module)
+    except ImportError:  # there is nothing of nvidia's
+        return None
+    folders = [Path(each, part) for each in (found.submodule_search_locations or ())] if found else []
+    return next((folder for folder in folders if (folder / name).exists()), None)

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.system import versions
 
 CLASSES = ("fma", "tensor", "conversion", "integer", "shared", "global", "control", "other")
 """Classes of instructions, in this order: multiply-adds of the convolution; the same of whole
@@ -129,7 +130,7 @@ def _nvdisasm() -> str:
 
 
 def _missing(reason: str) -> BrokenInstallation:
-    return BrokenInstallation(f"counting instructions needs nvdisasm ({reason}); run: pip install 'dwconv[cuda]'")
+    return BrokenInstallation(f"counting instructions needs nvdisasm ({reason}); run: {versions.install_cuda()}")
 
 
 # -- reading it ----------------------------------------------------------------------------------------------------

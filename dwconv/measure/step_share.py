@@ -2,13 +2,16 @@
 
 The own time of every op counts for the nearest op around it, itself included, that has a kind. What is left of a step
 is Python between the ops. On a GPU the time is that of the kernels, and what is left is the time in which none ran.
+``timed_on_gpu`` says what the host takes of such a step beside its kernels.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,6 +33,63 @@ _OURS = {
     "dwconv::silu_gradient": "depthwise backward",
 }
 _DEPTHWISE = frozenset(_OURS.values())
+
+HOST_BOUND = 0.8
+"""A step waits for the host if kernels run less than this share of it."""
+_HOST_STEPS = 5
+"""Steps whose host time is taken; the least counts, since what is more came from outside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGpu:
+    """A step on a GPU, in milliseconds."""
+
+    host_ms: float
+    """Until the host has launched all of it. What a step waits for is in it, if its code reads results."""
+    step_ms: float
+    """Until the GPU has done it."""
+    kernels_ms: float
+    """What its kernels take, one after the other."""
+    launches: int
+    """Kernels, those that a CUDA graph replays included."""
+
+    @property
+    def busy(self) -> float:
+        """The share of the step in which kernels run."""
+        return min(1.0, self.kernels_ms / self.step_ms)
+
+    @property
+    def waits_for_host(self) -> bool:
+        """True if faster kernels would not make it faster."""
+        return self.busy < HOST_BOUND
+
+
+def timed_on_gpu(step: Callable[[], object]) -> OnGpu:
+    """What ``step`` takes of the host and of the current GPU, after a first one. It is profiled apart from being
+    timed."""
+    step()
+    host_ms, step_ms = math.inf, math.inf
+    for _ in range(_HOST_STEPS):
+        torch.cuda.synchronize()
+        started_s = time.perf_counter()
+        step()
+        host_ms = min(host_ms, (time.perf_counter() - started_s) * 1e3)
+        torch.cuda.synchronize()
+        step_ms = min(step_ms, (time.perf_counter() - started_s) * 1e3)
+    kernels = kernels_in(step)
+    taken_ms = sum(event.time_range.elapsed_us() for event in kernels) / 1e3
+    return OnGpu(host_ms=host_ms, step_ms=step_ms, kernels_ms=taken_ms, launches=len(kernels))
+
+
+def kernels_in(call: Callable[[], object]) -> list[Any]:
+    """The profiler's events of the kernels that a call runs on the current GPU, without copies."""
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with settings.quiet_profiler(), torch.profiler.profile(activities=activities) as profiler:
+        call()
+        torch.cuda.synchronize()
+    of_device = (event for event in profiler.events() or () if event.device_type == DeviceType.CUDA)
+    return [event for event in of_device if not event.name.startswith(("Memcpy", "Memset"))]
+
 
 KindOf = Callable[[Any], str | None]
 """From an event of the profiler to the kind of its op; None leaves that to the op around it."""

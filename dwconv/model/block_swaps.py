@@ -8,7 +8,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call import blocks
 from dwconv.call.call_plan import plan_for
-from dwconv.discovery import DiscoveredBlock, Discovery, is_written
+from dwconv.call.traces import is_written
+from dwconv.discovery import DiscoveredBlock, Discovery
 from dwconv.discovery.step import unwrapped
 from dwconv.discovery.unchanged import unchanged
 from dwconv.model.conversion import ConvertedLayer, shown_name
@@ -55,8 +56,6 @@ def _is_faster(block: DiscoveredBlock, problem: Problem) -> bool:
 
 def _why_not(parent: nn.Module, block: DiscoveredBlock) -> str:
     """Why the forward pass around a block stays as it is; empty if it may be a traced one."""
-    if "forward" in vars(parent):
-        return f"the forward of {shown_name(block.parent)} was put into the instance"
     if is_parametrized(parent):
         return f"{shown_name(block.parent)} is parametrised"
     if is_functional(parent):

@@ -28,6 +28,7 @@ from dwconv.model.swaps import Swaps, swap_layers
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
     from dwconv.problems.problem import Problem
+    from dwconv.tuner.race.race_result import RaceResult
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -85,17 +86,12 @@ def convert(
             told = dataclasses.replace(told, functional=True)
         if example_inputs is not None:
             from dwconv.discovery import discover  # late, as the race is: converting alone needs neither
-            from dwconv.tuner.race.model_race import race_for
 
             discovery = discover(model, example_inputs)
             called = _called(discovery, model, swaps, functional=functional)
             raced = discovery if functional is not False else discovery.without_functional()
             raced = raced.with_blocks(all_of_them=blocks is not False)
-            races = race_for(raced.counts_by_device(), seconds=seconds, state=kernel_state())
-            reset()  # the next call decides anew
-            for device, workloads in raced.counts_by_device().items():
-                if seconds:
-                    make_ready(workloads, target_of(device), threads=torch.get_num_threads())
+            races = race_and_build(raced, seconds=seconds)
             whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
             skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
             told = dataclasses.replace(
@@ -110,6 +106,18 @@ def convert(
         raise
     remember(model, told)
     return model
+
+
+def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
+    """Race what nobody tuned yet, and build what won, unless there are no ``seconds``. The next call decides anew."""
+    from dwconv.tuner.race.model_race import race_for
+
+    races = race_for(discovery.counts_by_device(), seconds=seconds, state=kernel_state())
+    reset()
+    for device, workloads in discovery.counts_by_device().items():
+        if seconds:
+            make_ready(workloads, target_of(device), threads=torch.get_num_threads())
+    return races
 
 
 def _running_alone(discovery: Discovery, as_one: Collection[str]) -> dict[str, list[Problem]]:

@@ -9,6 +9,7 @@ from torch import nn
 
 from dwconv.errors import DwconvWarning
 from dwconv.model.conversion import shown_name
+from dwconv.model.graphed import without_graphs
 from dwconv.nn import LAYERS, revert_class
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -18,12 +19,13 @@ def revert(model: Model) -> Model:
     """Undo ``convert`` in place, and return ``model``: its layers have the classes again that they had before.
 
     The layers stay the objects they are, with their parameters, hooks, mode and names. So what looks for PyTorch's
-    classes finds them: fusing layers, quantisation, pruning. A ``dwconv.nn.DepthwiseConv2d`` that ``convert`` did not
-    make becomes an ``nn.Conv2d``, too. A layer of a class that was made of dwconv's stays; a warning names it.
-    ``convert`` may be called again at any time.
+    classes finds them: fusing layers, quantisation, pruning. What ``graphed`` captured runs op by op again. A
+    ``dwconv.nn.DepthwiseConv2d`` that ``convert`` did not make becomes an ``nn.Conv2d``, too. A layer of a class that
+    was made of dwconv's stays; a warning names it. ``convert`` may be called again at any time.
     """
     left = []
     for name, module in model.named_modules():
+        without_graphs(module)
         if not revert_class(module) and isinstance(module, LAYERS):
             left.append(f"{shown_name(name)}, a {type(module).__name__}")
     if left:

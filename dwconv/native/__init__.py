@@ -1,8 +1,9 @@
-"""The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++.
+"""The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++; so
+with the ops that compiled code calls.
 
 The first kernel that is loaded for a call has it compiled, which takes half a minute, and nobody waits for it:
 
-    soon()      from the cache at once; else None, and a thread compiles it    (background)
+    soon()      from the package or the cache at once; else None, and a thread compiles it    (background)
     native()    waits until it is there, as who measures calls does
                   │
                 compile     the C++ next to this file, for the PyTorch and the Python that run it
@@ -14,8 +15,9 @@ The first kernel that is loaded for a call has it compiled, which takes half a m
 A process that ends meanwhile leaves it to another one, in the background as well. Until it is there, calls take the way
 through Python: the same results, some microseconds later. Then kernels have it from their next call on, and calls that
 were seen before are taught as they come by. Where it cannot be kept, it serves this process, and a warning says so.
-Without a C++ compiler, or with ``DWCONV_NATIVE=0``, all calls go through Python; so they do in a process that was
-forked from one which was compiling, and where compiling fails, of which one warning tells.
+Without a C++ compiler, where the package does not bring it compiled for this PyTorch and this Python, or with
+``DWCONV_NATIVE=0``, all calls go through Python; so they do in a process that was forked from one which was compiling,
+and where compiling fails, of which one warning tells.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning, warn
 from dwconv.native.attempt import Attempt
 from dwconv.native.background import Background
-from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled, load_shared
+from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled, load_shared, prebuilt
 from dwconv.system import forks, private_files
 
 _log = logging.getLogger(__name__)
@@ -53,14 +55,11 @@ forget: Any = _no_effect
 """Forget all calls."""
 run: Any = _no_result
 """``run(kernel, input…)``: what the kernel gives, or None if the inputs do not lie as it reads them."""
-run_block: Any = _no_result
-"""``run_block(block, x, w, bias, (norm, …))``: z of a ``TunedBlock``, and running statistics learn of the
-batch; or None if anybody looks, or a tensor does not lie as the kernel reads it."""
 run_traced: Any = _no_result
 """``run_traced(members, x)``: z of a block of a traced forward pass; or None, and Python does it."""
 holds: Any = _no_result
 """``holds(guard)``: whether all is as the guard has pinned it."""
-FUNCTIONS = ("convolve", "learn", "forget", "run", "run_block", "run_traced", "holds")
+FUNCTIONS = ("convolve", "learn", "forget", "run", "run_traced", "holds")
 """The names of these, which the compiled module has, too."""
 module: Any | None = None
 """The compiled module once it is there. Set after the functions: who sees it may use them."""
@@ -114,7 +113,7 @@ def is_expected() -> bool:
     if _settled:
         return not is_out()
     compiler = settings.cpp_compiler() if sys.platform == "linux" else None
-    return compiler is not None and settings.program(compiler) is not None
+    return compiler is not None and (settings.program(compiler) is not None or prebuilt() is not None)
 
 
 def take(content: bytes) -> None:

@@ -1,7 +1,7 @@
 // Block: norms, activations and the convolution between them, as one op forward and one backward.
 //
-//   run_block(block, x, w, bias, (norm, …))     in training
-//       │  somebody looks at it, or a tensor does not lie as the kernel reads it: None, and Python does it
+//   run_as_one(block, x, w, bias, norms)        in training
+//       │  a tensor does not lie as the kernel reads it: nothing, and Python does it
 //       ▼
 //   DwconvBlock::apply ─► Kernel forward           saves what the kernel of the backward pass reads
 //       │                                          running statistics learn of the batch
@@ -9,7 +9,6 @@
 #pragma once
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -161,28 +160,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
   }
 };
 
-// -- what Python calls ------------------------------------------------------------------------------------------------
-
-// False for tensors that are not numbers in memory.
-inline bool read_tensor(PyObject* given, Tensor& tensor) {
-  if (!THPVariable_CheckExact(given) || !is_plain(THPVariable_Unpack(given))) return false;
-  tensor = THPVariable_Unpack(given);
-  return true;
-}
-
-// A `NormCall` or a `LayerNormCall` of block_call.py. False for other tensors than numbers in memory.
-inline bool read_norm(PyObject* call, bool is_layer_norm, NormCall& norm) {
-  if (is_layer_norm)
-    return read_tensor(PyTuple_GET_ITEM(call, 1), norm.weight) && read_tensor(PyTuple_GET_ITEM(call, 2), norm.bias);
-  const std::array<Tensor*, 4> tensors{&norm.running_mean, &norm.running_var, &norm.weight, &norm.bias};
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    PyObject* const given = PyTuple_GET_ITEM(call, i);
-    if (given == Py_None) continue;
-    if (!read_tensor(given, *tensors[i])) return false;
-  }
-  norm.momentum = PyFloat_AsDouble(PyTuple_GET_ITEM(call, 5));
-  return norm.weight.defined() && norm.bias.defined() && !PyErr_Occurred();
-}
+// -- calls ------------------------------------------------------------------------------------------------------------
 
 // The norms of a block, one or two.
 using NormCalls = c10::SmallVector<NormCall, 2>;
@@ -222,32 +200,6 @@ inline Tensor run_in_evaluation(
   const std::vector<Tensor> results = block.forward->empty_results(x.size(0));
   block.forward->run(x.size(0), inputs, results);
   return results[0];
-}
-
-// run_block(block, x, w, bias, (norm, …)): z, or None, and Python does it.
-inline PyObject* run_block(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  HANDLE_TH_ERRORS
-  TORCH_CHECK(count == 5 && PyTuple_Check(given[4]), "run_block takes a block, x, w, a bias and norms");
-  // Under autocast a block waits for an x of the type to which it lowers, and its weight has been lowered, too.
-  if (somebody_watches_beside_autocast()) Py_RETURN_NONE;
-  const auto block = pybind11::handle(given[0]).cast<c10::intrusive_ptr<TunedBlock>>();
-  Tensor x, w, bias;
-  if (!read_tensor(given[1], x) || !read_tensor(given[2], w)) Py_RETURN_NONE;
-  if (given[3] != Py_None && (!block->has_layer_norm || !read_tensor(given[3], bias))) Py_RETURN_NONE;
-  NormCalls norms(PyTuple_GET_SIZE(given[4]));
-  for (size_t i = 0; i < norms.size(); ++i)
-    if (!read_norm(PyTuple_GET_ITEM(given[4], i), block->has_layer_norm, norms[i])) {
-      PyErr_Clear();
-      Py_RETURN_NONE;
-    }
-  Tensor z;
-  {
-    const pybind11::gil_scoped_release no_gil;
-    z = run_as_one(block, x, w, bias.defined() ? Optional(bias) : std::nullopt, norms);
-  }
-  if (!z.defined()) Py_RETURN_NONE;
-  return THPVariable_Wrap(std::move(z));
-  END_HANDLE_TH_ERRORS
 }
 
 }  // namespace dwconv

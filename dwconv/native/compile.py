@@ -1,4 +1,8 @@
-"""Compile the C++ next to this file for the PyTorch and the Python that run it, once; and load it."""
+"""Compile the C++ next to this file for the PyTorch and the Python that run it, once; and load it.
+
+A wheel may bring it compiled, in the folder ``prebuilt``: then no compiler is needed. ``make dist`` puts it there, with
+``compile_into``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from dwconv.system import private_files
 from dwconv.system.in_memory import in_memory
 
 _NAME = "dwconv_native"
-_SOURCES = ("convolve.cpp", "traced.h", "block.h", "calls.h", "kernel.h", "code.h", "watchers.h")
+_SOURCES = ("convolve.cpp", "traced.h", "block.h", "ops.h", "calls.h", "kernel.h", "code.h", "watchers.h")
 """The first is what is compiled."""
 _FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")
@@ -69,7 +73,12 @@ class Extension:
         self._command: list[str] = []
 
     def load_cached(self) -> Loaded | None:
-        """The module, if it is in the cache."""
+        """The module, if the package brings it, or if it is in the cache."""
+        if (brought := prebuilt()) is not None:
+            try:
+                return Loaded(module=_load(brought.read_bytes()))
+            except (ImportError, OSError):  # of a newer libstdc++, say: compile it for what is here
+                pass
         found = private_files.read_sealed(self._path)
         if found is None:
             return None
@@ -80,8 +89,9 @@ class Extension:
             return None
 
     def kept(self) -> bytes | None:
-        """The library in the cache, to be shared; None if there is none."""
-        return private_files.read_sealed(self._path)
+        """The library in the cache, or that of the package, to be shared; None if there is none."""
+        found, brought = private_files.read_sealed(self._path), prebuilt()
+        return brought.read_bytes() if found is None and brought is not None else found
 
     def prepare(self) -> None:
         """Import all that ``compile`` needs to know, which may then run in another thread: if the process is forked
@@ -103,7 +113,7 @@ class Extension:
         """The module, compiled by this process or, meanwhile, by another. Raises BuildError, ImportError."""
         made = made_once(
             self._path,
-            lambda left_s: self._compiled(attempt, timeout_s=left_s),
+            lambda left_s: self.compile_anew(attempt, timeout_s=left_s),
             what="the short way of calls",
             attempt=attempt,
             instead_of=self._useless,
@@ -115,8 +125,8 @@ class Extension:
             note_failure(self._path, error)
             raise
 
-    def _compiled(self, attempt: Attempt, *, timeout_s: float) -> bytes:
-        """Raises BuildError with the first complaint of the compiler."""
+    def compile_anew(self, attempt: Attempt, *, timeout_s: float = LIMIT_S) -> bytes:
+        """The library, whatever there is already. Raises BuildError with the first complaint of the compiler."""
         # No TemporaryDirectory: a process that is forked meanwhile would remove it when it ends.
         folder = Path(tempfile.mkdtemp(prefix="dwconv-"))
         try:
@@ -145,6 +155,36 @@ def bound_to() -> dict[str, str]:
         "python": str(sysconfig.get_config_var("SOABI")),
         "sources": hashlib.sha256(sources.encode()).hexdigest(),
     }
+
+
+PREBUILT = Path(__file__).parent / "prebuilt"
+"""Modules that came with the package."""
+
+
+def prebuilt() -> Path | None:
+    """The module that came with the package for this PyTorch, Python and kind of CPU; None if there is none."""
+    if not PREBUILT.is_dir():
+        return None
+    path = PREBUILT / _prebuilt_name()
+    return path if path.exists() else None
+
+
+def _prebuilt_name() -> str:
+    bound = {**bound_to(), "machine": platform.machine()}
+    digest = hashlib.sha256("\0".join(bound.values()).encode()).hexdigest()[:16]
+    return f"{_NAME}-{bound['torch']}-{bound['python']}-{digest}.so"
+
+
+def compile_into(folder: Path) -> Path:
+    """The module, compiled for others to load as ``prebuilt``. Raises BuildError, OSError."""
+    extension = Extension()
+    extension.prepare()
+    with Attempt(limit_s=LIMIT_S) as attempt:
+        content = extension.compile_anew(attempt)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _prebuilt_name()
+    path.write_bytes(content)
+    return path
 
 
 def load_shared(content: bytes) -> Loaded:

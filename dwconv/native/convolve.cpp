@@ -20,6 +20,7 @@
 #include "block.h"
 #include "calls.h"
 #include "kernel.h"
+#include "ops.h"
 #include "traced.h"
 #include "watchers.h"
 
@@ -27,12 +28,6 @@ namespace dwconv {
 namespace {
 
 // -- autograd ---------------------------------------------------------------------------------------------------------
-
-// As PyTorch's op gives it, or as a kernel would have.
-Tensor lying(const Tensor& result, const Shape& shape) {
-  if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
-  return shape.empty_like(result).copy_(result);
-}
 
 Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
   if (!call.fprop) return lying(call.geometry.y(x, w, bias), call.y);
@@ -318,7 +313,6 @@ PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the 
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(convolve)), METH_FASTCALL, nullptr},
     {"learn", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(learn)), METH_FASTCALL, nullptr},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL, nullptr},
-    {"run_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_block)), METH_FASTCALL, nullptr},
     {"run_traced", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_traced)), METH_FASTCALL, nullptr},
     {"holds", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(holds)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
@@ -361,21 +355,35 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def_property_readonly("trains", &TunedBlock::trains)
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
-  py::class_<Guard::Module>(module, "GuardModule").def(py::init<py::object, py::object, py::object, py::object>());
-  py::class_<Guard::Item>(module, "GuardItem").def(py::init<py::object, py::object, py::object>());
-  py::class_<Guard::Length>(module, "GuardLength").def(py::init<py::object, Py_ssize_t>());
-  py::class_<Guard::Forward>(module, "GuardForward").def(py::init<py::object, py::object>());
-  py::class_<Guard>(module, "Guard")
+  py::class_<Guard::Item>(module, "GuardItem").def(py::init<py::object, py::object>());
+  py::class_<Guard::Module>(module, "GuardModule")
       .def(py::init<
-           std::vector<Guard::Module>, std::vector<Guard::Item>, std::vector<Guard::Length>,
-           std::vector<Guard::Forward>>());
-  py::class_<Members::NormMember>(module, "NormMember").def(py::init<py::dict, py::dict, py::dict, bool>());
+           py::object, int64_t, py::object, py::object, std::vector<Guard::Item>, Py_ssize_t, Py_ssize_t,
+           std::vector<Guard::Item>>());
+  py::class_<Guard>(module, "Guard")
+      .def(py::init<std::vector<Guard::Module>, std::vector<Guard::Item>, std::vector<py::object>>());
+  py::class_<Members::Norm>(module, "NormMember").def(py::init<py::object, bool>());
   py::class_<Members>(module, "Members")
-      .def(py::init([](py::dict conv, std::vector<Members::NormMember> norms, bool is_layer_norm, bool trains) {
+      .def(py::init([](py::object conv, std::vector<Members::Norm> norms, bool is_layer_norm, bool trains) {
         return Members{std::move(conv), std::move(norms), is_layer_norm, trains, {}};
       }))
       .def("learn", &Members::learn);
+  py::class_<Step, std::shared_ptr<Step>>(module, "Step");
+  py::class_<KernelStep, Step, std::shared_ptr<KernelStep>>(module, "KernelStep")
+      .def(py::init<std::shared_ptr<Kernel>, Places, Places>());
+  py::class_<PyTorchFprop, Step, std::shared_ptr<PyTorchFprop>>(module, "PyTorchFprop")
+      .def(py::init<Geometry, at::MemoryFormat, Places, Places>());
+  py::class_<PyTorchGradients, Step, std::shared_ptr<PyTorchGradients>>(module, "PyTorchGradients")
+      .def(py::init<Geometry, Shape, Shape, Places, Places>())
+      .def_static("both", &PyTorchGradients::both);
+  py::class_<OpCall, c10::intrusive_ptr<OpCall>>(module, "OpCall")
+      .def(py::init<std::vector<std::shared_ptr<Step>>>())
+      .def_property_readonly("calls", [](const OpCall& call) { return call.calls.load(); });
+  module.def("take_ops", take_ops);
+  module.def("is_asked", [] { return asked() != nullptr; });
+  module.def("offer", offer);
   module.def("forget", [] {
+    known_ops().forget();
     for (const auto& [key, call] : calls()) call->let_go();
     calls().clear();
     ++generation();

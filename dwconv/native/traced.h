@@ -14,49 +14,87 @@
 
 namespace dwconv {
 
+// Names of attributes.
+struct Names {
+  static PyObject* of(const char* name) { return PyUnicode_InternFromString(name); }
+
+  PyObject *forward = of("forward"), *modules = of("_modules"), *parameters = of("_parameters"), *buffers = of("_buffers"),
+           *weight = of("weight"), *bias = of("bias"), *mean = of("running_mean"), *variance = of("running_var"),
+           *batches = of("num_batches_tracked"), *momentum = of("momentum");
+  std::array<PyObject*, 4> hooks{
+      of("_forward_hooks"), of("_forward_pre_hooks"), of("_backward_hooks"), of("_backward_pre_hooks")};
+};
+
+inline const Names& names() {
+  static const Names found;
+  return found;
+}
+
+// What a weak reference refers to, and its attributes; nothing once it is gone: a model that is not used any more goes.
+struct Referred {
+  pybind11::object self, own;
+
+  explicit Referred(const pybind11::object& reference)
+      : self(pybind11::reinterpret_steal<pybind11::object>(PyObject_CallNoArgs(reference.ptr()))) {
+    if (self && !self.is_none()) own = pybind11::reinterpret_steal<pybind11::object>(PyObject_GenericGetDict(self.ptr(), nullptr));
+  }
+
+  PyObject* get(PyObject* name) const { return own ? PyDict_GetItem(own.ptr(), name) : nullptr; }
+};
+
 // -- guards ------------------------------------------------------------------------------------------------------------
 
-// What was pinned. It holds dictionaries and classes, no module: a model that nobody uses any more goes.
 struct Guard {
-  struct Module {
-    pybind11::object modules, name, own, type;  // of modules[name]: its attributes and its class
-  };
   struct Item {
-    pybind11::object own, name, value;  // own[name] is value
+    pybind11::object name, value;  // of an attribute; or a class and its forward pass
   };
-  struct Length {
-    pybind11::object several;
-    Py_ssize_t length;
+  struct Module {
+    pybind11::object reference;
+    int64_t outer;                   // the module that has it, by its place among these; -1 of the parent of a trace
+    pybind11::object name, type;     // there; None: of any
+    std::vector<Item> items;         // its attribute is that very object
+    Py_ssize_t attributes, children;  // how many; -1: any
+    std::vector<Item> absent;        // children that are None
   };
-  struct Forward {
-    pybind11::object type, forward;
-  };
-
   std::vector<Module> modules;
-  std::vector<Item> items;
-  std::vector<Length> lengths;
-  std::vector<Forward> forwards;
+  std::vector<Item> forwards;
+  std::vector<pybind11::object> hooks;  // of all modules
 
   bool holds() const {
-    static PyObject* const forward = PyUnicode_InternFromString("forward");
-    for (const Item& each : items)
-      if (PyDict_GetItem(each.own.ptr(), each.name.ptr()) != each.value.ptr()) return false;
-    for (const Length& each : lengths)
-      if (PyDict_GET_SIZE(each.several.ptr()) != each.length) return false;
+    for (const auto& each : hooks)
+      if (PyDict_GET_SIZE(each.ptr())) return false;
+    c10::SmallVector<PyObject*, 16> inner;  // the modules of each
     for (const Module& each : modules) {
-      PyObject* const module = PyDict_GetItem(each.modules.ptr(), each.name.ptr());
-      if (!module || reinterpret_cast<PyObject*>(Py_TYPE(module)) != each.type.ptr()) return false;
-      const auto own = pybind11::reinterpret_steal<pybind11::object>(PyObject_GenericGetDict(module, nullptr));
-      if (own.ptr() != each.own.ptr()) return false;
+      const Referred module(each.reference);
+      PyObject* const children = module.get(names().modules);
+      if (!children) return false;
+      inner.push_back(children);
+      if (each.outer >= 0 && PyDict_GetItem(inner[each.outer], each.name.ptr()) != module.self.ptr()) return false;
+      if (!each.type.is_none() && reinterpret_cast<PyObject*>(Py_TYPE(module.self.ptr())) != each.type.ptr()) return false;
+      if (each.attributes < 0) continue;
+      if (PyDict_GET_SIZE(module.own.ptr()) != each.attributes || PyDict_GET_SIZE(children) != each.children) return false;
+      if (!are(each.items, module.own.ptr()) || !are(each.absent, children)) return false;
+      if (each.outer < 0) continue;
+      for (PyObject* const of : names().hooks) {
+        PyObject* const found = module.get(of);
+        if (!found || PyDict_GET_SIZE(found)) return false;
+      }
     }
-    for (const Forward& each : forwards) {
-      const auto found = pybind11::reinterpret_steal<pybind11::object>(PyObject_GetAttr(each.type.ptr(), forward));
-      if (found.ptr() != each.forward.ptr()) {
+    for (const Item& each : forwards) {
+      const auto found = pybind11::reinterpret_steal<pybind11::object>(PyObject_GetAttr(each.name.ptr(), names().forward));
+      if (found.ptr() != each.value.ptr()) {
         PyErr_Clear();
         return false;
       }
     }
     return true;
+  }
+
+ private:
+  static bool are(const std::vector<Item>& items, PyObject* own) {
+    return std::all_of(items.begin(), items.end(), [own](const Item& each) {
+      return PyDict_GetItem(own, each.name.ptr()) == each.value.ptr();
+    });
   }
 };
 
@@ -74,25 +112,28 @@ inline void describe_autocast(c10::DeviceType device, Key& key) {
   key.push_back(is_here ? static_cast<int64_t>(at::autocast::get_autocast_dtype(device)) : -1 - is_any);
 }
 
+// False for what is not just numbers in memory.
+inline bool read_tensor(PyObject* given, Tensor& tensor) {
+  if (!THPVariable_CheckExact(given) || !is_plain(THPVariable_Unpack(given))) return false;
+  tensor = THPVariable_Unpack(given);
+  return true;
+}
+
 struct Members {
-  struct NormMember {
-    pybind11::dict parameters, buffers, own;
+  struct Norm {
+    pybind11::object reference;
     bool counts;  // whether the block counts batches for it
   };
 
-  pybind11::dict conv;  // its parameters
-  std::vector<NormMember> norms;
+  pybind11::object conv;  // a reference
+  std::vector<Norm> norms;
   bool is_layer_norm, trains;
   std::unordered_map<Key, c10::intrusive_ptr<TunedBlock>, HashOfKey> known;
 
   // A tensor by its name; undefined for None. False for one that is not just numbers in memory.
-  static bool read(const pybind11::dict& from, const char* name, Tensor& tensor) {
-    PyObject* const found = PyDict_GetItemString(from.ptr(), name);
-    if (!found || found == Py_None) return true;
-    if (!THPVariable_Check(found) || !is_plain(THPVariable_Unpack(found))) return false;
-    if (!THPVariable_CheckExact(found)) return false;
-    tensor = THPVariable_Unpack(found);
-    return true;
+  static bool read(PyObject* from, PyObject* name, Tensor& tensor) {
+    PyObject* const found = from ? PyDict_GetItem(from, name) : nullptr;
+    return !found || found == Py_None || read_tensor(found, tensor);
   }
 
   // False if a call of such an x cannot be one that is known.
@@ -110,7 +151,9 @@ struct Members {
   }
 
   bool read_convolution(Tensor& w, Tensor& bias) const {
-    return read(conv, "weight", w) && w.defined() && read(conv, "bias", bias);
+    const Referred module(conv);
+    PyObject* const parameters = module.get(names().parameters);
+    return read(parameters, names().weight, w) && w.defined() && read(parameters, names().bias, bias);
   }
 
   void learn(const Tensor& x, c10::intrusive_ptr<TunedBlock> block) {
@@ -124,20 +167,20 @@ struct Members {
 };
 
 // False where Python has to look: a tensor that is none, or a momentum that is no number.
-inline bool read_member(const Members::NormMember& member, bool is_layer_norm, bool trains, NormCall& norm, Tensor& batches) {
-  if (!Members::read(member.parameters, "weight", norm.weight) || !Members::read(member.parameters, "bias", norm.bias))
-    return false;
+inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm, Tensor& batches) {
+  const Referred module(member.reference);
+  PyObject *const parameters = module.get(names().parameters), *const buffers = module.get(names().buffers);
+  if (!Members::read(parameters, names().weight, norm.weight) || !Members::read(parameters, names().bias, norm.bias)) return false;
   if (!norm.weight.defined() || !norm.bias.defined()) return false;
   if (is_layer_norm) return true;
-  if (!Members::read(member.buffers, "running_mean", norm.running_mean) ||
-      !Members::read(member.buffers, "running_var", norm.running_var))
+  if (!Members::read(buffers, names().mean, norm.running_mean) || !Members::read(buffers, names().variance, norm.running_var))
     return false;
   if (norm.running_mean.defined() != norm.running_var.defined()) return false;
   if (!trains) return norm.running_mean.defined();
-  PyObject* const momentum = PyDict_GetItemString(member.own.ptr(), "momentum");
+  PyObject* const momentum = module.get(names().momentum);
   if (!momentum || !PyFloat_CheckExact(momentum)) return false;
   norm.momentum = PyFloat_AS_DOUBLE(momentum);
-  return !member.counts || Members::read(member.buffers, "num_batches_tracked", batches);
+  return !member.counts || Members::read(buffers, names().batches, batches);
 }
 
 // One more batch.
@@ -165,7 +208,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   NormCalls norms(members.norms.size());
   std::array<Tensor, 2> batches;
   for (size_t i = 0; i < norms.size(); ++i)
-    if (!read_member(members.norms[i], members.is_layer_norm, members.trains, norms[i], batches[i])) Py_RETURN_NONE;
+    if (!read_norm(members.norms[i], members.is_layer_norm, members.trains, norms[i], batches[i])) Py_RETURN_NONE;
   const bool is_bias_taken = bias.defined() && (members.is_layer_norm || !members.trains);
   if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python knows how
   Tensor z;

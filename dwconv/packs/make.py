@@ -13,7 +13,6 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ import torch
 
 from dwconv import native, settings
 from dwconv.errors import BuildError, PackError
+from dwconv.kernels import nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
@@ -178,7 +178,7 @@ def _needs(target: Target) -> str:
 def _compiler(target: Target) -> dict[str, str]:
     """The version of what made machine code out of what TVM generates; empty where nothing can have."""
     if target.kind == "cuda":
-        return {"nvrtc": metadata.version("nvidia-cuda-nvrtc")}
+        return {"nvrtc": ".".join(map(str, nvrtc.library().version))}
     linker = settings.program(settings.linker())
     if linker is None:  # no kernel is in the pack: PyTorch's ops are faster
         return {}

@@ -9,8 +9,7 @@ gradient after it; PyTorch does the same for ``padding="same"`` with an even ker
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -86,30 +85,36 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 """In place where PyTorch can, as networks ask for it."""
 
 
-def block_forward(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:
-    """z, one op after the other, each differentiable. ``norms``: γ and β of each norm; ``convolve``: from what the
-    convolution reads to y."""
-    if block.layer_norm:
-        return layer_norm(convolve(x), *norms, eps=block.layer_norm.eps)
+Held = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, float]
+"""Running mean, running variance, γ, β and momentum of a norm."""
+
+
+def block_of(
+    block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, norms: Iterable[Held], *, trains: bool
+) -> Tensor:
+    """z, one op after the other, each differentiable. ``convolve``: from what the convolution reads to y."""
     given = iter(norms)
     for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
         if norm:
-            x = F.batch_norm(x, None, None, next(given), next(given), True, 0.0, norm.eps)
+            mean, variance, gamma, beta, momentum = next(given)
+            x = F.batch_norm(x, mean, variance, gamma, beta, trains, momentum, norm.eps)
         x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
         x = then(x) if then else x
     return x
+
+
+def block_forward(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:
+    """z in training. ``norms``: γ and β of each norm."""
+    if block.layer_norm:
+        return layer_norm(convolve(x), *norms, eps=block.layer_norm.eps)
+    held = [(None, None, *norms[at : at + 2], 0.0) for at in range(0, len(norms), 2)]
+    return block_of(block, convolve, x, held, trains=True)  # type: ignore[arg-type]
 
 
 def block_inference(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:
-    """The same in evaluation. ``norms``: γ, β, mean and variance of each norm."""
-    given = iter(norms)
-    for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
-        if norm:
-            weight, bias, mean, variance = itertools.islice(given, 4)
-            x = F.batch_norm(x, mean, variance, weight, bias, False, 0.0, norm.eps)
-        x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
-        x = then(x) if then else x
-    return x
+    """z in evaluation. ``norms``: γ, β, mean and variance of each norm."""
+    held = [(*norms[at + 2 : at + 4], *norms[at : at + 2], 0.0) for at in range(0, len(norms), 4)]
+    return block_of(block, convolve, x, held, trains=False)  # type: ignore[arg-type]
 
 
 def layer_norm(y: Tensor, gamma: Tensor, beta: Tensor, *, eps: float) -> Tensor:

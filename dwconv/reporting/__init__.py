@@ -24,7 +24,7 @@ from dwconv.nn import LAYERS
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
-from dwconv.reporting.whole_step import share_on_pytorch
+from dwconv.reporting.whole_step import share_on_pytorch, step_on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,8 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
     Calls are counted since decisions were last made anew (by ``dwconv.reset``, by ``convert`` with an example, or by
     ``tune``), in this process, and not timed: times are the medians of the tuning log. With ``example_inputs`` (as for
     ``convert``) the model takes a few steps on them, which change nothing in it, and the report is of such a step; it
-    then also says which share of the step depthwise convolution is.
+    then also says which share of the step depthwise convolution is, and on a GPU what the step takes of the host, op by
+    op, beside what its kernels take.
 
     Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
     """
@@ -58,6 +59,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
         is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
         of_an_example=example_inputs is not None,
         share_on_pytorch=None if example_inputs is None else share_on_pytorch(model, example_inputs),
+        on_gpu=None if example_inputs is None else step_on_gpu(model, example_inputs),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dwconv import settings
+from dwconv.measure.step_share import OnGpu
 from dwconv.model.conversion import ConvertedLayer
 from dwconv.reporting.rows import LayerRow, PassRow
 
@@ -37,6 +38,8 @@ class ReportSums:
     share_on_pytorch: float | None = None
     """The share of a whole step on the example that they would take on PyTorch's op, without the optimizer; None if it
     was not measured."""
+    on_gpu: OnGpu | None = None
+    """What a step on the example takes of the host and of the GPU, without the optimizer; None on a CPU."""
 
     # -- sums ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dwconv.call import causal, functional
 from dwconv.call.active import arguments_of
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
-from dwconv.measure.step_share import depthwise_ms, fastest_profile
+from dwconv.measure.step_share import OnGpu, depthwise_ms, fastest_profile, timed_on_gpu
 
 _AXES: dict[object, int] = {functional.conv1d: 1, functional.conv2d: 2, functional.conv3d: 3}
 
@@ -29,6 +29,16 @@ def share_on_pytorch(model: nn.Module, example_inputs: Any) -> float | None:
     with unchanged(step.model, step.tensors), _OnPyTorch():
         profile = fastest_profile(step, device=step.device)
     return depthwise_ms(profile) / profile["step"]
+
+
+def step_on_gpu(model: nn.Module, example_inputs: Any) -> OnGpu | None:
+    """What a step on the example takes of the host and of the GPU, forward and backward, without the optimizer, as it
+    runs now. None on a CPU, and where somebody profiles already. Nothing in the model changes."""
+    step = ExampleStep.of(model, example_inputs, trains=None)
+    if step.device.type != "cuda" or torch._C._autograd._profiler_enabled():
+        return None
+    with unchanged(step.model, step.tensors), torch.cuda.device(step.device):
+        return timed_on_gpu(step)
 
 
 class _OnPyTorch(TorchFunctionMode):

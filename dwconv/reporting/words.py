@@ -49,6 +49,13 @@ def sums(report: ReportSums) -> list[str]:
         lines.append(
             f"of a whole step, without the optimizer, {ours}on PyTorch's op {percent(report.share_on_pytorch)}"
         )
+    if step := report.on_gpu:
+        lines.append(
+            f"op by op it takes {in_ms(step.host_ms * 1e3)} of the host beside {in_ms(step.kernels_ms * 1e3)} of "
+            f"{step.launches} kernels: the GPU is busy for {step.busy:.0%} of it"
+        )
+        if step.waits_for_host:
+            lines.append("it waits for the host: dwconv.graphed(model, example_inputs) makes it two launches")
     if report.unknown:
         passes = "1 pass" if report.unknown == 1 else f"{report.unknown} passes"
         lines.append(f"without {passes} whose time is not known")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 
 from dwconv.errors import BrokenInstallation
 
@@ -34,6 +37,23 @@ NO_TVM = "TVM, which builds kernels, is not installed"
 def where_to_tune() -> str:
     """Said after ``tune``, before the command; empty if that can run here."""
     return "" if can_build() else " where TVM is, and load a pack made there (python -m dwconv.export)"
+
+
+@cache
+def cuda_of_pytorch() -> int | None:
+    """The CUDA that PyTorch is built for, 12 or 13, say: ``torch.version.cuda``, without an import; None where it is
+    built for none."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    told = Path(found.origin).with_name("version.py")
+    major = re.search(r"^cuda\b.*= ['\"](\d+)", told.read_text(), re.MULTILINE) if told.exists() else None
+    return int(major[1]) if major else None
+
+
+def install_cuda() -> str:
+    """The command that installs what compiles and launches kernels for PyTorch's CUDA."""
+    return f"pip install 'dwconv[{'cuda12' if cuda_of_pytorch() == 12 else 'cuda'}]'"
 
 
 def _version(package: str) -> str:

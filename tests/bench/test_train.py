@@ -134,6 +134,8 @@ def test_steps_as_graphs_are_compared_with_each_other_and_with_the_best_other():
     assert found["graphs"]["median"] == 1.5 and found["graphed"]["converted + graphs"]["median"] == 3
     assert found["graphed_blocks"]["plain + graphs"]["median"] == 2
     assert (found["best_ours"], found["best_other"]) == ("blocks + graphs", "plain + graphs")
+    kinds = {kind: (each["best_ours"], each["over_best_other"]) for kind, each in found["kinds"].items()}
+    assert kinds == {"eager": ("converted", 1.2), "graphed": ("blocks + graphs", 2.0)}, "none was compiled"
 
 
 def test_blocks_are_compared_with_all_others_eager_and_compiled():
@@ -169,6 +171,8 @@ def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
         "kept_bytes": {"plain": 4 << 20, "blocks": 2 << 20},
     }
     row["refused"] = {"blocks + inductor": "no compiler"}
+    of_gpu = {"host_ms": 9.0, "step_ms": 10.0, "kernels_ms": 4.0, "launches": 40, "busy": 0.4, "roads": {"C++": 17}}
+    row |= {"on_gpu": {"converted": of_gpu}, "native": "C++"}
     first, control, head, *lines = table_of(row).splitlines()
     assert first == "Net, memory kept: at most 7.25, goal 1.50, 3 steps"
     assert control == "  control: plain against itself 1.000 (1.000 to 1.000)" and head.split()[0] == "ms"
@@ -179,6 +183,10 @@ def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
         "blocks 4000.0 3.00 3.00 to 3.00 3.00 to 3.00 2.0",
         "blocks + inductor did not race: no compiler",
         "blocks over plain + inductor: 2.00 (2.00 to 2.00), faster",
+        "blocks over plain: 3.00 (3.00 to 3.00), faster",
+        "forward + backward host ms kernels ms launches busy roads of layers",
+        "converted 9.00 4.00 40 40% 17 C++",
+        "calls that C++ knows take the road through C++",
     ]
 
 

@@ -166,7 +166,7 @@ def test_a_size_that_comes_a_few_times_builds_nothing(maker, monkeypatch):
         arrive()
     assert maker.asked == []
     (plan,) = plans()
-    assert native.module is None or plan.tally.taken(id(w)) == 3, "those between take the short way"
+    assert native.module is None or plan.tally.calls_in_cpp(id(w)) == 3, "those between take the short way"
     step(dwconv.conv2d, x, w)
     arrive()
     assert set(maker.asked) == set(PASSES)

@@ -20,7 +20,7 @@ if not dist.is_available() or not dist.is_gloo_available():
     pytest.skip("PyTorch was built without gloo", allow_module_level=True)
 
 from tests.call.spread_calls import CALLS
-from tests.call.two_ranks import LAYERS, SIZES, STEPS, WAYS, images, small_net, train
+from tests.call.two_ranks import BLOCK, BLOCK_WAYS, LAYERS, SIZES, STEPS, WAYS, images, small_net, train
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SUMS_DIFFER = {"rtol": 1e-4, "atol": 1e-5}
@@ -33,6 +33,8 @@ class Job:
 
     models: list[dict[str, dict[str, Any]]]
     """By the way in which they were spread, for each rank."""
+    blocks: list[dict[str, dict[str, Any]]]
+    """Likewise."""
     calls: list[dict[str, dict[str, Any]]]
     """By their name, for each rank."""
 
@@ -46,6 +48,7 @@ def job(tmp_path_factory) -> Job:
     second = workload_of(shape=(2, *SIZES), stride=2, multiplier=2)
     without_bias = workload_of(shape=(2, *SIZES))
     plant(folder / "logs" / "log.jsonl", [first, without_bias, second], baseline_us=1e6, threads=1)
+    plant(folder / "logs" / "log.jsonl", [workload_of(shape=(2, *SIZES), block=BLOCK)], baseline_us=1e8, threads=1)
     native.native()  # the ranks load what is compiled here
     environment = {
         **os.environ,
@@ -66,8 +69,16 @@ def job(tmp_path_factory) -> Job:
             rank.kill()
             rank.wait()
     assert [rank.returncode for rank in ranks] == [0, 0], b"\n".join(stderr for _, stderr in ended).decode()
-    models, calls = ([torch.load(folder / f"{kind}-{rank}.pt") for rank in (0, 1)] for kind in ("models", "calls"))
-    return Job(models=models, calls=calls)
+    kinds = "models", "blocks", "calls"
+    return Job(**{kind: [torch.load(folder / f"{kind}-{rank}.pt") for rank in (0, 1)] for kind in kinds})
+
+
+@pytest.mark.parametrize("way", BLOCK_WAYS)
+def test_blocks_learn_what_plain_ranks_learn(job, way):
+    """With a layer that no step uses."""
+    for saved in job.blocks:
+        torch.testing.assert_close(saved[way]["blocks"], saved[way]["plain"], **SUMS_DIFFER)
+        assert saved[way]["forward"] == saved[way]["backward"] == STEPS
 
 
 @pytest.mark.parametrize("way", WAYS)

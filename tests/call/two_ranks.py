@@ -19,6 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import dwconv
 from dwconv import native
+from dwconv.call.call_plan import plans
+from dwconv.problems.workload import BLOCK_PASSES
 from tests.call.spread_calls import run_all
 
 SIZES = (8, 12, 10)
@@ -102,6 +104,51 @@ WAYS = {
 }
 
 
+BLOCK = "bn+relu6,bn+relu6"
+
+
+class Branched(nn.Module):
+    """It has a block, and a layer that no step uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.widen, self.last, self.unused = nn.Conv2d(3, 8, 1), nn.Linear(8, 4), nn.Linear(8, 4)
+        conv = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+        self.block = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU6(), conv, nn.BatchNorm2d(8), nn.ReLU6())
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.block(self.widen(x)).mean((2, 3)))
+
+
+def branches_sharded(model: nn.Module) -> nn.Module:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    fully_shard(model.get_submodule("block"), mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+BLOCK_WAYS = {
+    "ddp": lambda model: DistributedDataParallel(model, find_unused_parameters=True),
+    "fsdp 2": branches_sharded,
+}
+
+
+def block_trained(way: str, rank: int) -> dict[str, list[Tensor] | int]:
+    """What a plain model and one with a block have learnt, and how often that ran as one."""
+    dwconv.reset()
+    learnt = {}
+    for kind, x in (("plain", images()), ("blocks", images())):
+        model, x = Branched(), x[2 * rank : 2 * rank + 2]
+        if kind == "blocks":
+            dwconv.convert(model, x, blocks=True, seconds=0)
+        spread = BLOCK_WAYS[way](model)
+        train(spread, x)
+        learnt[kind] = [*whole(spread), *(each.clone() for each in spread.buffers())]
+    counted = [plan.tally.counted_ops() for plan in plans() if plan.problem.block]
+    return {**learnt, **{pass_: sum(ops[pass_] for ops in counted) for pass_ in BLOCK_PASSES}}
+
+
 def trained(way: str, rank: int) -> Trained:
     """The model after its steps on this rank's half of the batch."""
     dwconv.reset()
@@ -145,6 +192,7 @@ def main(rank: int, folder: Path) -> None:
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=120)
     )
     torch.save({way: vars(trained(way, rank)) for way in WAYS}, folder / f"models-{rank}.pt")
+    torch.save({way: block_trained(way, rank) for way in BLOCK_WAYS}, folder / f"blocks-{rank}.pt")
     torch.save(run_all(init_device_mesh("cpu", (2,))), folder / f"calls-{rank}.pt")
     dist.destroy_process_group()
 

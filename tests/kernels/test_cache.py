@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from dwconv import settings
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import build, cache
 from dwconv.kernels.artifact import Artifact
-from dwconv.problems.target import cpu_target
+from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
@@ -50,6 +51,14 @@ def test_the_second_call_finds_what_the_first_built(built):
     first, second = (cache.build_cached(CANDIDATE, TARGET) for _ in range(2))
     assert built == [CANDIDATE]
     assert first == second
+
+
+def test_what_another_nvrtc_compiled_is_another_entry(built, monkeypatch):
+    for version in ([12, 9], [13, 5], [12, 9]):
+        monkeypatch.setattr(cache.nvrtc, "library", lambda version=version: SimpleNamespace(version=version))
+        cache.build_cached(CANDIDATE, parse_target("cuda:sm_90"))
+        cache.build_cached(CANDIDATE, TARGET)
+    assert len(built) == 3, "one for each NVRTC, and the CPU's"
 
 
 def test_another_config_target_or_source_is_another_entry(built, monkeypatch):

@@ -175,7 +175,11 @@ def test_what_the_driver_refuses_is_told_and_nothing_is_launched_after_it(driver
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (12080, "; the driver is for CUDA 12, kernels are compiled for CUDA 13: update the driver"),
+        (
+            12080,
+            "; the driver is for CUDA 12, kernels are compiled for CUDA 13: update the driver, or install PyTorch for "
+            "CUDA 12, then 'dwconv[cuda12]'",
+        ),
         (13000, ""),
         (14000, ""),
     ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.kernels import nvrtc
 from dwconv.kernels.entry import write_entry
 from dwconv.kernels.sass import disassemble
+from dwconv.system import versions
+from tests.conftest import GOLDEN
 
 COPY = 'extern "C" __global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
 
@@ -108,13 +111,82 @@ def test_the_first_complaint_is_told() -> None:
         nvrtc.compile_cubin('extern "C" __global__ void k() { missing_name = 1; }', arch="sm_90")
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(sys.modules):
-        if name == "cuda" or name.startswith("cuda."):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "cuda", None)
-    with pytest.raises(BrokenInstallation, match=r"pip install 'dwconv\[cuda\]'"):
+@pytest.fixture
+def chosen_anew() -> Iterator[None]:
+    nvrtc.library.cache_clear()
+    yield
+    nvrtc.library.cache_clear()
+
+
+@pytest.mark.usefixtures("chosen_anew")
+@pytest.mark.parametrize(("pytorch", "extra"), [(None, "cuda"), (13, "cuda"), (12, "cuda12")])
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, pytorch: int | None, extra: str) -> None:
+    def missing(cuda: int) -> nvrtc.Nvrtc:
+        raise OSError(f"libnvrtc.so.{cuda}: no such file")
+
+    monkeypatch.setattr(nvrtc, "Nvrtc", missing)
+    monkeypatch.setattr(versions, "cuda_of_pytorch", lambda: pytorch)
+    needed = rf"libnvrtc.so.{pytorch or 13}: no such file\); run: pip install 'dwconv\[{extra}\]'"
+    with pytest.raises(BrokenInstallation, match=needed):
         nvrtc.compile_cubin(COPY, arch="sm_90")
+
+
+# -- two of them ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("chosen_anew")
+@pytest.mark.parametrize(
+    ("pytorch", "here", "chosen"), [(12, (12, 13), 12), (13, (12, 13), 13), (None, (12, 13), 13), (12, (13,), 13)]
+)
+def test_it_is_the_one_of_pytorchs_cuda(
+    monkeypatch: pytest.MonkeyPatch, pytorch: int | None, here: tuple[int, ...], chosen: int
+) -> None:
+    def found(cuda: int) -> int:
+        if cuda not in here:
+            raise OSError
+        return cuda
+
+    monkeypatch.setattr(nvrtc, "Nvrtc", found)
+    monkeypatch.setattr(versions, "cuda_of_pytorch", lambda: pytorch)
+    assert nvrtc.library() == chosen
+
+
+@pytest.mark.parametrize(("line", "cuda"), [("None", None), ("'12.8'", 12), ('"13.0"', 13)])
+def test_pytorchs_cuda_is_read_without_an_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, cuda: int | None
+) -> None:
+    (tmp_path / "version.py").write_text(f"__all__ = ['cuda', 'hip']\ncuda: Optional[str] = {line}\nhip = None\n")
+    there = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: there)
+    assert versions.cuda_of_pytorch.__wrapped__() == cuda
+
+
+@pytest.fixture
+def twelve(monkeypatch: pytest.MonkeyPatch) -> nvrtc.Nvrtc:
+    try:
+        found = nvrtc.Nvrtc(12)
+    except OSError as error:
+        pytest.skip(f"nvidia-cuda-nvrtc-cu12 is missing: {error}")
+    monkeypatch.setattr(nvrtc, "library", lambda: found)
+    return found
+
+
+def test_what_one_compiled_is_not_the_others(compiled: list[str], twelve: nvrtc.Nvrtc) -> None:
+    nvrtc.compile_cubin(COPY, arch="sm_90")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(nvrtc, "library", lambda: nvrtc.Nvrtc(13))
+        nvrtc.compile_cubin(COPY, arch="sm_90")
+    assert len(compiled) == 2
+
+
+@pytest.mark.parametrize(
+    "arch", ["sm_90", *(pytest.param(f"sm_{other}", marks=pytest.mark.slow) for other in (80, 86, 89, 100, 120))]
+)
+def test_cuda_12_compiles_every_template(twelve: nvrtc.Nvrtc, arch: str) -> None:
+    sources = [path.read_text() for path in GOLDEN.glob("*.cu")]
+    assert len(sources) > 30
+    for source in sources:
+        assert nvrtc.compile_cubin(source, arch=arch).resources["spill_bytes"] == 0
 
 
 def test_the_report_of_several_kernels_is_that_of_the_neediest() -> None:

@@ -230,3 +230,42 @@ def test_a_missing_compiler_is_not_waited_for(compiler: StubCompiler, monkeypatc
     monkeypatch.setattr(compiling, "made_once", None)
     with pytest.raises(BuildError, match=r"there is no C\+\+ compiler nowhere-c\+\+; "):
         load_compiled()
+
+
+# -- compiled before ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prebuilt(compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that came with the package, where there is no compiler and nothing is in the cache."""
+    monkeypatch.setattr(compiling, "PREBUILT", tmp_path / "prebuilt")
+    path = compiling.compile_into(tmp_path / "prebuilt")
+    assert compiler.calls == 1
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    return path
+
+
+def test_a_module_that_came_with_the_package_needs_no_compiler(prebuilt: Path) -> None:
+    assert native.is_expected()
+    assert native.soon() is not None and native.run() == 42 and native.why_not == ""
+    assert not [*settings.cache_folder().rglob("dwconv_native*")]
+    assert compiling.Extension().kept() == prebuilt.read_bytes(), "a pack takes it with it"
+
+
+def test_one_for_another_pytorch_is_not_taken(prebuilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.__version__", "1.0.0")
+    assert not native.is_expected() and native.native() is None
+    assert "there is no C++ compiler" in native.why_not
+
+
+def test_one_that_does_not_load_here_is_compiled_anew(
+    prebuilt: Path, compiler: StubCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prebuilt.write_bytes(b"of another machine")
+    monkeypatch.setenv("CXX", str(compiler.path))
+    assert native.native() is not None and compiler.calls == 2
+
+
+def test_none_is_taken_where_none_is_asked_for(prebuilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DWCONV_NATIVE", "0")
+    assert native.native() is None and "DWCONV_NATIVE=0" in native.why_not

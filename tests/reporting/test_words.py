@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dwconv.measure.step_share import OnGpu
 from dwconv.reporting.words import heading, nothing_ran, sums
 
 
@@ -19,6 +20,7 @@ class Sums:
             "unknown": 0,
             "share": None,
             "share_on_pytorch": None,
+            "on_gpu": None,
         }
         self.__dict__.update({**usual, "depthwise_us": 0.0, "saved_us": 0.0, "to_win_us": 0.0, **sums})
 
@@ -66,3 +68,14 @@ def test_what_to_do_where_nothing_ran():
 )
 def test_the_sums_of_a_step(figures, lines):
     assert sums(Sums(**figures)) == lines
+
+
+@pytest.mark.parametrize("kernels_ms", [2.0, 9.0])
+def test_a_step_that_waits_for_the_host_is_told_so(kernels_ms):
+    on_gpu = OnGpu(host_ms=9.5, step_ms=10.0, kernels_ms=kernels_ms, launches=40)
+    _, told, *more = sums(Sums(on_gpu=on_gpu))
+    busy = f"{kernels_ms:.3g} ms of 40 kernels: the GPU is busy for {kernels_ms / 10:.0%} of it"
+    assert told == f"op by op it takes 9.5 ms of the host beside {busy}"
+    assert more[:-1] == ["it waits for the host: dwconv.graphed(model, example_inputs) makes it two launches"] * (
+        kernels_ms == 2.0
+    )

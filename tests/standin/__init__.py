@@ -19,7 +19,8 @@ The tests in on_gpu/ are for any GPU: without one, test_on_stand_in.py runs them
 The stand-in behaves like a GPU in this: tensors of host and device do not mix. A backward pass runs in a thread of its
 own, on the stream of its forward pass. A thread has no context until it sets one. While a graph is captured, launches
 are not computed, and nothing may wait or be loaded. A replay runs launches and operators in order, on the current
-contents of memory. An illegal access breaks the process.
+contents of memory, which the graph keeps only where it was allocated in the capture: it fails once other memory was
+freed. An illegal access breaks the process.
 
 It differs in this: everything runs at once, in the order in which it was asked for, so a missing synchronisation is not
 noticed. Times are made up, the same on every machine. There is one device.

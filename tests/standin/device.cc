@@ -21,10 +21,20 @@ using torch::jit::Stack;
 constexpr double NS_OF_AN_OPERATOR = 400e3, BYTES_PER_NS = 1000;
 
 // These wait for the device, which a stream that is captured cannot do.
-bool waits(const std::string& name) {
-  static const std::set<std::string> all = {"aten::_local_scalar_dense", "aten::equal", "aten::nonzero",
-                                            "aten::masked_select", "aten::_unique2", "aten::is_nonzero"};
-  return all.count(name) > 0;
+bool waits(const std::string& name, const Stack& arguments) {
+  static const std::set<std::string> all = {
+      "aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::masked_select", "aten::_unique2",
+      "aten::is_nonzero", "aten::unique_dim", "aten::unique_consecutive", "aten::bincount"};
+  if (all.count(name)) return true;
+  if (name == "aten::repeat_interleave") return arguments.back().isNone();  // how long is the result?
+  if (name.rfind("aten::index", 0) && name.rfind("aten::_index_put", 0)) return false;
+  for (const c10::IValue& each : arguments) {
+    if (!each.isOptionalTensorList()) continue;
+    for (const auto& index : each.toOptionalTensorVector()) {
+      if (index && (index->dtype() == at::kBool || index->dtype() == at::kByte)) return true;  // how many are true?
+    }
+  }
+  return false;
 }
 
 // A tensor as the other side sees it: the same memory, the same sizes.
@@ -74,7 +84,7 @@ class Sides {
     for (const auto& [device, host] : pairs_) {
       auto* self = device.unsafeGetTensorImpl();
       if (!device.storage().nbytes() && host.storage().nbytes()) {
-        self->set_storage_keep_dtype(on_the_device(host.storage()));
+        self->set_storage_keep_dtype(kept(on_the_device(host.storage())));
       }
       if (device.sizes() != host.sizes() || device.strides() != host.strides()) {
         self->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
@@ -100,7 +110,7 @@ class Sides {
     }
     // The operator may resize a tensor that holds nothing yet.
     c10::Storage storage = tensor.storage().nbytes()
-        ? on_the_host(tensor.storage())
+        ? for_the_host(tensor.storage())
         : c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::GetAllocator(c10::kCPU), true);
     at::Tensor host = seen(tensor, std::move(storage), c10::DispatchKey::CPU);
     pairs_.emplace_back(tensor, host);
@@ -122,7 +132,7 @@ class Sides {
     }
     bytes += host.nbytes();
     changes_nothing = false;
-    return seen(host, on_the_device(host.storage()), c10::DispatchKey::CUDA);
+    return seen(host, kept(on_the_device(host.storage())), c10::DispatchKey::CUDA);
   }
 
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
@@ -136,8 +146,8 @@ void run_on_the_host(const c10::OperatorHandle& op, Stack* stack) {
   for (size_t i = stack->size() - count; i < stack->size(); ++i) sides.to_host((*stack)[i]);
   Stack arguments;
   if (capturing()) {
-    check_capture(name, waits(name) || (name == "aten::copy_" && sides.has_host_tensors));
     arguments.assign(stack->end() - count, stack->end());
+    check_capture(name, waits(name, arguments) || (name == "aten::copy_" && sides.has_host_tensors));
     for (size_t i = 0; i < count; ++i) {
       const auto* alias = op.schema().arguments()[i].alias_info();
       if (alias && alias->isWrite()) keep_from_change(arguments[i]);

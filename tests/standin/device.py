@@ -60,6 +60,7 @@ def device() -> ctypes.CDLL:
         ("captured_steps", ctypes.c_uint64),
         ("spoil_capture", None),
         ("end_capture", ctypes.c_void_p),
+        ("lost", ctypes.c_int, ctypes.c_void_p),
         ("graph_ns", ctypes.c_double, ctypes.c_void_p),
         ("replay", None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64),
         ("forget", None, ctypes.c_void_p),

@@ -65,6 +65,8 @@ struct Step {
 struct Graph {
   std::vector<Step> steps;
   std::vector<c10::Storage> kept;  // what was allocated while it was captured stays where it is
+  std::set<const void*> pool;      // where that is, results of operators included
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> outside;  // what else it reads and writes, which may be freed
   std::vector<std::pair<at::Tensor, at::Tensor>> before;  // memory that operators wrote to, and what was in it
   double ns = 0;                   // what a replay takes
 
@@ -128,9 +130,24 @@ inline void keep_from_change(const c10::IValue& value) {
   for (const at::Tensor& each : value.toTensorVector()) keep_from_change(each);
 }
 
+inline c10::Storage kept(c10::Storage storage) {
+  if (capturing()) {
+    device().captured->kept.push_back(storage);
+    device().captured->pool.insert(storage.data());
+  }
+  return storage;
+}
+
 inline at::Tensor kept(at::Tensor tensor) {
-  if (capturing()) device().captured->kept.push_back(tensor.storage());
+  kept(tensor.storage());
   return tensor;
+}
+
+// As the host sees it. A graph keeps no memory that was there before its capture.
+inline c10::Storage for_the_host(const c10::Storage& storage) {
+  if (!capturing() || device().captured->pool.count(storage.data())) return on_the_host(storage);
+  device().captured->outside.push_back(storage.getWeakStorageImpl());
+  return borrowed_by_the_host(storage);
 }
 
 }  // namespace standin
@@ -190,6 +207,14 @@ void* standin_end_capture() {
   c10::InferenceMode no_autograd;
   graph->undo();
   return device().capture_failed ? nullptr : graph.release();
+}
+
+// 1 if memory was freed that it reads or writes.
+int standin_lost(void* graph) {
+  for (const auto& each : static_cast<Graph*>(graph)->outside) {
+    if (each.expired()) return 1;
+  }
+  return 0;
 }
 
 double standin_graph_ns(void* graph) { return static_cast<Graph*>(graph)->ns; }

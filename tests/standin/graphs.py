@@ -56,6 +56,8 @@ class Graph:
         if not self._steps:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         library, done = device(), 0
+        if library.standin_lost(self._steps):  # a GPU computes with whatever is there now, or breaks down
+            raise torch.AcceleratorError("CUDA error: the graph uses memory outside its pool that was freed")
         for before, run in self.launches:
             library.standin_replay(self._steps, done, before)
             run()

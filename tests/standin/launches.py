@@ -21,6 +21,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Scalar
 from dwconv.problems.workload import ITEMSIZE
 from tests.standin.computing import compute
@@ -143,7 +145,18 @@ def _suffer(fault: Fault | None) -> int:
 
 
 def _run(artifact: Artifact, passed: _Passed, batch: int, *, wrong: bool) -> None:
-    _now_or_at_a_replay(partial(unprofiled, compute, artifact, dict(passed.addresses), batch, wrong=wrong))
+    addresses = dict(passed.addresses)
+    run = partial(unprofiled, compute, artifact, addresses, batch, wrong=wrong)
+    _now_or_at_a_replay(run if Graph.captured is None else partial(_replay, run, artifact, _Passed(addresses), batch))
+
+
+def _replay(run: Callable[[], object], artifact: Artifact, passed: _Passed, batch: int) -> None:
+    try:
+        _check_memory(artifact, passed, batch)
+    except Refused as refused:
+        _write_down(what="problem", reason=f"replayed when memory was freed: {refused}")
+        raise torch.AcceleratorError(f"CUDA error: {refused}") from None
+    run()
 
 
 def _now_or_at_a_replay(run: Callable[[], object]) -> None:

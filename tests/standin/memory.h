@@ -113,6 +113,12 @@ inline c10::Storage on_the_host(const c10::Storage& storage) {
           c10::DataPtr(start, new Shared{storage}, &Shared::end, c10::Device(c10::kCPU)), nullptr, false};
 }
 
+// The same of memory that somebody else owns.
+inline c10::Storage borrowed_by_the_host(const c10::Storage& storage) {
+  return {c10::Storage::use_byte_size_t(), storage.nbytes(), c10::DataPtr(storage.mutable_data(), c10::Device(c10::kCPU)),
+          nullptr, false};
+}
+
 inline c10::Storage on_the_device(const c10::Storage& storage) {
   void* start = storage.mutable_data();
   if (start) memory().take(start, storage.nbytes());

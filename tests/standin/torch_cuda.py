@@ -21,7 +21,7 @@ PROPERTIES = SimpleNamespace(
     name="Stand-in H200", major=9, minor=0, total_memory=TOTAL_BYTES, multi_processor_count=132,
     max_threads_per_multi_processor=2048, shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
     shared_memory_per_multiprocessor=228 << 10, regs_per_multiprocessor=65536, warp_size=32, L2_cache_size=1 << 20,
-    clock_rate=1_755_000, memory_clock_rate=2_619_000, is_integrated=False,
+    clock_rate=1_755_000, memory_clock_rate=2_619_000, is_integrated=False, gcnArchName="",
 )  # fmt: skip
 """An H200 with a small L2 cache, so that tests can flush it quickly."""
 
@@ -45,6 +45,7 @@ class Stream:
         synchronize()
 
     def query(self) -> bool:
+        not_in_a_capture()
         return True
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -89,7 +90,7 @@ class Event:
         check()
 
     def query(self) -> bool:
-        check()
+        not_in_a_capture()
         return True
 
     def synchronize(self) -> None:
@@ -118,6 +119,11 @@ def initialise() -> bool:
 
 
 def synchronize(device_: Any = None) -> None:
+    not_in_a_capture()
+
+
+def not_in_a_capture() -> None:
+    """Raises AcceleratorError, and spoils the graph, if one is captured in any thread."""
     check()
     if device().standin_capturing():
         device().standin_spoil_capture()
@@ -189,7 +195,7 @@ def install() -> None:
         "mem_get_info": lambda device=None: (device_free_bytes(), TOTAL_BYTES),
         "memory_allocated": lambda device=None: TOTAL_BYTES - device_free_bytes(),
         "memory_reserved": lambda device=None: TOTAL_BYTES - device_free_bytes(),
-        "empty_cache": check,
+        "empty_cache": not_in_a_capture,
         "get_rng_state": lambda device=None: torch.get_rng_state(),  # it draws with the host's generator
         "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
         "manual_seed": lambda seed: None,
@@ -202,7 +208,7 @@ def install() -> None:
         "_cuda_getDevice": lambda: 0,
         "_cuda_isCurrentStreamCapturing": is_captured,
         "_cuda_synchronize": synchronize,
-        "_cuda_emptyCache": check,
+        "_cuda_emptyCache": not_in_a_capture,
         "_host_emptyCache": lambda: None,
     }.items():
         setattr(bindings, name, answer)

@@ -14,6 +14,8 @@ from torch import nn
 
 import dwconv
 from bench.launched import kernels_of, passes_of
+from dwconv import native
+from dwconv.call.call_plan import plans
 from dwconv.dispatch.decide import decide
 from dwconv.problems.workload import DType, Workload
 from tests.standin.on_gpu.conftest import IS_STAND_IN
@@ -90,8 +92,10 @@ def test_a_compiled_model_runs_the_kernels(how: dict[str, str]) -> None:
         step()
     for parameter, gradient in zip(ours.parameters(), wanted, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-4)
+    in_python = [dict(plan.tally.ops) for plan in plans()]
     launched = kernels_of(step, device="cuda")
     assert launched is not None and launched["main_kernel"] == 5
+    assert native.module is None or [dict(plan.tally.ops) for plan in plans()] == in_python, "C++ runs the ops by now"
 
 
 def test_what_has_too_many_elements_runs_on_pytorch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -15,12 +16,13 @@ import dwconv
 from bench.gpu import race_worker
 from bench.gpu.race_worker import Race, Raced, Racer, RacerSetup
 from bench.gpu.worker import Refused
-from bench.launched import kernels_of, passes_of, why_misnamed
+from bench.launched import kernels_of, passes_of, roads_of, why_misnamed
 from bench.networks import where_layers_run
+from dwconv import native
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.cuda_clock import CudaClock
-from dwconv.measure.step_share import depthwise_ms, fastest_profile, ratio_at_most
+from dwconv.measure.step_share import depthwise_ms, fastest_profile, ratio_at_most, timed_on_gpu
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
@@ -131,3 +133,16 @@ def test_the_time_of_a_step_is_that_of_its_kernels(logs: Path) -> None:
     of_kernels = fastest_profile(lambda: loss_of(model, x).backward(), device=x.device)
     assert of_kernels["depthwise fprop"] > 0 and of_kernels["depthwise backward"] > 0
     assert depthwise_ms(of_kernels) < of_kernels["step"] and ratio_at_most(of_kernels) > 1
+    captured = dwconv.graphed(copy.deepcopy(model), x, seconds=0)
+    eager, graphs = (timed_on_gpu(lambda each=each: loss_of(each, x).backward()) for each in (model, captured))
+    assert min(eager.kernels_ms, eager.host_ms) > 0 and eager.step_ms >= eager.host_ms and 0 < eager.busy <= 1
+    assert graphs.launches >= eager.launches > len(WORKLOADS), "those of a graph are seen, too"
+
+
+def test_the_roads_of_layers_are_in_the_history_of_a_step(logs: Path) -> None:
+    plant(logs / "log.jsonl", WORKLOADS)
+    model, x = dwconv.convert(network().to("cuda")), data(0).to("cuda")
+    loss_of(model, x).backward()
+    road = "Python" if native.module is None else "C++"
+    assert roads_of(loss_of(model, x)) == {road: len(WORKLOADS)}
+    assert roads_of(loss_of(network().to("cuda"), x)) == {"PyTorch's op": len(WORKLOADS)}

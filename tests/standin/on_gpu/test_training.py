@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,19 +102,29 @@ def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path, layou
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_step_in_a_graph_is_the_same_step_on_other_data(logs: Path, at_once: bool) -> None:
-    """Whether or not both gradients come from one kernel."""
+    """Whether or not both gradients come from one kernel; the loss is scaled, and the optimizer is captured, too."""
     if at_once:
         plant(logs / "log.jsonl", WORKLOADS, passes=["backward"])
         dwconv.reset()
     model = network()
     ours, x = converted(model), data(0).to("cuda")
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01, momentum=0.9) for each in (ours, model)]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.Adam(each.parameters(), lr=0.01, fused=True, capturable=each is ours) if at_once else
+        torch.optim.SGD(each.parameters(), lr=0.01, momentum=0.9, fused=True)
+        for each in (ours, model)
+    ]  # fmt: skip
+    scaler = torch.amp.GradScaler("cuda")
 
     def step(net: nn.Module, given: torch.Tensor, optimizer: torch.optim.Optimizer) -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(net, given)
-        loss.backward()
-        optimizer.step()
+        if not given.is_cuda:
+            loss.backward()
+            optimizer.step()
+            return loss
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         return loss
 
     stream = torch.cuda.Stream()
@@ -192,12 +202,41 @@ def test_what_is_loaded_in_a_capture_spoils_it() -> None:
     torch.cuda.set_stream(usual)
 
 
-def test_what_waits_cannot_be_captured() -> None:
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda x: x.sum().item(),
+        lambda x: x.cpu(),
+        lambda x: x[x > 0],
+        lambda x: x.index_put_((x > 0,), x[0]),
+        lambda x: x.repeat_interleave(x.long()),
+        lambda x: x.bincount(),
+        lambda x: torch.cuda.synchronize(),
+        lambda x: torch.cuda.current_stream().query(),
+        lambda x: torch.cuda.current_stream().record_event().query(),
+        lambda x: torch.cuda.empty_cache(),
+    ],
+)  # fmt: skip
+def test_what_waits_cannot_be_captured(waits: Callable[[torch.Tensor], object]) -> None:
     """The stand-in must not allow more than a GPU does."""
-    x = torch.ones(3, device="cuda")
+    x = torch.ones(3, device="cuda", dtype=torch.int32)
     graph = torch.cuda.CUDAGraph()
     usual = torch.cuda.current_stream()
     with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(graph):
-        x.sum().item()
+        waits(x)
     torch.cuda.set_stream(usual)  # a capture that fails leaves its own
-    assert torch.equal(x.cpu(), torch.ones(3))
+    assert torch.equal(x.cpu(), torch.ones(3, dtype=torch.int32))
+
+
+@pytest.mark.skipif(not IS_STAND_IN, reason="a GPU computes with whatever is there then")
+def test_a_graph_keeps_what_was_allocated_in_its_capture_and_nothing_else() -> None:
+    model, before, graph = converted(network()), data(0).to("cuda"), torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        wanted = model(2 * before)  # loads and checks
+        with torch.cuda.graph(graph):
+            y = model(before + before)
+    graph.replay()
+    torch.testing.assert_close(y, wanted)
+    del before
+    with pytest.raises(torch.AcceleratorError, match="outside its pool that was freed"):
+        graph.replay()
