@@ -253,56 +253,44 @@ def _tables(page: str) -> Iterator[tuple[str, list[list[str]]]]:
         yield head[0], rows
 
 
-def _room_tables(page: str) -> Iterator[tuple[Path, dict[Path, set[str]]]]:
-    """Of tables with files by their room: whose rooms they are, and the files named for each. A room that is left empty
-    is the one above; that of the whole table is itself."""
-    for head, rows in _tables(page):
-        if whole := re.fullmatch(r"room of `([\w/]+)/`", head):
-            base = HOUSE / whole[1]
-            named: dict[Path, set[str]] = {}
-            for first, files, *_ in rows:
-                if first:
-                    room = first.strip("`/")
-                    here = base if room == base.name else base / room
-                named.setdefault(here, set()).update(re.findall(r"`([^`]+)`", files))
-            yield base, named
-
-
 def _python_files(folder: Path) -> set[str]:
     return {file.name for file in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
 
 
+def _rooms(folder: Path) -> set[str]:
+    """Packages in a folder that hold more than their own ``__init__.py``."""
+    packages = [file.parent for file in folder.glob("*/__init__.py")]
+    return {f"{room.name}/" for room in packages if any(file.name != "__init__.py" for file in room.rglob("*.py"))}
+
+
 def _differences(page: str) -> list[str]:
-    """What the page says of the house and is not so, and what it leaves out."""
+    """What the page says of the house and is not so, and what it leaves out: rooms, and rooms in them."""
     (picture,) = re.findall(r"^## The house in one picture\n.*?^```\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     drawn = set(NAMED.findall(picture))
-    places = [rows for head, rows in _tables(page) if head in ("place", "room")]
-    described = {name for rows in places for first, *_ in rows for name in NAMED.findall(first)}
-    wrong = [f"there is no dwconv/{name}" for name in sorted(drawn | described) if not (HOUSE / name).exists()]
-    rooms = {f"{room.name}/" for room in HOUSE.iterdir() if (room / "__init__.py").exists() and _python_files(room)}
-    missing = (_python_files(HOUSE) | rooms) - {name.partition("/")[0] + "/" if "/" in name else name for name in drawn}
-    wrong += [f"{name} is not in the picture" for name in sorted(missing)]
-    for base, named in _room_tables(page):
-        folders = {file.parent for file in base.rglob("*.py") if _python_files(file.parent)}
-        for room in sorted(folders | set(named)):
-            there, files = _python_files(room), named.get(room, set())
-            wrong += [f"there is no {(room / name).relative_to(ROOT)}" for name in sorted(files - there)]
-            wrong += [f"{(room / name).relative_to(ROOT)} is in no table" for name in sorted(there - files)]
+    places = {first.strip("`"): does for head, rows in _tables(page) if head == "place" for first, does in rows}
+    wrong = [f"there is no dwconv/{name}" for name in sorted(drawn | set(places)) if not (HOUSE / name).exists()]
+    missing = _python_files(HOUSE) | _rooms(HOUSE)
+    wrong += [f"{name} is not in the picture" for name in sorted(missing - drawn)]
+    wrong += [f"{name} is not in the table" for name in sorted(_rooms(HOUSE) - set(places))]
+    for place in sorted(set(places) & _rooms(HOUSE)):
+        inner, named = _rooms(HOUSE / place), set(re.findall(r"`(\w+/|\w+\.py)`", places[place]))
+        wrong += [f"there is no dwconv/{place}{name}" for name in sorted(named) if not (HOUSE / place / name).exists()]
+        wrong += [f"dwconv/{place}{name} is not in the table" for name in sorted(inner - named)]
     return wrong
 
 
 def test_contributing_draws_the_house_as_it_is():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     assert not _differences(page), "\n".join(_differences(page))
-    assert list(_room_tables(page)) and [head for head, _ in _tables(page) if head in ("place", "room")]
 
 
 @pytest.mark.parametrize(
     ("there", "instead", "told"),
     [
         ("merge.py", "marge.py", ["there is no dwconv/marge.py", "merge.py is not in the picture"]),
-        ("`cutting.py`", "`cut.py`", ["no dwconv/concurrency/graph/cut.py", "graph/cutting.py is in no table"]),
-        ("`planning/` |", "`data/` |", ["no dwconv/parallel/data/events.py", "planning/events.py is in no table"]),
+        ("`graph/`", "`graphs/`", ["no dwconv/concurrency/graphs/", "dwconv/concurrency/graph/ is not in the table"]),
+        ("| `untuned/` |", "| `untune/` |", ["there is no dwconv/untune/", "untuned/ is not in the table"]),
+        ("`by_name.py`", "`named.py`", ["there is no dwconv/model/named.py"]),
     ],
 )
 def test_a_house_that_is_drawn_wrong_is_told(there, instead, told):
