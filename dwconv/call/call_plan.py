@@ -8,6 +8,7 @@ stopped by a workload that was never measured.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -27,7 +28,7 @@ from dwconv.dispatch.decide import decisions, nearest_of_any_size, of_any_size
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
-from dwconv.errors import Untuned, warn
+from dwconv.errors import InvalidWorkload, Untuned, warn
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.tune_command import tune_command
@@ -117,7 +118,7 @@ class Plan:
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
         for pass_, each in decisions.items():
-            self._note_any_size(pass_, each)
+            self._note_any_size(each)
             if target is not None and is_for_one_size(each):
                 loaded.state.note_prediction(problem.workload(pass_), target)
         if not self.is_open:
@@ -211,8 +212,8 @@ class Plan:
         for decision in made.values():
             if chosen := self._chosen(decision):
                 self._make(*chosen, maker)
-        for pass_, decision in made.items():
-            self._note_any_size(pass_, decision)
+        for decision in made.values():
+            self._note_any_size(decision)
         return made
 
     def _by_any_size(self) -> dict[Pass, DispatchDecision] | None:
@@ -305,17 +306,17 @@ class Plan:
         """The key of what a kernel runs here, which may be one of any size."""
         return dataclasses.replace(workload, any_size=False, input_size=self.problem.input_shape[2:]).key
 
-    def _note_any_size(self, pass_: Pass, decision: DispatchDecision) -> None:
+    def _note_any_size(self, decision: DispatchDecision) -> None:
         """From now on a kernel of any size, and what is expected of it, serves the layer at its other sizes, too."""
-        if decision.expected is None or decision.record is not None or self.target is None:
+        own = decision.workload
+        if own is None or not own.any_size or decision.expected is None or self.target is None:
             return
         if self._made_at != loaded.state.cleared:  # it was forgotten while its kernels were on their way
             return
-        workload = self.problem.workload(pass_) if decision.workload is None else decision.workload
-        if candidate := of_any_size(workload, decision.expected.config, self.target):
-            layer = dataclasses.replace(workload, any_size=False).layer
+        if candidate := of_any_size(own, decision.expected.config, self.target):
+            layer = dataclasses.replace(own, any_size=False).layer
             of_layer = loaded.state.any_size[layer, self.target.device]
-            if nearest_of_any_size(of_layer, workload) is None:
+            if nearest_of_any_size(of_layer, own) is None:
                 of_layer.append(OfAnySize(candidate=candidate, expected=decision.expected))
                 loaded.state.changes += 1
 
@@ -473,6 +474,9 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     later = settings.untuned() == "predict"
+    with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
+        for pass_ in problem.passes if _layer_of(problem, device) else ():
+            loaded.state.meet(problem.workload(pass_))
     made, reason = (
         (None, loaded.ABANDONED)
         if loaded.lock.abandoned

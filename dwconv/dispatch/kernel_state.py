@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dwconv.problems.target import Target
-    from dwconv.problems.workload import Workload
+    from dwconv.problems.workload import Sizes, Workload
     from dwconv.schedules.template import Candidate
     from dwconv.untuned.gain import Expected
 
@@ -46,6 +46,8 @@ class KernelState:
     sizes: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     """The sizes, as ``Workload.batchless_key``, that a prediction of a kernel for one size was made for, by layer and
     device."""
+    met: dict[str, set[Sizes]] = field(default_factory=lambda: defaultdict(set))
+    """The sizes of images that calls came with, by ``Workload.layer``."""
     expect: Callable[[Workload, Target], Expected | None] | None = None
     """``untuned.gain.expected`` in another process; None to compute it here, which takes some 40 ms."""
 
@@ -53,12 +55,20 @@ class KernelState:
         """A prediction is made for ``workload``."""
         self.sizes[workload.layer, target.device].add(workload.batchless_key)
 
+    def meet(self, workload: Workload) -> None:
+        """A call came with this size."""
+        self.met[workload.layer].add(workload.input_size)
+
+    def meets_several_sizes(self, workload: Workload) -> bool:
+        """True if one kernel for all sizes of the layer saves builds."""
+        return len(self.met.get(workload.layer, ())) > 1
+
     def has_too_many_sizes(self, workload: Workload, target: Target) -> bool:
         """True if predictions were made for as many other sizes of the layer as may be."""
         sizes = self.sizes.get((workload.layer, target.device), set())
         return len(sizes) >= MOST_SIZES and workload.batchless_key not in sizes
 
     def clear(self) -> None:
-        for learnt in (self.broken, self.predicted, self.any_size, self.sizes):
+        for learnt in (self.broken, self.predicted, self.any_size, self.sizes, self.met):
             learnt.clear()
         self.cleared += 1

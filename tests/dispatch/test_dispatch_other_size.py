@@ -66,7 +66,7 @@ def test_the_same_layer_at_another_size_decides(logs):
     write(logs, tuned(at(18)))
     decision = decide(at(20), "cpu")
     assert decision.reason == f"predicted from {SIZE}: 8.0× as fast as PyTorch's op, {FIGURES}"
-    assert (decision.provider, decision.record, decision.workload) == ("dwconv", None, at(20).with_any_size())
+    assert (decision.provider, decision.record, decision.workload) == ("dwconv", None, at(20))
     assert decision.command.startswith("python -m dwconv.tune --shape 2,8,20,20 ")
     x = torch.randn(2, 8, 20, 20).to(memory_format=torch.channels_last)
     assert f"predicted from {SIZE}: " in str(dwconv.explain(x, torch.randn(8, 1, 3, 3), padding=1))
@@ -138,6 +138,8 @@ def plans_of(sizes, layout="nhwc"):
 
 def test_one_kernel_serves_all_sizes_near_its_own(logs, planted):
     planted.knows = lambda workload: True
+    (alone,) = plans_of([25])
+    assert not alone.decisions["fprop"].workload.any_size, "at one size, a kernel of its own is faster"
     (own,) = plans_of([20])
     asked = len(planted.asked)
     for plan in plans_of([9, 21, 33, 50]):
@@ -154,14 +156,14 @@ def test_one_kernel_serves_all_sizes_near_its_own(logs, planted):
 def test_a_kernel_of_any_size_does_not_run_where_a_call_takes_longer_than_it_saves(logs, planted):
     planted.knows = lambda workload: True
     planted.pytorch_us = 30.0
-    assert plans_of([40])[0].decisions["fprop"].provider == "dwconv"
+    assert plans_of([60, 40])[1].decisions["fprop"].provider == "dwconv"
     with pytest.warns(DwconvWarning, match=r"saves 3\.\d µs and takes 10\.0 µs for the call"):
         assert plans_of([15])[0].decisions["fprop"].provider == "pytorch"
 
 
 def test_a_kernel_that_is_broken_serves_no_other_size(logs, planted):
     planted.knows = lambda workload: True
-    decision = plans_of([20])[0].decisions["fprop"]
+    decision = plans_of([25, 20])[1].decisions["fprop"]
     kernel_state().broken[Candidate(decision.workload, decision.config)] = "it is wrong"
     with pytest.warns(DwconvWarning, match="the predicted kernel is out: it is wrong"):
         (other,) = plans_of([21])
@@ -173,7 +175,7 @@ def test_a_layer_of_many_sizes_builds_one_kernel_for_each_pass(logs, planted, mo
     made, load = [], loaded.load
     monkeypatch.setattr(loaded, "load", lambda *given: made.append(given) or load(*given))
     w = torch.randn(8, 1, 3, 3, requires_grad=True)
-    for height, width in ((20, 20), (9, 31), (20, 19), (33, 8)):
+    for height, width in ((9, 31), (20, 20), (20, 19), (33, 8)):
         x = torch.randn(2, 8, height, width).to(memory_format=torch.channels_last).requires_grad_()
         results = []
         for convolve in (dwconv.conv2d, lambda *given, **more: F.conv2d(*given, **more, groups=8)):
@@ -182,7 +184,7 @@ def test_a_layer_of_many_sizes_builds_one_kernel_for_each_pass(logs, planted, mo
         torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
         plan = plan_for(Problem.of(workload_of(shape=(2, 8, height, width))), torch.device("cpu"))
         assert {type(plan.kernels[pass_]) for pass_ in PASSES} == {Kernel}
-    assert len(made) == len(PASSES)
+    assert len(made) == 2 * len(PASSES), "the first size has kernels of its own"
 
 
 @pytest.mark.parametrize("at_least", [6.0, 0.5], ids=["sure", "doubted"])

@@ -66,7 +66,7 @@ def test_what_is_sure_to_be_faster_runs_and_is_still_to_be_tuned(planted):
     assert decision.reason == (
         "predicted: 12.3× as fast as PyTorch's op, at least 6.1× in 95 of 100 cases (as it was planted)"
     )
-    assert (decision.workload, decision.target) == (WORKLOAD.with_any_size(), TARGET)
+    assert (decision.workload, decision.target) == (WORKLOAD, TARGET)
     assert decision.config == decision.expected.config == default_of(WORKLOAD, TARGET)
 
 
@@ -151,10 +151,10 @@ def test_where_nothing_is_expected_pytorch_runs_as_before(planted):
 
 def test_a_bias_is_a_sweep_only_where_nothing_is_expected_with_it(planted):
     decision = decide(BIASED, "cpu")
-    assert (decision.workload, "sweep" in decision.reason) == (BIASED.with_any_size(), False)
+    assert (decision.workload, "sweep" in decision.reason) == (BIASED, False)
     planted.knows = lambda workload: not workload.bias
     decision = decide(BIASED, "cpu")
-    assert (decision.provider, decision.workload) == ("dwconv", WORKLOAD.with_any_size())
+    assert (decision.provider, decision.workload) == ("dwconv", WORKLOAD)
     assert "in 95 of 100 cases, with a sweep for the bias (" in decision.reason
     assert decision.command == COMMAND.replace("nhwc", "nhwc --bias")
     planted.at_least = 1.9  # the sweep takes as long as the kernel
@@ -172,7 +172,7 @@ def test_what_no_template_runs_is_not_asked_for(planted, monkeypatch):
 @pytest.mark.parametrize("config", [Config.of("cpu.fprop_nhwc", block_h=99), Config.of("cpu.dgrad_nhwc"), None])
 def test_what_cannot_be_built_does_not_run(planted, config):
     planted.config = config
-    state = KernelState(broken={Candidate(WORKLOAD.with_any_size(), default_of(WORKLOAD, TARGET)): "no such luck"})
+    state = KernelState(broken={Candidate(WORKLOAD, default_of(WORKLOAD, TARGET)): "no such luck"})
     decision = decide_on(TARGET, WORKLOAD, state=state)
     assert (decision.provider, decision.config, decision.command) == ("pytorch", None, COMMAND)
     assert decision.reason.startswith("the predicted kernel is out: ")
