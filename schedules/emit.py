@@ -111,9 +111,9 @@ def planes_met(depths: Axis, depth: Expr) -> Iterator[tuple[Expr, Expr]]:
             yield kd, plane
 
 
-def divided(value: Expr, divisor: int) -> tuple[Expr, Expr]:
+def divided(value: Expr, divisor: Expr) -> tuple[Expr, Expr]:
     """The quotient and the rest."""
-    return (value, 0) if divisor == 1 else (value // divisor, value % divisor)
+    return (value, 0) if isinstance(divisor, int) and divisor == 1 else (value // divisor, value % divisor)
 
 
 def nest(order: str, loops: Mapping[str, Callable[[], Iterator[Any]]]) -> Iterator[dict[str, Any]]:

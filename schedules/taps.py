@@ -135,6 +135,15 @@ class Axis:
         reads = self.reads(run.width) if run.interior else self.live_reads(run.start, run.width)
         return list(reads.items())
 
+    def is_tested(self, run: Run, at: int) -> bool:
+        """Whether it is only known when the kernel runs that the input ``at``, which a tile of ``run`` reads, is no
+        padding."""
+        return False
+
+    def may_lack(self, run: Run, out: int) -> bool:
+        """Whether it is only known when the kernel runs that output ``out`` of a tile of ``run`` exists."""
+        return False
+
     def part(self, first: int, taps: int) -> Axis:
         """The same axis with ``taps`` of the taps alone, from ``first`` on."""
         return dataclasses.replace(self, taps=taps, shift=self.shift + first * self.step)
@@ -192,6 +201,11 @@ class Axes:
         return self.index(self.depths.taps, self.rows.taps, self.columns.taps)
 
     @property
+    def are_known(self) -> bool:
+        """Whether the sizes are numbers."""
+        return isinstance(self.columns.inputs, int)
+
+    @property
     def is_row(self) -> bool:
         """Whether images and kernels are single rows, as in a 1-D convolution."""
         rows = self.rows
@@ -242,6 +256,10 @@ class Run:
     tiles: int
     width: int
     interior: bool
+
+    def at(self, tile: Any) -> Any:
+        """The first output of a tile of that number, a number or a TVM expression."""
+        return self.start + tile * self.width
 
 
 def column_runs(axis: Axis, width: int) -> list[Run]:

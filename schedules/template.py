@@ -46,6 +46,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """Three if it also runs 3-D workloads, whose tensors have the depth before the height."""
     activates: bool = False
     """True if it also runs an fprop with an epilogue."""
+    any_size: bool = False
+    """True if its kernels can take the sizes of images with each call, ``Workload.any_size``."""
     spreads_nan: bool = False
     """True if its kernels multiply images by zeros beside the weights: NaN and infinity then make NaN of results beside
     those that they contribute to, at most ``problems.reference.BESIDE`` columns away."""
@@ -165,4 +167,6 @@ def _why_unfit(candidate: ScheduleTemplate[Any], workload: Workload, target: Tar
         return f"it is for {candidate.most_axes}-D, the workload is {workload.axes}-D"
     if workload.epilogue != "none" and not candidate.activates:
         return f"it has no epilogue, the workload has epilogue={workload.epilogue}"
+    if workload.any_size and not (candidate.any_size and candidate.layout == workload.layout):
+        return "its kernels are each built for one size, the workload is of any"
     return candidate.misfit(workload, target)

@@ -8,7 +8,9 @@ stopped by a workload that was never measured.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
+import itertools
 import logging
 import math
 import time
@@ -22,11 +24,11 @@ from dwconv import native, settings
 from dwconv.call import arrivals, loaded
 from dwconv.call.tally import Tally
 from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, kind_of, sizes_of, warn_of_first
-from dwconv.dispatch.decide import decisions
+from dwconv.dispatch.decide import decisions, nearest_of_any_size, of_any_size
 from dwconv.dispatch.decision import DispatchDecision
-from dwconv.dispatch.kernel_state import KernelState
+from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
-from dwconv.errors import Untuned, warn
+from dwconv.errors import InvalidWorkload, Untuned, warn
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.tune_command import tune_command
@@ -86,6 +88,9 @@ class Plan:
         self.target = target
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
+        self._layer = _layer_of(problem, device)
+        self._looked_at = 0
+        self._made_at = loaded.state.cleared
         self._met: dict[int, int] = {}
         """Calls that came here, by weight."""
         self.meanwhile: list[Any] = []
@@ -113,7 +118,8 @@ class Plan:
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
         for pass_, each in decisions.items():
-            if target is not None and each.expected and each.record is None:
+            self._note_any_size(each)
+            if target is not None and is_for_one_size(each):
                 loaded.state.note_prediction(problem.workload(pass_), target)
         if not self.is_open:
             self._warn_of_untuned()
@@ -124,9 +130,11 @@ class Plan:
         may be alike. What is on disk is loaded when it comes again. True if they are there: from now on they run."""
         work: Callable[[Maker], None] | None = None
         calls = 0
+        if self._arrived is None and loaded.state.changes != self._looked_at:
+            self._arrived = self._by_any_size()
         if self._arrived is None and time.monotonic() >= self._ask_from_s:
             self._met[weight] = self._met.get(weight, 0) + 1
-            calls = self._met[weight] + self.tally.calls_in_cpp(weight)
+            calls = self._calls_of_layer(weight)
             is_known = any(each.is_open and each.record for each in self.decisions.values())
             if is_known or calls >= BUILT_FROM or len(self._met) > _MOST_ALIKE:
                 work = self._bring
@@ -144,6 +152,19 @@ class Plan:
         if work:
             arrivals.ask(work)
         return False
+
+    def _calls_of_layer(self, weight: int) -> int:
+        """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel serves them."""
+        calls = 0
+        for plan in itertools.chain([self], _of_layer.get(self._layer, ()) if self._layer else ()):
+            calls += 0 if calls and plan is self else plan.calls_with(weight)
+            if calls >= BUILT_FROM:
+                break
+        return calls
+
+    def calls_with(self, weight: int) -> int:
+        """The calls of the plan while it was open."""
+        return self._met.get(weight, 0) + self.tally.calls_in_cpp(weight)
 
     def _look_after(self, calls: int) -> None:
         """C++ takes so many calls of each kind, on PyTorch's op, before the next one comes here."""
@@ -186,12 +207,22 @@ class Plan:
         state = dataclasses.replace(loaded.state, expect=maker.expect)
         made, _ = decisions(self.problem, self.device, state=state, target=self.target)
         for pass_, decision in made.items():
-            if decision.expected and decision.record is None and self.target:
+            if self.target and is_for_one_size(decision):
                 loaded.state.note_prediction(self.problem.workload(pass_), self.target)
         for decision in made.values():
             if chosen := self._chosen(decision):
                 self._make(*chosen, maker)
+        for decision in made.values():
+            self._note_any_size(decision)
         return made
+
+    def _by_any_size(self) -> dict[Pass, DispatchDecision] | None:
+        """What runs if the layer has kernels of any size for all that is open; None if it has not."""
+        self._looked_at = loaded.state.changes
+        made, _ = decisions(self.problem, self.device, state=loaded.state, target=self.target, later=True)
+        chosen = [self._chosen(each) for each in made.values()]
+        is_there = all(loaded.is_ready(*each, self.device) for each in chosen if each)
+        return made if is_there and not any(each.is_open for each in made.values()) else None
 
     def _chosen(self, decision: DispatchDecision) -> tuple[Candidate, Target] | None:
         """The kernel of a decision; None where there is none."""
@@ -258,17 +289,40 @@ class Plan:
         self._note_predicted(decision, Candidate(workload, config), target)
         sliced = workload.with_x_pitch(x_pitch)
         candidate = Candidate(sliced, self._on_all_threads(config, workload, target))
-        kernel, reason = loaded.attempt(lambda: loaded.kernel_of(candidate, target, self.device))
+        kernel, reason = loaded.attempt(lambda: self._at_size(loaded.kernel_of(candidate, target, self.device)))
         fault = f"could not be built: {reason}" if kernel is None else loaded.fault_in(kernel, target, self.device)
         if not fault:
             return kernel
-        said = f"{sliced.key} has its x copied, since the kernel that would read it in place {fault}"
+        said = f"{self._named(sliced)} has its x copied, since the kernel that would read it in place {fault}"
         warn_of_first(f"slices {kind_of(fault)}", said)
         return self.kernels[pass_]
 
+    def _at_size(self, kernel: Kernel) -> Kernel:
+        """The kernel, or one of any size at the size of the problem."""
+        size = self.problem.input_shape[2:]
+        return kernel if kernel.any_size is None else kernel.any_size.at(kernel.workload.with_input_size(size))
+
+    def _named(self, workload: Workload) -> str:
+        """The key of what a kernel runs here, which may be one of any size."""
+        return dataclasses.replace(workload, any_size=False, input_size=self.problem.input_shape[2:]).key
+
+    def _note_any_size(self, decision: DispatchDecision) -> None:
+        """From now on a kernel of any size, and what is expected of it, serves the layer at its other sizes, too."""
+        own = decision.workload
+        if own is None or not own.any_size or decision.expected is None or self.target is None:
+            return
+        if self._made_at != loaded.state.cleared:  # it was forgotten while its kernels were on their way
+            return
+        if candidate := of_any_size(own, decision.expected.config, self.target):
+            layer = dataclasses.replace(own, any_size=False).layer
+            of_layer = loaded.state.any_size[layer, self.target.device]
+            if nearest_of_any_size(of_layer, own) is None:
+                of_layer.append(OfAnySize(candidate=candidate, expected=decision.expected))
+                loaded.state.changes += 1
+
     @staticmethod
     def _note_predicted(decision: DispatchDecision, chosen: Candidate, target: Target) -> None:
-        if decision.record is None:
+        if decision.record is None and not chosen.workload.any_size:
             loaded.state.predicted.setdefault((chosen.workload.batchless_key, target.device), chosen)
 
     def _build(self, pass_: Pass) -> Kernel | None:
@@ -277,20 +331,20 @@ class Plan:
         workload, config, target = decision.workload, decision.config, decision.target
         assert workload is not None and config is not None and target is not None, "decided together with the provider"
         if loaded.lock.abandoned:
-            warn_of_first(loaded.ABANDONED, f"{workload.key} runs on PyTorch's own op: {loaded.ABANDONED}")
+            warn_of_first(loaded.ABANDONED, f"{self._named(workload)} runs on PyTorch's own op: {loaded.ABANDONED}")
             return None
         from dwconv.schedules.template import Candidate
 
         chosen = Candidate(workload, config)
         self._note_predicted(decision, chosen, target)
         candidate = Candidate(workload, self._on_all_threads(config, workload, target))
-        kernel, reason = loaded.attempt(lambda: loaded.kernel_of(candidate, target, self.device))
+        kernel, reason = loaded.attempt(lambda: self._at_size(loaded.kernel_of(candidate, target, self.device)))
         fault = f"could not be built: {reason}" if kernel is None else loaded.fault_in(kernel, target, self.device)
         if fault:
             loaded.state.broken[chosen] = f"it {fault}"
             known = "predicted" if decision.expected else "tuned"
             instead = "as dgrad and wgrad" if self.gives_both and pass_ == "backward" else "on PyTorch's own op"
-            warn_of_first(kind_of(fault), f"{workload.key} runs {instead}: its {known} kernel {fault}")
+            warn_of_first(kind_of(fault), f"{self._named(workload)} runs {instead}: its {known} kernel {fault}")
         return None if fault else kernel
 
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
@@ -331,6 +385,19 @@ class Plan:
         )
 
 
+def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.device] | None:
+    """What the layer has in common at every size, where a kernel may serve all of them; else None."""
+    if device.type != "cpu" or problem.layout != "nhwc" or problem.block:
+        return None
+    return dataclasses.replace(problem, input_shape=(0, problem.input_shape[1])), device
+
+
+def is_for_one_size(decision: DispatchDecision) -> bool:
+    """True if it was predicted, and not of a kernel of any size."""
+    is_predicted = decision.expected is not None and decision.record is None
+    return is_predicted and not (decision.workload and decision.workload.any_size)
+
+
 def reads_slices(decision: DispatchDecision, x_pitch: int) -> bool:
     """True if the kernel of a decision can be built for an x of that pitch, and is faster than a copy before the kernel
     of a dense x."""
@@ -369,8 +436,11 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
         with loaded.lock:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
+                _of_layer.clear()
                 _met.clear()
             found = _plans[key] = _new_plan(problem, device)
+            if found.is_open and (layer := _layer_of(problem, device)):
+                _of_layer.setdefault(layer, []).append(found)
     return found
 
 
@@ -404,6 +474,9 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     later = settings.untuned() == "predict"
+    with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
+        for pass_ in problem.passes if _layer_of(problem, device) else ():
+            loaded.state.meet(problem.workload(pass_))
     made, reason = (
         (None, loaded.ABANDONED)
         if loaded.lock.abandoned
@@ -425,6 +498,7 @@ def forget() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     with loaded.lock:
         _plans.clear()
+        _of_layer.clear()
         _met.clear()
         forget_warnings()
         expect({})
@@ -458,6 +532,8 @@ def _tell_the_rest() -> None:
 
 _UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
+_of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
+"""The plans that were open, of a layer's sizes."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untold = Untold()

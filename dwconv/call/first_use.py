@@ -29,7 +29,7 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     from dwconv.kernels.cache import Checked, checked, remember_checked
     from dwconv.measure.verify.first_use import fault_at_first_use
 
-    artifact = kernel.artifact
+    artifact = kernel.any_size.artifact if kernel.any_size else kernel.artifact
     key = artifact.candidate, device
     wanted = {torch.get_num_threads(), 1} if device.type == "cpu" else set[int]()
     for known in (_seen.get(key), checked(artifact, target)):

@@ -7,7 +7,7 @@ only reads the records: it builds nothing, tunes nothing, and warns of nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -27,13 +27,13 @@ from dwconv.dispatch.advantage import (
     why_not_faster_as_one,
 )
 from dwconv.dispatch.decision import DispatchDecision
-from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
+from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState, OfAnySize
 from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
-from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target, is_rocm
 from dwconv.problems.tune_command import tune_command
-from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload
+from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload, by
 from dwconv.records.validity import made_with
 from dwconv.system import versions
 from dwconv.untuned import gain, other_size
@@ -41,6 +41,8 @@ from dwconv.untuned import gain, other_size
 if TYPE_CHECKING:
     from dwconv.records.database import Database
     from dwconv.records.record import TuningRecord
+    from dwconv.schedules.space import Config
+    from dwconv.schedules.template import Candidate
 
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
@@ -163,7 +165,7 @@ def decide_on(
     deciders: list[_Decider] = [_by_measurements, _by_pack]
     if predicts and not workload.block:  # of which nothing is known that was not measured
         of_predictions = [_by_other_versions, _by_number_of_sizes, _by_other_size, _by_expectation]
-        deciders += [_by_nobody_yet] if later else of_predictions
+        deciders += [_by_any_size, *([_by_nobody_yet] if later else of_predictions)]
     refusals: list[str] = []
     for decide_by in deciders:
         for way in ways:
@@ -257,6 +259,35 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     )
 
 
+def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """The kernel of any size that the layer has, if what was expected of it at its own size tells anything here. Takes
+    less than a millisecond."""
+    of_layer = way.state.any_size.get((way.kernel.layer, way.target.device), ())
+    if (found := nearest_of_any_size(of_layer, way.kernel)) is None:
+        return None
+    own, expected = found.candidate.workload, found.expected
+    try:
+        legality.check(found.candidate, way.target, broken=way.state.broken)
+    except InvalidConfig as error:
+        return _pytorch(f"the predicted kernel is out: {error}", expected=expected, command=way.command)
+    if own.input_size != way.kernel.input_size:
+        us = expected.us * way.kernel.flops / own.flops
+        reason = f"{expected.reason}; the same kernel at another size"
+        expected = replace(expected, us=us, reason=reason, source=by(own.input_shape))
+    return _predicted(way, expected, workload=own, target=way.target)
+
+
+def nearest_of_any_size(of_layer: Sequence[OfAnySize], workload: Workload) -> OfAnySize | None:
+    """The one whose size is the nearest to that of ``workload``; None if none is near enough to tell anything."""
+    octaves = {
+        number: other_size.octaves_between(each.candidate.workload, workload.with_batch(each.candidate.workload.batch))
+        for number, each in enumerate(of_layer)
+        if each.candidate.workload.has_at_any_size(workload)
+    }
+    nearest = min(octaves, key=octaves.__getitem__, default=None)
+    return None if nearest is None or octaves[nearest] > other_size.OCTAVES[-1] else of_layer[nearest]
+
+
 def _by_nobody_yet(way: _Way, refusals: list[str]) -> DispatchDecision:
     """PyTorch's op, until a prediction is made."""
     reason = "untuned: PyTorch's op runs until a kernel is predicted and built, in the background, if its size recurs"
@@ -322,6 +353,9 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     from dwconv.schedules.template import Candidate
 
     known = way.state.predicted.get((way.kernel.batchless_key, way.target.device))
+    if known is None and way.state.meets_several_sizes(way.kernel):
+        known = of_any_size(way.kernel, expected.config, way.target)
+        expected = expected if known is None else _of_any_size(expected, way.kernel)
     candidate = known or Candidate(way.kernel, expected.config)
     try:
         legality.check(candidate, way.target, broken=way.state.broken)
@@ -330,6 +364,30 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
         return _pytorch(reason, expected=expected, command=way.command)
     expected = replace(expected, config=candidate.config)
     return _predicted(way, expected, workload=candidate.workload, target=way.target)
+
+
+_SHARE_OF_ANY_SIZE: dict[str, float] = {"fprop": 0.85, "dgrad": 0.75, "wgrad": 0.5}
+"""The speed of a kernel of any size over that of one for the size, with the same configuration: the least of twelve
+layers, k 3 to 31, on two cores of an AMD EPYC (family 25 model 17)."""
+
+
+def _of_any_size(expected: gain.Expected, workload: Workload) -> gain.Expected:
+    share = _SHARE_OF_ANY_SIZE[workload.pass_]
+    return replace(expected, us=expected.us / share, gain=expected.gain * share, at_least=expected.at_least * share)
+
+
+def of_any_size(workload: Workload, config: Config, target: Target) -> Candidate | None:
+    """The kernel of a configuration as one of any size, on all threads; None if there is no such kernel."""
+    from dwconv.schedules.template import Candidate, fitting
+
+    try:
+        workload = workload.with_any_size()
+        fitting(config.template, workload, target)
+    except (InvalidWorkload, InvalidConfig):
+        return None
+    if isinstance(target, CpuTarget) and "threads" in config.to_dict():
+        config = type(config).of(config.template, **{**dict(config.values), "threads": target.threads})
+    return Candidate(workload, config)
 
 
 def _predicted(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from dwconv.problems.workload import ITEMSIZE
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.template import Candidate
 
 BATCH = "n"
@@ -27,19 +28,35 @@ class Argument:
     def shape_at(self, batch: int) -> tuple[int, ...]:
         return tuple(size.at(batch) if isinstance(size, Extent) else size for size in self.shape)
 
+    def at(self, sizes: Mapping[str, int]) -> Argument:
+        """The same with these numbers in place of the symbols of their names."""
+        known = (
+            size.at(sizes[size.of]) if isinstance(size, Extent) and size.of in sizes else size for size in self.shape
+        )
+        return replace(self, shape=tuple(known))
+
     def bytes_at(self, batch: int) -> int:
         return math.prod(self.shape_at(batch)) * ITEMSIZE.get(self.dtype, _OTHER_ITEMSIZE)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A size that follows the batch: ``ceil(batch · times / over)``."""
+    """A size that follows the batch: ``ceil(batch · times / over)``; or, with another symbol, a size of an image."""
 
     times: int = 1
     over: int = 1
+    of: str = BATCH
 
     def at(self, batch: int) -> int:
+        """The size, for that batch, or that number in the place of another symbol."""
         return -(-batch * self.times // self.over)
+
+
+def size_names(arguments: Iterable[Argument]) -> tuple[str, ...]:
+    """The symbols other than the batch in the shapes of ``arguments``, in the order in which they first come: what a
+    kernel takes behind the addresses."""
+    sizes = (size for argument in arguments for size in argument.shape)
+    return tuple(dict.fromkeys(size.of for size in sizes if isinstance(size, Extent) and size.of != BATCH))
 
 
 def times_and_over(size: int | Extent) -> tuple[int, int]:
@@ -89,6 +106,18 @@ class Artifact:
     kernel_resources: dict[str, dict[str, int]] = field(default_factory=dict)
     """The same of each CUDA kernel, by its name."""
     build_s: float = 0.0
+    sizes: tuple[int, ...] = ()
+    """What a kernel of any size takes behind the addresses, at the size of the candidate's workload."""
+
+    def at(self, workload: Workload) -> Artifact:
+        """A kernel of any size at the size of ``workload``, which is else the same."""
+        sizes = workload.image_sizes
+        return replace(
+            self,
+            candidate=replace(self.candidate, workload=workload),
+            arguments=tuple(argument.at(sizes) for argument in self.arguments),
+            sizes=tuple(sizes[name] for name in size_names(self.arguments)),
+        )
 
     def bytes_at(self, batch: int) -> int:
         """Memory for all tensors, workspaces too."""

@@ -119,11 +119,14 @@ def _size(expression: Any) -> int | Extent:
 
     if isinstance(expression, tirx.IntImm):
         return int(expression)
-    one = sym.Analyzer()
-    tvm_ffi.structural_walk(
-        expression, [(tirx.Var, lambda symbol: one.bind(symbol, tirx.IntImm(str(expression.ty.dtype), 1)))]
-    )
-    return Extent(times=int(one.simplify(expression)))
+    one, names = sym.Analyzer(), []
+
+    def found(symbol: Any) -> None:
+        names.append(str(symbol.name))
+        one.bind(symbol, tirx.IntImm(str(expression.ty.dtype), 1))
+
+    tvm_ffi.structural_walk(expression, [(tirx.Var, found)])
+    return Extent(times=int(one.simplify(expression)), of=names[0])
 
 
 def first_line(error: BaseException) -> str:

@@ -17,7 +17,7 @@ import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,6 +26,9 @@ from dwconv.errors import BuildError, InvalidCall
 from dwconv.kernels.artifact import Artifact, times_and_over
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES, ITEMSIZE, DType, Layout, Workload, by
+
+if TYPE_CHECKING:
+    from dwconv.kernels.any_size import AnySize
 
 # Indices inside a kernel are 32-bit.
 MOST_ELEMENTS = 2**31 - 1
@@ -55,6 +58,8 @@ class Kernel:
     ) -> None:
         """``code`` takes the compiled C++ module and returns the same as ``call`` for it. ``device``: where the tensors
         are, if not on the kind of device that the kernel was built for, as in a simulator."""
+        self.any_size: AnySize | None = None
+        """Of a kernel of any size, what it is at all of them."""
         self.artifact = artifact
         self.workload: Workload = artifact.candidate.workload
         self._call = call
@@ -91,7 +96,11 @@ class Kernel:
             from dwconv.kernels.load import load_cpu
 
             call, entry = load_cpu(artifact)
-            return cls(artifact, call, code=(lambda compiled: compiled.MachineCode(entry, call)) if entry else None)
+            if artifact.candidate.workload.any_size:
+                from dwconv.kernels.any_size import AnySize
+
+                return AnySize(artifact, call, entry).at(artifact.candidate.workload)
+            return cls(artifact, call, code=(lambda compiled: compiled.MachineCode(entry, call, [])) if entry else None)
         from dwconv.kernels.launch import load_cuda
 
         launcher = load_cuda(artifact)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BuildError
-from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.kernels.artifact import BATCH, Argument, Artifact, Extent, size_names
 from dwconv.system.in_memory import in_memory_for_now
 
 ANY_NUMBER = 2**31 - 1
@@ -93,7 +93,7 @@ def addresses_ir(arguments: tuple[Argument, ...]) -> str:
 
     Numbers cross from Python at a third of what tensors cost, which each take an object of their own; and what the
     shapes are is known here."""
-    count = len(arguments)
+    count, numbers = len(arguments), size_names(arguments)
     lines = [
         "",
         "; A tensor is DLPack's: data, device (1 is the CPU) and its number, axes, dtype (code, bits, lanes), sizes,",
@@ -106,6 +106,11 @@ def addresses_ir(arguments: tuple[Argument, ...]) -> str:
         "  %result = alloca %dwconv.argument, align 8",
         "  store %dwconv.argument zeroinitializer, ptr %result, align 8",
     ]
+    for number, name in enumerate(numbers, count):
+        lines += [
+            f"  %size.{name}.given = getelementptr i64, ptr %addresses, i32 {number}",
+            f"  %size.{name} = load i64, ptr %size.{name}.given, align 8",
+        ]
     for number, argument in enumerate(arguments):
         lines += _tensor_ir(number, argument)
     lines += [
@@ -116,9 +121,9 @@ def addresses_ir(arguments: tuple[Argument, ...]) -> str:
         "define dllexport i32 @__tvm_ffi_call_with_addresses(ptr %self, ptr %given, i32 %count, ptr %result) {",
         "  %batch_at = getelementptr %dwconv.argument, ptr %given, i32 0, i32 2",
         "  %n = load i64, ptr %batch_at, align 8",
-        f"  %addresses = alloca [{count} x ptr], align 8",
+        f"  %addresses = alloca [{count + len(numbers)} x ptr], align 8",
     ]
-    for number in range(count):
+    for number in range(count + len(numbers)):
         lines += [
             f"  %given{number} = getelementptr %dwconv.argument, ptr %given, i32 {number + 1}, i32 2",
             f"  %address{number} = load ptr, ptr %given{number}, align 8",
@@ -164,7 +169,7 @@ def _tensor_ir(number: int, argument: Argument) -> list[str]:
         value, at = f"{this}.size{axis}", f"{this}.size{axis}.at"
         if isinstance(size, Extent):
             lines += [
-                f"  {value}.times = mul i64 %n, {size.times}",
+                f"  {value}.times = mul i64 %{'n' if size.of == BATCH else f'size.{size.of}'}, {size.times}",
                 f"  {value}.more = add i64 {value}.times, {size.over - 1}",
                 f"  {value} = udiv i64 {value}.more, {size.over}",
             ]

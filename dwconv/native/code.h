@@ -46,25 +46,28 @@ struct Code {
   virtual ~Code() = default;
   // Where every tensor must start; 0: at a multiple of its elements' size.
   virtual uintptr_t alignment() const = 0;
-  virtual void run(int64_t batch, c10::Device device, void* const* addresses) const = 0;
+  virtual void run(int64_t batch, c10::Device device, c10::ArrayRef<void*> addresses) const = 0;
 };
 
 class MachineCode final : public Code {
  public:
   using Entry = int32_t (*)(int64_t batch, void* const* addresses);
 
-  // `owner` keeps what is at `entry` in memory.
-  MachineCode(int64_t entry, pybind11::object owner)
-      : entry_(reinterpret_cast<Entry>(entry)), owner_(std::move(owner)) {}
+  // `owner` keeps what is at `entry` in memory. `sizes`: what a kernel of any size takes behind the addresses.
+  MachineCode(int64_t entry, pybind11::object owner, std::vector<int64_t> sizes)
+      : entry_(reinterpret_cast<Entry>(entry)), owner_(std::move(owner)), sizes_(std::move(sizes)) {}
 
   uintptr_t alignment() const override { return 0; }
-  void run(int64_t batch, c10::Device, void* const* addresses) const override {
-    TORCH_CHECK(entry_(batch, addresses) == 0, "the kernel failed");
+  void run(int64_t batch, c10::Device, c10::ArrayRef<void*> addresses) const override {
+    c10::SmallVector<void*, 16> given(addresses.begin(), addresses.end());
+    for (const int64_t size : sizes_) given.push_back(reinterpret_cast<void*>(size));
+    TORCH_CHECK(entry_(batch, given.data()) == 0, "the kernel failed");
   }
 
  private:
   Entry entry_;
   Held owner_;
+  std::vector<int64_t> sizes_;
 };
 
 // One kernel of a GPU.
@@ -104,7 +107,7 @@ class Launches final : public Code {
 
   uintptr_t alignment() const override { return 16; }
 
-  void run(int64_t batch, c10::Device device, void* const* addresses) const override {
+  void run(int64_t batch, c10::Device device, c10::ArrayRef<void*> addresses) const override {
     if (batch == 0) return;
     const c10::OptionalDeviceGuard guard(device);
     void* const stream = current_stream(device);
@@ -121,7 +124,7 @@ class Launches final : public Code {
           sizes.push_back(argument.size.at(batch));  // the lower half of it, where the kernel takes 32 bits
           parameters.push_back(&sizes.back());
         } else {
-          parameters.push_back(const_cast<void**>(addresses + argument.position));
+          parameters.push_back(const_cast<void**>(addresses.data() + argument.position));
         }
       }
       const auto grid = [&](int axis) { return static_cast<unsigned>(launch.grid[axis].at(batch)); };

@@ -328,7 +328,7 @@ PYBIND11_MODULE(dwconv_native, module) {
   py::class_<Workspace>(module, "Workspace").def(py::init<int64_t, std::vector<Size>>());
   py::class_<Code, std::shared_ptr<Code>>(module, "Code");
   py::class_<MachineCode, Code, std::shared_ptr<MachineCode>>(module, "MachineCode")
-      .def(py::init<int64_t, py::object>());
+      .def(py::init<int64_t, py::object, std::vector<int64_t>>());
   py::class_<Launch::Argument>(module, "LaunchArgument").def(py::init<int64_t, Size>());
   py::class_<Launch>(module, "Launch")
       .def(py::init<

@@ -188,7 +188,7 @@ class Kernel {
       for (size_t i = addresses.size() - workspaces_.size(); i < addresses.size(); ++i)
         addresses[i] = start + reinterpret_cast<intptr_t>(addresses[i]);
     }
-    code_->run(batch, device_, addresses.data());
+    code_->run(batch, device_, addresses);
   }
 
   bool is_aligned(const at::Tensor& tensor) const {

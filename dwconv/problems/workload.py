@@ -75,6 +75,8 @@ class Workload:
     passes.
     ``x_pitch``: x is a slice of the channels of a dense tensor that has so many, all else of which lies as x's layout
     says; 0: x is dense itself. Records are of dense tensors, and hold for slices; only kernels are built for one.
+    ``any_size``: the kernel takes the sizes of images with each call; ``input_size`` is one of them, for which its
+    configuration was chosen. Records are of known sizes; only kernels are built for any.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
 
@@ -93,6 +95,7 @@ class Workload:
     epilogue: Epilogue = "none"
     block: Block | None = None
     x_pitch: int = 0
+    any_size: bool = False
 
     def __post_init__(self) -> None:
         _one_of("pass", self.pass_, (*BLOCK_PASSES, *EVAL_PASSES) if self.block else PASSES)
@@ -115,6 +118,10 @@ class Workload:
         _at_least("x_pitch", self.x_pitch, self.channels + 1 if self.x_pitch else 0)
         if self.x_pitch and (self.block or "x" not in self.inputs):
             raise InvalidWorkload(f"x_pitch={self.x_pitch}: {self.pass_} reads no slice of x; leave it out")
+        if self.any_size and self.block:
+            raise InvalidWorkload(
+                f"any_size=True: a kernel of the block {self.block} is built for one size; leave it out"
+            )
         if self.axes not in (2, 3):
             raise InvalidWorkload(f"input_size={by(self.input_size)} is not (height, width) or (depth, height, width)")
         for name in ("kernel", "stride", "padding", "dilation"):
@@ -256,7 +263,7 @@ class Workload:
     @property
     def key(self) -> str:
         """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``, then
-        ``-silu`` or ``-bn+relu6,bn+relu6``, then ``-pitch288``."""
+        ``-silu`` or ``-bn+relu6,bn+relu6``, then ``-pitch288``, then ``-any``."""
         return f"{self.pass_}-n{self.batch}-{self._batchless()}"
 
     @property
@@ -278,7 +285,7 @@ class Workload:
             f"k{_key(self.kernel)}-s{_key(self.stride)}-p{padding}"
             f"-d{_key(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
             f"{'' if self.epilogue == 'none' else f'-{self.epilogue}'}{f'-{self.block}' if self.block else ''}"
-            f"{f'-pitch{self.x_pitch}' if self.x_pitch else ''}"
+            f"{f'-pitch{self.x_pitch}' if self.x_pitch else ''}{'-any' * self.any_size}"
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
@@ -304,13 +311,34 @@ class Workload:
         """The same with an x that is a slice of so many channels, or with a dense one."""
         return dataclasses.replace(self, x_pitch=x_pitch)
 
+    def with_any_size(self) -> Workload:
+        """The same for kernels that take the sizes of images with each call."""
+        return dataclasses.replace(self, any_size=True)
+
+    def with_input_size(self, input_size: Sizes) -> Workload:
+        """The same problem at another size. Raises InvalidWorkload if the kernel is larger."""
+        return dataclasses.replace(self, input_size=input_size)
+
+    def has_at_any_size(self, other: Workload) -> bool:
+        """Whether a kernel of any size for this workload runs ``other``, a workload of the same ``layer``."""
+        return self.any_size and self.is_row == other.is_row
+
+    @property
+    def image_sizes(self) -> dict[str, int]:
+        """What kernels of any size take, by the names that these sizes have in their shapes: ``d``, ``h`` and ``w`` of
+        x, ``od``, ``oh`` and ``ow`` of y."""
+        names = "dhw"[-self.axes :]
+        of_x = dict(zip(names, self.input_size, strict=True))
+        return of_x | {f"o{name}": size for name, size in zip(names, self.output_size, strict=True)}
+
     def with_batch(self, batch: int) -> Workload:
         """The same problem at another batch size."""
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias``, ``epilogue``,
-        ``x_pitch`` and ``block`` are written only if there is one, as in logs from before there were any."""
+        ``x_pitch``, ``any_size`` and ``block`` are written only if there is one, as in logs from before there were
+        any."""
         fields = dataclasses.asdict(self)
         if self.block:
             fields["block"] = str(self.block)
@@ -322,6 +350,8 @@ class Workload:
             del fields["epilogue"]
         if not self.x_pitch:
             del fields["x_pitch"]
+        if not self.any_size:
+            del fields["any_size"]
         return {"pass": fields.pop("pass_"), **fields}
 
     @classmethod

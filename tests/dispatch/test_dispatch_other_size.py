@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import dwconv
+from dwconv.call import loaded
 from dwconv.call.call_plan import kernel_state, plan_for
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import MOST_SIZES
@@ -20,6 +21,7 @@ from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
+from dwconv.schedules.template import Candidate
 from dwconv.untuned import other_size
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
 from dwconv.untuned.trees import Trees
@@ -130,8 +132,59 @@ def test_the_kernel_of_another_size_computes_what_pytorch_does(logs):
 # -- sizes without end -------------------------------------------------------------------------------------------------
 
 
-def plans_of(sizes):
-    return [plan_for(Problem.of(at(size)), torch.device("cpu")) for size in sizes]
+def plans_of(sizes, layout="nhwc"):
+    return [plan_for(Problem.of(at(size, layout=layout)), torch.device("cpu")) for size in sizes]
+
+
+def test_one_kernel_serves_all_sizes_near_its_own(logs, planted):
+    planted.knows = lambda workload: True
+    (alone,) = plans_of([25])
+    assert not alone.decisions["fprop"].workload.any_size, "at one size, a kernel of its own is faster"
+    (own,) = plans_of([20])
+    asked = len(planted.asked)
+    for plan in plans_of([9, 21, 33, 50]):
+        for pass_, decision in plan.decisions.items():
+            assert (decision.provider, decision.workload) == ("dwconv", own.decisions[pass_].workload)
+            assert "as it was planted; the same kernel at another size" in decision.reason
+    assert len(planted.asked) == asked, "deciding takes a look-up"
+    (far,) = plans_of([200])
+    assert far.decisions["fprop"].workload == at(200).with_any_size() and len(planted.asked) > asked
+    (between,) = plans_of([90])
+    assert between.decisions["fprop"].workload == at(200).with_any_size(), "the nearest serves"
+
+
+def test_a_kernel_of_any_size_does_not_run_where_a_call_takes_longer_than_it_saves(logs, planted):
+    planted.knows = lambda workload: True
+    planted.pytorch_us = 30.0
+    assert plans_of([60, 40])[1].decisions["fprop"].provider == "dwconv"
+    with pytest.warns(DwconvWarning, match=r"saves 3\.\d µs and takes 10\.0 µs for the call"):
+        assert plans_of([15])[0].decisions["fprop"].provider == "pytorch"
+
+
+def test_a_kernel_that_is_broken_serves_no_other_size(logs, planted):
+    planted.knows = lambda workload: True
+    decision = plans_of([25, 20])[1].decisions["fprop"]
+    kernel_state().broken[Candidate(decision.workload, decision.config)] = "it is wrong"
+    with pytest.warns(DwconvWarning, match="the predicted kernel is out: it is wrong"):
+        (other,) = plans_of([21])
+    assert other.decisions["fprop"].reason == "the predicted kernel is out: it is wrong"
+
+
+def test_a_layer_of_many_sizes_builds_one_kernel_for_each_pass(logs, planted, monkeypatch):
+    planted.knows = lambda workload: True
+    made, load = [], loaded.load
+    monkeypatch.setattr(loaded, "load", lambda *given: made.append(given) or load(*given))
+    w = torch.randn(8, 1, 3, 3, requires_grad=True)
+    for height, width in ((9, 31), (20, 20), (20, 19), (33, 8)):
+        x = torch.randn(2, 8, height, width).to(memory_format=torch.channels_last).requires_grad_()
+        results = []
+        for convolve in (dwconv.conv2d, lambda *given, **more: F.conv2d(*given, **more, groups=8)):
+            y = convolve(x, w, padding=1)
+            results.append([y.detach(), *torch.autograd.grad(y.sin().sum(), (x, w))])
+        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+        plan = plan_for(Problem.of(workload_of(shape=(2, 8, height, width))), torch.device("cpu"))
+        assert {type(plan.kernels[pass_]) for pass_ in PASSES} == {Kernel}
+    assert len(made) == 2 * len(PASSES), "the first size has kernels of its own"
 
 
 @pytest.mark.parametrize("at_least", [6.0, 0.5], ids=["sure", "doubted"])
@@ -139,22 +192,22 @@ def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs,
     planted.knows, planted.at_least = lambda workload: True, at_least
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        few = plans_of(range(10, 10 + MOST_SIZES))
+        few = plans_of(range(10, 10 + MOST_SIZES), "nchw")
         asked = len(planted.asked)
-        more = plans_of(range(40, 80))
+        more = plans_of(range(40, 80), "nchw")
     assert all(plan.decisions["wgrad"].expected for plan in few)
     assert all(plan.is_pytorch and plan.decisions["wgrad"].expected is None for plan in more)
     assert len(planted.asked) == asked, "deciding takes longer than a step"
-    assert few[0].decisions == plans_of([10])[0].decisions
+    assert few[0].decisions == plans_of([10], "nchw")[0].decisions
     said = [str(each.message) for each in caught if each.category is DwconvWarning]
     (message,) = [each for each in said if "further sizes" in each]
     assert message == (
-        "2×8×40×40 nhwc float32, kernel 3×3, padding 1 and further sizes of this layer run on PyTorch's own op: "
+        "2×8×40×40 nchw float32, kernel 3×3, padding 1 and further sizes of this layer run on PyTorch's own op: "
         f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more; pad to fewer "
-        "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 --layout nhwc "
+        "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 "
         "--passes fprop,dgrad,wgrad; others are not named: dwconv.report(model) lists those of a model"
     )
-    plan_for(Problem.of(at(80, stride=2)), torch.device("cpu"))
+    plan_for(Problem.of(at(80, stride=2, layout="nchw")), torch.device("cpu"))
     assert not any("8×79×79" in each for each in said)
 
 
@@ -165,11 +218,11 @@ def decide_here(workload):
 
 def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted):
     planted.knows = lambda workload: True
-    plans_of(range(10, 10 + MOST_SIZES))
-    assert decide_here(at(10).with_batch(7)).provider == "dwconv"
-    assert decide_here(at(40, stride=2)).provider == "dwconv"
-    assert decide_here(at(40)).too_many_sizes
-    write(logs, tuned(at(40)))
-    assert decide_here(at(40)).record, "what was measured is not predicted"
+    plans_of(range(10, 10 + MOST_SIZES), "nchw")
+    assert decide_here(at(10, layout="nchw").with_batch(7)).provider == "dwconv"
+    assert decide_here(at(40, stride=2, layout="nchw")).provider == "dwconv"
+    assert decide_here(at(40, layout="nchw")).too_many_sizes
+    write(logs, tuned(at(40, layout="nchw")))
+    assert decide_here(at(40, layout="nchw")).record, "what was measured is not predicted"
     dwconv.reset()
-    assert decide_here(at(41)).provider == "dwconv", "after a reset they count anew"
+    assert decide_here(at(41, layout="nchw")).provider == "dwconv", "after a reset they count anew"

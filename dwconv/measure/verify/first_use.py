@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 
+from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel
 from dwconv.measure.verify.cases import Case
@@ -63,20 +64,29 @@ def _fault(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int]
     torch.set_flush_denormal(False)  # of this thread, which has it from the one that started it
     torch.get_num_threads()  # PyTorch sets it when a thread first asks, and from now on no more
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    spreads = spreads_nan(kernel.artifact.candidate.config.template)
+    any_size = kernel.any_size if isinstance(kernel, Kernel) else None
+    kernels = any_size.samples() if any_size else [kernel]
     with on_device, _openmp_threads(1), torch.inference_mode():
-        for batch, data in _cases(kernel.artifact.candidate.workload, fast_math=fast_math):
-            workload = kernel.artifact.candidate.workload.with_batch(batch)
-            case = _case(workload, data=data, device=device)
-            bench = Bench(kernel, case)
-            for count in threads or (1,):
-                with _openmp_threads(count):
-                    bench.run()
-                verdict = judge_all(bench.results, case, spreads_nan=spreads)
-                if not verdict.right:
-                    return _told(bench.fault() or verdict.reason, batch, data, count)
-            if fault := bench.fault():  # what was written elsewhere stays there
-                return _told(fault, batch, data, count)
+        for each in kernels:
+            if fault := _fault_of(each, device, threads=threads, fast_math=fast_math):
+                return fault if each is kernel else f"{fault[:-1]}, as {each.artifact.candidate.workload.key})"
+    return ""
+
+
+def _fault_of(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
+    spreads = spreads_nan(kernel.artifact.candidate.config.template)
+    for batch, data in _cases(kernel.artifact.candidate.workload, fast_math=fast_math):
+        workload = kernel.artifact.candidate.workload.with_batch(batch)
+        case = _case(workload, data=data, device=device)
+        bench = Bench(kernel, case)
+        for count in threads or (1,):
+            with _openmp_threads(count):
+                bench.run()
+            verdict = judge_all(bench.results, case, spreads_nan=spreads)
+            if not verdict.right:
+                return _told(bench.fault() or verdict.reason, batch, data, count)
+        if fault := bench.fault():  # what was written elsewhere stays there
+            return _told(fault, batch, data, count)
     return ""
 
 

@@ -50,8 +50,8 @@ def meeting_outputs(axis: Axis, taps: RegisterTaps, among: OutputRange) -> Meeti
 
 def tile_rows(cut: RowCut, top: Expr) -> Iterator[Expr]:
     """A loop over the tiles of the block that begins at row ``top``: the first row of each."""
-    tiles: Expr = ceil_div(min(cut.block_rows, cut.rows), cut.tile_h)
-    if cut.rows % cut.block_rows:
+    tiles: Expr = ceil_div(least(cut.block_rows, cut.rows), cut.tile_h)
+    if not divides(cut.block_rows, cut.rows):
         tiles = least(tiles, ceil_div(cut.rows - top, cut.tile_h))
     for tile in serial("tile_h", tiles):
         yield bind("row", top + tile * cut.tile_h)
@@ -59,7 +59,17 @@ def tile_rows(cut: RowCut, top: Expr) -> Iterator[Expr]:
 
 def has_row(cut: RowCut, top: Expr, row: int) -> Expr:
     """Whether row ``row`` of the tile that begins at ``top`` is a row of the result."""
-    return True if row == 0 or cut.rows % cut.tile_h == 0 else top + row < cut.rows
+    return True if row == 0 or divides(cut.tile_h, cut.rows) else top + row < cut.rows
+
+
+def is_one(count: Expr) -> bool:
+    """Whether it is known to be 1."""
+    return isinstance(count, int) and count == 1
+
+
+def divides(tile: int, size: Expr) -> bool:
+    """Whether tiles are known to be whole."""
+    return isinstance(size, int) and size % tile == 0
 
 
 @dataclass(frozen=True)
@@ -68,17 +78,17 @@ class ColumnBlock:
     before them belongs to the first block, what is behind them to the last."""
 
     number: Expr
-    count: int
+    count: Expr
 
-    def tiles(self, tiles: int) -> tuple[Expr, Expr]:
+    def tiles(self, tiles: Expr) -> tuple[Expr, Expr]:
         """Which of as many tiles in a row are its own, as the bounds of a loop."""
-        each = -(-tiles // self.count)
+        each = ceil_div(tiles, self.count)
         first = bind("first_tile", least(self.number * each, tiles))
         return first, bind("stop_tile", least(first + each, tiles))
 
-    def outputs(self, columns: int) -> OutputRange:
+    def outputs(self, columns: Expr) -> OutputRange:
         """Its columns, where tiles may begin anywhere."""
-        if self.count == 1:
+        if is_one(self.count):
             return OutputRange(0, columns)
         return OutputRange(*self.tiles(columns))
 
@@ -91,7 +101,7 @@ def tile_columns(runs: list[Run], block: ColumnBlock = WHOLE_ROW, *, cell: int =
     are one, its first cell."""
     interior = next((at for at, run in enumerate(runs) if run.interior), len(runs))
     for at, run in enumerate(runs):
-        if block.count == 1:
+        if is_one(block.count):
             is_here, tiles = True, (0, run.tiles)
         elif run.interior:
             is_here, tiles = True, block.tiles(run.tiles)
@@ -99,4 +109,5 @@ def tile_columns(runs: list[Run], block: ColumnBlock = WHOLE_ROW, *, cell: int =
             is_here, tiles = block.number == (0 if at < interior else block.count - 1), (0, run.tiles)
         with when(is_here):
             for tile in serial("tile_w", *tiles):
-                yield bind("column", run.start // cell + tile * (run.width // cell)), run
+                column = run.at(tile) if cell == 1 else run.start // cell + tile * (run.width // cell)
+                yield bind("column", column), run

@@ -75,12 +75,12 @@ class Stream:
         ):
             yield
 
-    def store(self, value: Expr, *indices: Expr) -> None:
-        """Stores a vector; the last index is that of its first lane."""
+    def store(self, target: Any, value: Expr, *indices: Expr) -> None:
+        """Stores a vector in the target, or a part of it; the last index is that of its first lane."""
         kept = rounded(value, self.target.dtype)
         if self.target.dtype != "float32":
             kept = tirx.reinterpret(f"uint16x{self.vectors.lanes}", kept)
-        T.evaluate(tirx.call_extern("void", "dwconv.stream", T.address_of(self.target[indices]), kept, self.is_large))
+        T.evaluate(tirx.call_extern("void", "dwconv.stream", T.address_of(target[indices]), kept, self.is_large))
 
     def fence(self) -> None:
         """Makes what was stored visible to all threads."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tvm import tirx
+from tvm.ir import PointerType, PrimType
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -36,6 +37,13 @@ def scratch(name: str, *shape: int, dtype: DType = "float32") -> Any:
 def seen_as(tensor: Any, *shape: Expr) -> Any:
     """The same numbers, as a tensor of another shape."""
     return T.decl_buffer(shape, tensor.dtype, data=tensor.data, align=ITEMSIZE[tensor.dtype])
+
+
+def seen_from(tensor: Any, *at: Expr) -> Any:
+    """All of ``tensor`` from an element on, as a tensor of one axis. The address of that element is computed once."""
+    pointer = tirx.Var("row", PointerType(PrimType(tensor.dtype), "global"))
+    T.bind(T.address_of(tensor[at]), var=pointer)
+    return T.decl_buffer((1,), tensor.dtype, data=pointer, align=ITEMSIZE[tensor.dtype])
 
 
 def settled(name: str, value: Expr) -> Expr:

@@ -20,8 +20,10 @@ def store_knob(work: Gather, workload: Workload, target: CpuTarget) -> Knob:
 
 
 def streamed_above(workload: Workload, config: Config, target: CpuTarget) -> int | None:
-    """The batch beyond which the kernel streams its result; None: it never does."""
+    """The batch beyond which the kernel streams its result; of any size how many elements; None: it never does."""
     is_streamed = config.to_dict().get("store") == "streamed"
+    if is_streamed and workload.any_size:
+        return 3 * target.cache_bytes // 4 // ITEMSIZE[workload.dtype]
     return largest_cached_batch(workload, target) if is_streamed else None
 
 

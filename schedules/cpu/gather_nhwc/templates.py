@@ -52,7 +52,9 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     The workspace holds the packed weights: (vectors, fan-in, KH, KW, lanes). In 3-D with depths before heights."""
     from dwconv.schedules.cpu.gather_nhwc.kernel import schedule_gather
 
-    return schedule_gather(Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target))
+    return schedule_gather(
+        workload, Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target)
+    )
 
 
 TEMPLATES = gather_family(
@@ -61,6 +63,7 @@ TEMPLATES = gather_family(
     layout="nhwc",
     most_axes=3,
     activates=True,
+    any_size=True,
     space=gather_space,
     schedule=schedule,
     estimate_us=estimate_us,

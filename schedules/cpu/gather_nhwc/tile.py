@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dwconv.schedules.cpu.emit.loops import has_row
+from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
+from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, planes_met, serial, when
 from dwconv.schedules.taps import Axis, Run, TapLoop
 
@@ -44,16 +46,17 @@ class PixelTile:
         rows, columns = work.rows, work.columns
         sums = self._zeros(tile_h)
         for plane in self._planes():
+            weights = self._weights(plane, [(kh, kw) for kh in range(rows.taps) for kw in range(columns.taps)])
             for row_at, row_pairs in rows.reads(tile_h).items():
                 row = bind("source_row", rows.origin(self.top) + row_at)
+                source = plane.row(row)
                 with when(inside(row, rows.inputs)):
-                    for column_at, column_pairs in columns.reads_of(self.run):
-                        column = columns.origin(self.left) + column_at
+                    for column, column_pairs in self._columns():
                         for v, vector in enumerate(self.vectors):
-                            value = plane.load(row, column, vector)
+                            value = plane.load(source, column, vector)
                             for out_row, kh in row_pairs:
                                 for out_column, kw in column_pairs:
-                                    sums.add((out_row, out_column, v), value * plane.weight(vector, kh, kw))
+                                    sums.add((out_row, out_column, v), value * weights(v, kh, kw))
         for row in range(tile_h):
             with when(self._has(row)):
                 self._store(sums, row, row)
@@ -81,16 +84,40 @@ class PixelTile:
 
     def _add_columns(self, sums: Accumulators, plane: SourcePlane, row: Expr, kh: Expr) -> None:
         columns = self.cut.work.columns
-        for column_at, pairs in columns.reads_of(self.run):
+        source = plane.row(row)
+        weights = self._weights(plane, [(kh, kw) for kw in range(columns.taps)])
+        for column, pairs in self._columns():
             for v, vector in enumerate(self.vectors):
-                column = columns.origin(self.left) + column_at
-                value = plane.load(row, column, vector)
+                value = plane.load(source, column, vector)
                 for out, kw in pairs:
-                    sums.add((0, out, v), value * plane.weight(vector, kh, kw))
+                    sums.add((0, out, v), value * weights(v, kh, kw))
+
+    def _weights(self, plane: SourcePlane, taps: list[tuple[Expr, int]]) -> Callable[[int, Expr, int], Expr]:
+        """The weights of ``taps`` for the vector of a number, in registers if they find room."""
+        if not self._holds(len(taps)):
+            return lambda v, kh, kw: plane.weight(self.vectors[v], kh, kw)
+        held = {
+            (v, tap): bind("weight", plane.weight(vector, *tap))
+            for v, vector in enumerate(self.vectors)
+            for tap in taps
+        }
+        return lambda v, kh, kw: held[v, (kh, kw)]
+
+    def _holds(self, taps: int) -> bool:
+        free = vector_registers(self.cut.target) - self.cut.sums - 2
+        return not self.cut.work.axes.are_known and taps * len(self.vectors) <= free
+
+    def _columns(self) -> Iterator[tuple[Expr, list[tuple[int, int]]]]:
+        """The columns of the source that the tile reads, each with the (output, tap) pairs that it meets."""
+        columns = self.cut.work.columns
+        for at, pairs in columns.reads_of(self.run):
+            column = columns.origin(self.left) + at
+            with when(inside(column, columns.inputs) if columns.is_tested(self.run, at) else True):
+                yield column, pairs
 
     def _add_rolled_columns(self, sums: Accumulators, plane: SourcePlane, row: Expr, kh: Expr) -> None:
         columns, width = self.cut.work.columns, self.run.width
-        origin = columns.origin(self.left)
+        origin, source = columns.origin(self.left), plane.row(row)
         for phase in range(min(columns.down, width)):
             taps = ascending(columns.tap_loop(phase))
             if taps is None:
@@ -101,7 +128,7 @@ class PixelTile:
                     column = origin + columns.origin(out - phase) + taps.at + q * taps.delta
                     for v, vector in enumerate(self.vectors):
                         weight = plane.weight(vector, kh, taps.first + q * taps.period)
-                        sums.add((0, out, v), plane.load(row, column, vector) * weight)
+                        sums.add((0, out, v), plane.load(source, column, vector) * weight)
 
     def _zeros(self, rows: int) -> Accumulators:
         return Accumulators(self.tensors.vectors, rows, self.run.width, len(self.vectors))
@@ -111,11 +138,15 @@ class PixelTile:
 
     def _store(self, sums: Accumulators, summed: int, row: int) -> None:
         """Row ``summed`` of the sums to row ``row`` of the tile."""
+        columns, tensors = self.cut.work.columns, self.tensors
+        at = (self.image, *self.cut.work.axes.index(self.depth, self.top + row))
+        result = tensors.row(tensors.result, *at)
+        dy = tensors.row(tensors.dy, *at) if self.cut.work.reads_dy else None
         for column in range(self.run.width):
-            for v, vector in enumerate(self.vectors):
-                total = sums[summed, column, v]
-                at = self.cut.work.axes.index(self.depth, self.top + row, self.left + column)
-                self.tensors.store(total, self.image, *at, vector=vector)
+            with when(self.left + column < columns.outputs if columns.may_lack(self.run, column) else True):
+                for v, vector in enumerate(self.vectors):
+                    total = sums[summed, column, v]
+                    tensors.store(total, result, self.left + column, vector=vector, dy=dy)
 
 
 @dataclass(frozen=True)
@@ -128,8 +159,11 @@ class SourcePlane:
     m: Expr
     kd: Expr
 
-    def load(self, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
-        return self.tensors.load(*self.at, row, column, vector=vector, m=self.m)
+    def row(self, row: Expr) -> PixelRow:
+        return self.tensors.row(self.tensors.source, *self.at, row)
+
+    def load(self, row: PixelRow, column: Expr, vector: NumberedVector) -> Expr:
+        return self.tensors.load(row, column, vector=vector, m=self.m)
 
     def weight(self, vector: NumberedVector, kh: Expr, kw: Expr) -> Expr:
         return self.tensors.weights.vector(vector.number, self.m, self.kd, kh, kw)

@@ -32,7 +32,7 @@ class RowCut:
 
     @property
     def blocks(self) -> int:
-        return -(-self.rows // self.block_rows)
+        return (self.rows + self.block_rows - 1) // self.block_rows
 
 
 def block_heights(rows: int, *, multiple: int = 1) -> list[int]:
@@ -60,9 +60,11 @@ def width_knob(axes: Axes, *, least: int = LEAST_WIDTH) -> Knob:
 def column_blocks(config: Config, axes: Axes) -> int:
     """Blocks of columns. They share out the tiles of a row: each takes as many of those in the interior."""
     columns = axes.columns.outputs
-    width = config.to_dict().get("block_w", columns)
+    width = config.to_dict().get("block_w")
+    if width is None:
+        return 1
     assert isinstance(width, int)
-    return -(-columns // width)
+    return (columns + width - 1) // width
 
 
 def preferred_width(axes: Axes, *, tasks: int, threads: int, most: int = LONG_WIDTH, least: int = LEAST_WIDTH) -> int:

@@ -37,7 +37,7 @@ class Cut:
     @property
     def row_blocks(self) -> int:
         """Blocks of rows of dy in an image."""
-        return -(-self.work.rows.outputs // int(self.config.block_h))
+        return (self.work.rows.outputs + int(self.config.block_h) - 1) // int(self.config.block_h)
 
     @property
     def column_blocks(self) -> int:

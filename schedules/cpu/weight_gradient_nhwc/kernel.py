@@ -6,11 +6,14 @@ x once for all dy that it meets. The gradient of a bias is one sum more, of the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange
+from dwconv.problems.workload import Workload
+from dwconv.schedules.any_size import any_axes
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
@@ -20,11 +23,13 @@ from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResult
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, kernel, least, serial, store
 
 
-def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
+def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
     are images, workspace (tasks, sums, C·M in whole vectors): the partial sums. In 3-D with depths before heights."""
     vectors = Vectors(cut.work.channels, cut.lanes)
     n = tirx.Var(BATCH, "int32")
+    if workload.any_size:
+        cut = replace(cut, work=replace(cut.work, axes=any_axes(workload)))
     with kernel() as builder:
         reader = PixelReader.arguments(cut, vectors, n)
         results = WeightResults.arguments(cut.work, vectors)
@@ -65,9 +70,9 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
         first = bind("first", least(task * share, n * (depths * blocks)))
         for unit in serial("unit", first, least(first + share, n * (depths * blocks))):
             image, depth = divided(bind("image", unit // blocks), depths)
-            top = unit % blocks // column_blocks * block_h if cut.row_blocks > 1 else 0
+            top = unit % blocks // column_blocks * block_h if not is_one(cut.row_blocks) else 0
             columns = WHOLE_ROW
-            if column_blocks > 1:
+            if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", unit % column_blocks), column_blocks)
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):

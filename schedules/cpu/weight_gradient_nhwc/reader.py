@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from dwconv.schedules.any_size import AnyAxis
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
+from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import argument, prefetch
@@ -15,7 +18,7 @@ from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums
 from dwconv.schedules.emit import Expr, bind, inside, least, most, nest, serial, when
-from dwconv.schedules.taps import column_runs
+from dwconv.schedules.taps import Axis, Run, column_runs
 
 
 @dataclass(frozen=True)
@@ -142,19 +145,28 @@ class PixelReader:
     ) -> Iterator[GradientTile]:
         """Loops over tiles of dy, in the ``order`` of the configuration."""
         columns, config = self.cut.work.columns.part(taps.kw, taps.width), self.cut.config
-        for height, rows in self._row_tiles(block):
-            loops = {"h": rows, "w": lambda: tile_columns(column_runs(columns, config.tile_w), within)}
-            for at in nest(config.order, loops):
-                left, run = at["w"]
-                yield GradientTile(
-                    planes=planes,
-                    top=at["h"],
-                    left=left,
-                    height=height,
-                    width=run.width,
-                    reads=columns.reads_of(run),
-                    vectors=vectors,
-                )
+        for runs in self._column_cuts(columns):
+            for height, rows in self._row_tiles(block):
+                columns_of = partial(tile_columns, runs, within)
+                loops: dict[str, Callable[[], Iterator[Any]]] = {"h": rows, "w": columns_of}
+                for at in nest(config.order, loops):
+                    left, run = at["w"]
+                    reads = columns.reads_of(run)
+                    yield GradientTile(
+                        planes=planes,
+                        top=at["h"],
+                        left=left,
+                        height=height,
+                        width=run.width,
+                        reads=reads,
+                        vectors=vectors,
+                        is_edge=any(columns.is_tested(run, at) for at, _ in reads),
+                    )
+
+    def _column_cuts(self, columns: Axis) -> Iterable[list[Run]]:
+        """Of known sizes there is one way to cut a row into tiles."""
+        width = self.cut.config.tile_w
+        return columns.cuts(width, overlap=False) if isinstance(columns, AnyAxis) else [column_runs(columns, width)]
 
     def _row_tiles(self, block: OutputRange) -> list[tuple[int, Callable[[], Iterator[Expr]]]]:
         """The height of tiles with the loop over their first rows: whole ones, then one for each row that is left."""
@@ -167,8 +179,9 @@ class PixelReader:
     def _add(self, sums: TapSums, tile: GradientTile) -> None:
         rows, columns, taps = self.cut.work.rows, self.cut.work.columns, sums.taps
         outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
+        dy_rows = [self._row(self.dy, *tile.planes.dy, tile.top + row) for row in range(tile.height)]
         gradient = {
-            (row, out, v): self._load_dy(tile.planes, tile.top + row, tile.left + out, vector)
+            (row, out, v): self._load_dy(dy_rows[row], tile.left + out, vector)
             for row in range(tile.height)
             for out in outputs
             for v, vector in enumerate(tile.vectors)
@@ -179,6 +192,7 @@ class PixelReader:
         origin = rows.origin(tile.top) + rows.shift + taps.kh * rows.step
         for row_at, row_pairs in dataclasses.replace(rows, taps=taps.height, shift=0).reads(tile.height).items():
             x_row = bind("x_row", origin + row_at)
+            x_pixels = self._row(self.x, *tile.planes.x, x_row)
             with when(taps.is_one_row or inside(x_row, rows.inputs)):
                 for column_at, pairs in tile.reads:
                     column = columns.origin(tile.left) + column_at
@@ -186,7 +200,7 @@ class PixelReader:
                         column = bind("x_column", column)
                     with when(inside(column, columns.inputs) if tile.is_edge else True):
                         for v, vector in enumerate(tile.vectors):
-                            value = self._load_x(tile.planes, x_row, column, vector)
+                            value = self._load_x(x_pixels, column, vector)
                             for row, a in row_pairs:
                                 for out, b in pairs:
                                     sums.add(a, b, v, value * gradient[row, out, v])
@@ -200,23 +214,28 @@ class PixelReader:
         new_taps = [a for a in range(taps.height) if (taps.height - 1 - a) * rows.step < rows.up]
         for row in range(tile.height):
             below = bind("below", least(tile.top + row + self.cut.prefetch, rows.outputs - 1))
+            dy_below = self._row(self.dy, *tile.planes.dy, below)
             for out in range(tile.width):
                 for vector in tile.vectors:
-                    prefetch(self.dy, *tile.planes.dy, below, tile.left + out, vector.start)
+                    prefetch(dy_below.tensor, *dy_below.at(tile.left + out, vector.start))
             for a in new_taps:
                 x_row = rows.origin(below) + rows.shift + (taps.kh + a) * rows.step
                 x_row = bind("x_below", most(least(x_row, rows.inputs - 1), 0))
+                x_below = self._row(self.x, *tile.planes.x, x_row)
                 for column_at, _ in tile.reads[shared:][:new_columns]:
                     column = columns.origin(tile.left) + column_at
                     for vector in tile.vectors:
-                        prefetch(self.x, *tile.planes.x, x_row, column, vector.start // multiplier)
+                        prefetch(x_below.tensor, *x_below.at(column, vector.start // multiplier))
 
-    def _load_x(self, planes: Planes, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
+    def _row(self, tensor: Any, *before: Expr) -> PixelRow:
+        return PixelRow.of(tensor, *before, is_known=self.cut.work.axes.are_known)
+
+    def _load_x(self, row: PixelRow, column: Expr, vector: NumberedVector) -> Expr:
         channels = self.vectors.divided(self.vectors.span(vector.start), self.cut.work.multiplier)
-        return bind("x_value", load(self.x, *planes.x, row, column, channels))
+        return bind("x_value", load(row.tensor, *row.at(column, channels)))
 
-    def _load_dy(self, planes: Planes, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
-        return bind("dy_value", load(self.dy, *planes.dy, row, column, self.vectors.span(vector.start)))
+    def _load_dy(self, row: PixelRow, column: Expr, vector: NumberedVector) -> Expr:
+        return bind("dy_value", load(row.tensor, *row.at(column, self.vectors.span(vector.start))))
 
 
 def tile_tops(height: int, first: Expr, stop: Expr) -> Iterator[Expr]:

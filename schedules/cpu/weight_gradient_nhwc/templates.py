@@ -43,7 +43,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     ``parallel="images"``, workspace (tasks, KH · KW and one more for dbias, C·M in whole vectors)."""
     from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import schedule_weight_gradient
 
-    return schedule_weight_gradient(Cut.of(workload, config, target))
+    return schedule_weight_gradient(workload, Cut.of(workload, config, target))
 
 
 TEMPLATES = (
@@ -53,6 +53,7 @@ TEMPLATES = (
         pass_="wgrad",
         layout="nhwc",
         most_axes=3,
+        any_size=True,
         space=space,
         schedule=schedule,
         estimate_us=estimate_us,

@@ -1,0 +1,57 @@
+"""A loaded kernel that takes the sizes of images with each call.
+
+Artifact, with symbols ──► machine code, once ──► AnySize ──► at(a size) ──► Kernel: as one that is built for it
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from dwconv.errors import InvalidWorkload
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.kernel import Kernel, RawCall
+from dwconv.problems.workload import Sizes, Workload
+
+_SAMPLES = 8
+_TILES_AND_OFF = ((0, 1), (1, 0), (1, -1), (1, 1), (2, 0), (2, 1), (3, -1), (3, 2))
+"""Of each sample, whole tiles along an axis and outputs more; of the other axis from the end."""
+
+
+class AnySize:
+    """What the kernels of a layer at all sizes have in common."""
+
+    def __init__(self, artifact: Artifact, call: RawCall, entry: int) -> None:
+        self.artifact = artifact
+        """As it was built: with symbols for the sizes."""
+        self._call, self._entry = call, entry
+
+    def at(self, workload: Workload) -> Kernel:
+        """The kernel at the size of ``workload``, which is else the same: no machine code is made."""
+        call, entry, artifact = self._call, self._entry, self.artifact.at(workload)
+        sizes = artifact.sizes
+        kernel = Kernel(
+            artifact,
+            lambda batch, *addresses: call(batch, *addresses, *sizes),
+            code=(lambda compiled: compiled.MachineCode(entry, call, list(sizes))) if entry else None,
+        )
+        kernel.any_size = self
+        return kernel
+
+    def samples(self) -> Iterator[Kernel]:
+        """The kernel at sizes that show whether it is right at all of them: those around the numbers of tiles by which
+        it cuts an axis in another way, and the size that its configuration was chosen for."""
+        workload, config = self.artifact.candidate.workload, self.artifact.candidate.config.to_dict()
+        width, height = (int(config.get(name, 1)) for name in ("tile_w", "tile_h"))
+        for number in range(_SAMPLES):
+            sizes = [max(1, tiles * width + off) for tiles, off in (_TILES_AND_OFF[number], _TILES_AND_OFF[-number])]
+            outputs = (number % 3 + 1, 1 if workload.is_row else sizes[1] * height // width, sizes[0])
+            with contextlib.suppress(InvalidWorkload):  # the kernel is larger than the padded image
+                yield self.at(workload.with_input_size(_size_of(workload, outputs)))
+        yield self.at(workload)
+
+
+def _size_of(workload: Workload, outputs: tuple[int, ...]) -> Sizes:
+    """The size at which the image whose pixels the kernel goes through has about so many along each axis."""
+    steps = (1,) * workload.axes if workload.pass_ == "dgrad" else workload.stride
+    return tuple(max(1, out * step) for out, step in zip(outputs[-workload.axes :], steps, strict=True))

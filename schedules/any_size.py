@@ -1,0 +1,217 @@
+"""Axes whose sizes are arguments of the kernel: the same tiles, cut by expressions where else numbers stand.
+
+What taps meet does not depend on the size. Tiles at the left edge know what is padding, since they begin at known
+places; those at the right edge do as well, since they end where the axis ends; the tiles between read no padding.
+
+    0            first                                 end
+    ├──────┬──────┼──────┬──────┬──────┬──────┬──────┼──────┤
+    │ left edge   │ interior                         │ right│    where tiles may overlap, the last of the interior is
+    └─────────────┴──────────────────────────────────┴──────┘    moved back; else its rest goes in narrow ones
+
+An axis too short for that is cut as at the size that the configuration was chosen for, if it has that size; else into
+narrow tiles that test each input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T
+
+from dwconv.problems.workload import Workload
+from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, least, most
+from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axes, Axis, Run, column_runs
+
+Reads = list[tuple[int, list[tuple[int, int]]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyRun(Run):
+    """Tiles of an axis of any size."""
+
+    start: Expr
+    tiles: Expr
+    from_start: int | None = None
+    """Where the tile is, counted from the first output; None if that is not known."""
+    to_end: int | None = None
+    """How far before the end of the axis it begins; None if that is not known."""
+    last_start: Expr = None
+    """The last tile begins no later; None: wherever it comes to."""
+    is_tested: bool = False
+    """Whether each input that is read is tested, and each output that is stored."""
+
+    def at(self, tile: Expr) -> Expr:
+        start = super().at(tile)
+        return start if self.last_start is None else least(start, self.last_start)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnyAxis(Axis):
+    """An axis of which ``outputs`` and ``inputs`` are symbols."""
+
+    outputs: Expr
+    inputs: Expr
+    known: Axis
+    """The same at the size that the configuration was chosen for."""
+    beyond: tuple[int, int]
+    """The least and the most by which inputs are more than those that outputs up to ``end`` begin at."""
+
+    @property
+    def end(self) -> Expr:
+        """The outputs in whole groups of ``down``."""
+        return self.outputs if self.down == 1 else ceil_div(self.outputs, self.down) * self.down
+
+    def part(self, first: int, taps: int) -> AnyAxis:
+        known, shift = self.known.part(first, taps), self.shift + first * self.step
+        return replace(self, known=known, taps=taps, shift=shift)
+
+    def reads_of(self, run: Run) -> Reads:
+        if not isinstance(run, AnyRun):
+            return self.known.reads_of(run)
+        return [(at, pairs) for at, pairs in self.reads(run.width).items() if not self._is_padding(run, at)]
+
+    def is_tested(self, run: Run, at: int) -> bool:
+        if not isinstance(run, AnyRun):
+            return False
+        return run.is_tested if run.to_end is None else self.origin(-run.to_end) + at >= self.beyond[0]
+
+    def may_lack(self, run: Run, out: int) -> bool:
+        if not isinstance(run, AnyRun):
+            return False
+        return run.is_tested and out > 0 if run.to_end is None else out > run.to_end - self.down
+
+    def _is_padding(self, run: AnyRun, at: int) -> bool:
+        is_before = run.from_start is not None and self.origin(run.from_start) + at < 0
+        return is_before or (run.to_end is not None and self.origin(-run.to_end) + at >= self.beyond[1])
+
+    # -- cuts --------------------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> int:
+        """Outputs before the first tile that reads no padding on the left."""
+        nearest = self.reach[0]
+        return max(0, -nearest * self.down if self.down > 1 else -(nearest // self.up))
+
+    @property
+    def right(self) -> int:
+        """Outputs behind the last tile that is sure to read no padding on the right."""
+        farthest = self.reach[1]
+        # A tile of ``down`` outputs that begins ``o`` before the end reads up to origin(-o) + farthest.
+        before = self.down
+        while self.origin(-before) + farthest >= self.beyond[0] or (before == self.down > 1):
+            before += self.down
+        return before - self.down
+
+    def cuts(self, width: int, *, overlap: bool) -> Iterator[list[Run]]:
+        """The ways to cut the axis into tiles of ``width``, each inside the test of whether it fits. ``overlap``:
+        whether outputs may be computed twice."""
+        ways = [self._in_tiles(width, overlap=overlap)]
+        if not self._fits(width, self.known.covered(self.down), overlap=overlap):
+            is_known = all_of(self.outputs == self.known.outputs, self.inputs == self.known.inputs)
+            ways.insert(0, (is_known, column_runs(self.known, width)))
+        with contextlib.ExitStack() as otherwise:
+            for condition, runs in ways:
+                otherwise.enter_context(T.If(condition))
+                with T.Then():
+                    yield runs
+                otherwise.enter_context(T.Else())
+            groups = ceil_div(self.outputs, self.down)
+            yield [AnyRun(start=0, tiles=groups, width=self.down, interior=False, is_tested=True)]
+
+    def _fits(self, width: int, end: Expr, *, overlap: bool) -> Expr:
+        """Whether tiles at the edges, which know the padding of one side, read none of the other, and those between
+        read none."""
+        first, last = self._first_edge(width), sum(self._last_edge(width))
+        if not overlap:
+            return end >= first + last
+        has_none_between, has_room = end <= first + last, end >= last + width + self.left
+        return all_of(
+            end >= first + self.right if first else True,
+            end >= last + self.left if last else True,
+            has_none_between or has_room if isinstance(end, int) else tirx.any(has_none_between, has_room),
+        )
+
+    def _first_edge(self, width: int) -> int:
+        """Outputs in the tiles of the left edge."""
+        return -(-self.left // width) * width
+
+    def _last_edge(self, width: int) -> list[int]:
+        """The widths of the tiles of the right edge, the last of which is what is left over at the known size."""
+        widths = [left_over] if (left_over := self.known.covered(self.down) % width) else []
+        while sum(widths) < self.right:
+            widths.insert(0, width)
+        return widths
+
+    def _in_tiles(self, width: int, *, overlap: bool) -> tuple[Expr, list[Run]]:
+        """The condition under which the axis can be cut into tiles that know what is padding, and these."""
+        widths, end = self._last_edge(width), bind("end", self.end)
+        first, last = self._first_edge(width), sum(widths)
+        inner = end - (first + last)
+        if overlap:
+            tiles = most(ceil_div(inner, width), 0)
+            last_start = end - (last + width)
+            between = [AnyRun(start=first, tiles=tiles, width=width, interior=True, last_start=last_start)]
+        else:
+            tiles, rest = inner // width, inner % width
+            between = [
+                AnyRun(start=first, tiles=tiles, width=width, interior=True),
+                AnyRun(start=end - last - rest, tiles=rest, width=1, interior=True),
+            ]
+        at_end = [(each, sum(widths[number:])) for number, each in enumerate(widths)]
+        edges = [
+            [AnyRun(start=at, tiles=1, width=width, interior=False, from_start=at) for at in range(0, first, width)],
+            [AnyRun(start=end - to_end, tiles=1, width=each, interior=False, to_end=to_end) for each, to_end in at_end],
+        ]
+        return self._fits(width, end, overlap=overlap), [*edges[0], *between, *edges[1]]
+
+    def rolled_runs(self, width: int) -> list[Run]:
+        """The tiles of an axis whose taps are loops, which know their bounds: edges in tiles as narrow as can be."""
+        narrow, first = self.down, self.left
+        tiles = ceil_div(self.outputs, narrow)
+        farthest = max(self.reads(width), default=0)
+        last = least(self.outputs - width, (self.inputs - 1 - farthest) * self.down // self.up)
+        inner = bind("inner", most((last - first) // width + 1, 0))
+        left = bind("left", least(first // narrow, tiles))
+        stop = left + inner * (width // narrow)
+        return [
+            AnyRun(start=0, tiles=left, width=narrow, interior=False, is_tested=True),
+            AnyRun(start=first, tiles=inner, width=width, interior=True),
+            AnyRun(start=stop * narrow, tiles=tiles - stop, width=narrow, interior=False, is_tested=True),
+        ]
+
+
+def any_axes(workload: Workload) -> Axes:
+    """The axes of a pass with sizes that are symbols: those of x are ``d``, ``h`` and ``w``, those of y have an ``o``
+    before. A 1-D convolution keeps its height of 1."""
+    is_gradient = workload.pass_ == "dgrad"
+    known = Axes.of_input_gradient(workload) if is_gradient else Axes.of_convolution(workload)
+
+    def sized(axis: Axis, number: int) -> Axis:
+        if -number > workload.axes or (workload.is_row and number == HEIGHT):
+            return axis
+        x_size, y_size = (tirx.Var(name + "whd"[-1 - number], "int32") for name in ("", "o"))
+        fields = {field.name: getattr(axis, field.name) for field in dataclasses.fields(axis)}
+        fields |= {"outputs": x_size, "inputs": y_size} if is_gradient else {"outputs": y_size, "inputs": x_size}
+        return AnyAxis(**fields, known=axis, beyond=_beyond(workload, number))
+
+    return replace(
+        known,
+        depths=sized(known.depths, DEPTH),
+        rows=sized(known.rows, HEIGHT),
+        columns=sized(known.columns, WIDTH),
+    )
+
+
+def _beyond(workload: Workload, axis: int) -> tuple[int, int]:
+    """``AnyAxis.beyond``, over all sizes."""
+    stride = workload.stride[axis]
+    spare = sum(workload.padding[axis]) - workload.dilation[axis] * (workload.kernel[axis] - 1) - 1
+    if workload.pass_ != "dgrad":  # size = (outputs - 1) · stride - spare + what is left over, less than a stride
+        least_size = -stride - spare
+        return least_size, least_size + stride - 1
+    found = [(over + spare) // stride + 1 - (over > 0) for over in range(stride)]
+    return min(found), max(found)

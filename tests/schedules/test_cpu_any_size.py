@@ -1,0 +1,149 @@
+"""Kernels of any size: right at every size, and the bits of a kernel that is built for one."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from dwconv.errors import InvalidConfig, InvalidWorkload
+from dwconv.kernels import build
+from dwconv.kernels.kernel import Kernel
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify_once
+from dwconv.problems.operands import Data, operands
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import PASSES, DType, Pass, Sizes, Workload
+from dwconv.schedules.space import Config, Value
+from dwconv.schedules.template import Candidate, fitting, templates_for
+from tests.schedules.cpu_layers import TARGET, built, layer
+from tests.turns import every, in_turns
+
+MOST = 40
+"""The largest size along an axis."""
+SAME = ((1, 1), (1, 1))
+K3, S2 = layer(20, (14, 14), (3, 3), padding=SAME), layer(17, (9, 14), (3, 5), padding=((1, 1), (2, 1)), stride=(2, 2))
+CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
+    "tiles of a whole row": (K3, {"tile_w": 14, "unroll": "kw"}),
+    "tiles of several rows": (K3, {"tile_w": 3, "tile_h": 3, "unroll": "taps"}),
+    "stride 2": (S2, {"tile_w": 4, "unroll": "kw"}),
+    "stride beyond the kernel": (layer(4, (20, 21), (3, 3), padding=((1, 1), (0, 1)), stride=(4, 5)), {"unroll": "kw"}),
+    "dilation": (layer(16, (12, 12), (3, 3), padding=((2, 2), (2, 2)), dilation=(2, 2)), {"tile_w": 6, "unroll": "kw"}),
+    "wide, in loops": (layer(16, (9, 20), (3, 13), padding=((1, 1), (6, 6))), {"unroll": "none"}),
+    "a row": (layer(32, (1, 200), (1, 9), padding=((0, 0), (4, 4))), {"block_w": 64}),
+    "a row in groups": (layer(16, (1, 70), (1, 31), padding=((0, 0), (15, 15))), {"unroll": "group"}),
+    "causal": (layer(16, (1, 40), (1, 4), padding=((0, 0), (3, 0))), {}),
+    "multiplier": (layer(6, (8, 9), (3, 3), padding=SAME, multiplier=2), {}),
+}  # fmt: skip
+
+
+def any_size(workload: Workload, wanted: dict[str, Value], *, target: CpuTarget = TARGET) -> Kernel:
+    """A kernel with a configuration near to what is wanted, of knobs that the template has."""
+    (template,) = templates_for(workload.with_any_size(), target)
+    space = template.space(workload, target)
+    known = {knob.name for knob in space.knobs if knob.values}
+    given = {name: value for name, value in wanted.items() if name in known}
+    config = space.nearest(Config.of(template.name, **{**dict(space.default.values), **given}))
+    return Kernel.load(build(Candidate(workload.with_any_size(), config), target))
+
+
+def some_sizes(workload: Workload, count: int) -> list[Sizes]:
+    """By chance, the same every time; the smallest and the workload's own are among them."""
+    drawn = random.Random(workload.key)
+    most = [1 if workload.is_row and axis == 0 else MOST for axis in range(workload.axes)]
+    sizes = {workload.input_size, tuple(1 for _ in most)}
+    while len(sizes) < count:
+        sizes.add(tuple(drawn.randint(1, size) for size in most))
+    return sorted(sizes)
+
+
+def assert_right_at(kernel: Kernel, size: Sizes, *, data: Data = "integers") -> None:
+    assert kernel.any_size is not None
+    try:
+        workload = kernel.workload.with_input_size(size)
+    except InvalidWorkload:  # the kernel is larger than the padded image
+        return
+    verdict = verify_once(kernel.any_size.at(workload), make_case(workload, data=data))
+    assert verdict.right, f"{workload.key}: {verdict.reason}"
+
+
+@pytest.mark.parametrize(("case", "pass_"), in_turns(list(CASES), PASSES))
+def test_right_at_every_size(case: str, pass_: Pass) -> None:
+    """Within guard bands, also where the kernel is larger than the image, and where an axis has few tiles."""
+    workload, wanted = CASES[case]
+    kernel = any_size(workload.for_pass(pass_), wanted)
+    for size in some_sizes(kernel.workload, 24):
+        assert_right_at(kernel, size)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_right_at_every_width(pass_: Pass) -> None:
+    """Tiles of 6 columns: every number of them comes up, with every rest."""
+    kernel = any_size(layer(16, (5, 15), (1, 7), padding=((0, 0), (3, 3))).for_pass(pass_), {"tile_w": 6})
+    for width in range(1, MOST + 1):
+        assert_right_at(kernel, (2, width))
+
+
+@pytest.mark.parametrize(("dtype", "pass_"), in_turns(["bfloat16", "float16"], PASSES))
+def test_right_in_16_bits(pass_: Pass, dtype: DType) -> None:
+    """Also of NaN and infinity, which padding and missing outputs must not spread."""
+    workload = dataclasses.replace(K3, dtype=dtype, bias=True).for_pass(pass_)
+    kernel = any_size(workload, {"tile_w": 4})
+    for size in some_sizes(workload, 8):
+        assert_right_at(kernel, size, data="extreme")
+
+
+@pytest.mark.parametrize("pass_", every(3, PASSES))
+def test_right_on_volumes(pass_: Pass) -> None:
+    kernel = any_size(layer(16, (4, 6, 9), (3, 3, 3), padding=(*SAME, (1, 1)), stride=(2, 1, 2)).for_pass(pass_), {})
+    for size in ((1, 1, 1), (2, 7, 3), (5, 4, 12), (3, 1, 20)):
+        assert_right_at(kernel, size)
+
+
+@pytest.mark.parametrize(
+    ("what", "data"), [({"epilogue": "silu_gradient", "bias": True}, "normal"), ({"x_pitch": 52}, "integers")], ids=str
+)
+def test_right_with_an_epilogue_and_on_slices(what: dict[str, Any], data: Data) -> None:
+    kernel = any_size(dataclasses.replace(K3, **what), {"tile_w": 4})
+    for size in ((14, 14), (3, 5), (9, 23)):
+        assert_right_at(kernel, size, data=data)
+
+
+def test_results_are_streamed_by_their_size_alone() -> None:
+    """A result of one size stays in the caches, a larger one of the same kernel goes past them."""
+    target = dataclasses.replace(TARGET, cache_bytes=1 << 16)
+    workload = layer(16, (200, 300), (3, 3), padding=SAME, batch=1)
+    kernel = any_size(workload, {"store": "streamed"}, target=target)
+    assert kernel.artifact.candidate.config.store == "streamed"
+    for size in ((4, 9), (120, 200)):
+        assert_right_at(kernel, size)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_the_same_bits_as_a_kernel_of_one_size(pass_: Pass) -> None:
+    """At the size that the configuration was chosen for, where the order of sums is the same; a gather has it at
+    every size."""
+    own = K3.for_pass(pass_)
+    kernel = any_size(own, {"tile_w": 4})
+    assert kernel.any_size is not None
+    for size in (own.input_size, (11, 27)) if pass_ != "wgrad" else (own.input_size,):
+        workload = own.with_input_size(size)
+        inputs = operands(workload, data="normal", seed=2)
+        config = fitting(kernel.artifact.candidate.config.template, workload, TARGET).space(workload, TARGET)
+        one = built(workload, config.nearest(kernel.artifact.candidate.config))
+        assert torch.equal(one(*inputs), kernel.any_size.at(kernel.workload.with_input_size(size))(*inputs))
+
+
+def test_an_empty_batch_leaves_nothing_to_do() -> None:
+    kernel = any_size(K3, {})
+    w = torch.ones(K3.shape_of("w"))
+    assert kernel(torch.empty(0, 20, 14, 14), w).shape == (0, 20, 14, 14)
+
+
+def test_a_template_that_cannot_says_so() -> None:
+    workload = dataclasses.replace(K3, layout="nchw").with_any_size()
+    with pytest.raises(InvalidConfig, match="its kernels are each built for one size"):
+        fitting("cpu.fprop_nchw", workload, TARGET)
