@@ -8,7 +8,7 @@
     causal-conv1d-<layout>  the package of that name, on CUDA, where it is installed
     inductor-<layout>   torch.compile(mode="max-autotune-no-cudagraphs")
 
-Who runs PyTorch's operator under which settings is asked of PyTorch: a name says what it is, and nobody races twice.
+What runs PyTorch's operator under which settings is asked of PyTorch: a name says what it is, and nobody races twice.
 Tensors already lie in the provider's layout: nobody pays for a copy. causal_conv1d is imported here alone.
 """
 

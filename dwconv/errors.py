@@ -50,7 +50,7 @@ class InvalidSetting(DwconvError, ValueError):
 
 
 class Untuned(DwconvError):
-    """A call that nobody measured on this device, where ``DWCONV_UNTUNED`` is ``error``."""
+    """A call that was never measured on this device, where ``DWCONV_UNTUNED`` is ``error``."""
 
 
 class LogError(DwconvError):

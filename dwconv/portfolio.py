@@ -1,4 +1,4 @@
-"""``python -m dwconv.portfolio``: make anew, from tuning logs, what is known of layers that nobody tuned."""
+"""``python -m dwconv.portfolio``: make anew, from tuning logs, what is known of untuned layers."""
 
 from __future__ import annotations
 

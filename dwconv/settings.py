@@ -205,7 +205,7 @@ Untuned = Literal["predict", "wait", "pytorch", "error"]
 
 
 def untuned() -> Untuned:
-    """``DWCONV_UNTUNED``: what happens to calls that nobody measured on this device. ``predict``, the default: dwconv's
+    """``DWCONV_UNTUNED``: what happens to calls never measured on this device. ``predict``, the default: dwconv's
     kernel runs where it is sure to be faster, once it was built in the background. ``wait``: the first call builds it.
     ``pytorch``: PyTorch's op runs. ``error``: they fail. Raises InvalidSetting for another value."""
     value = os.environ.get("DWCONV_UNTUNED") or "predict"

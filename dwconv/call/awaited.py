@@ -32,7 +32,7 @@ from dwconv.call.wanted import wanted
 
 def awaited(given: Arguments) -> Tensor | None:
     """The result of a depthwise call of ``conv1d``, if kernels with SiLU were measured to be faster at these sizes;
-    None for other calls, and if somebody watches."""
+    None for other calls, and if something watches."""
     if torch.compiler.is_compiling() or not _are_plain(given) or not is_causal(given) or _is_watched(given):
         return None
     before = given.weight.shape[-1] - 1
@@ -71,7 +71,7 @@ def swaps(func: Any, args: Any) -> bool:
 
 
 def _are_plain(given: Arguments) -> bool:
-    """False for what stands for tensors while somebody traces, of which nothing may be asked, and for subclasses."""
+    """False for what stands for tensors while something traces, of which nothing may be asked, and for subclasses."""
     plain = all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
     return plain and _get_tracing_state() is None
 

@@ -321,7 +321,7 @@ class DwconvBlock(Function):
 
 
 def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry: Any) -> Sequence[Tensor]:
-    """``block_forward``, past PyTorch's dispatcher where nobody watches: it takes longer than a small block."""
+    """``block_forward``, past PyTorch's dispatcher where nothing watches: it takes longer than a small block."""
     if is_watched(x, w, None):
         return block_forward(x, w, norms, block, *geometry)  # type: ignore[no-any-return]
     results: Sequence[Tensor] = DwconvBlock.apply(x, w, block, *geometry, *norms)  # type: ignore[no-untyped-call]

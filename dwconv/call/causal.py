@@ -151,7 +151,7 @@ def _mended(
         windows = windows.masked_fill((owners != owners[:, -1:])[:, :, None], 0.0)
     z = torch.einsum("ekc,ck->ec", windows, weight.squeeze(1))
     z = z if bias is None else z + bias
-    y[image, :, place] = F.silu(z) if activation else z  # nobody has seen it yet
+    y[image, :, place] = F.silu(z) if activation else z  # nothing has read it yet
     return y if seq_idx is None else y.masked_fill((seq_idx < 0)[:, None], 0.0)
 
 

@@ -20,7 +20,7 @@ from dwconv.problems import pytorch
 
 
 class Passes(Protocol):
-    """Who runs the passes of one convolution. Images are (N, C, H, W) or (N, C, D, H, W)."""
+    """What runs the passes of one convolution. Images are (N, C, H, W) or (N, C, D, H, W)."""
 
     def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
         """y"""

@@ -59,7 +59,7 @@ class PlannedPasses:
             y = self._run(kernel, x, w, bias)
         else:
             y = self._run(kernel, x, w)
-            y.add_(bias.view(-1, *[1] * (y.dim() - 2)))  # nobody has seen it yet
+            y.add_(bias.view(-1, *[1] * (y.dim() - 2)))  # nothing has read it yet
         return y
 
     def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:

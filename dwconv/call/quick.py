@@ -1,4 +1,4 @@
-"""The quick road, for plain tensors that nobody watches: from what is remembered of a call to its kernels and back.
+"""The quick road, for plain tensors that nothing watches: from what is remembered of a call to its kernels and back.
 
 PyTorch's dispatcher, twice through Python in each direction, costs more than a small convolution: forward and backward
 of 1×8×7×7 take 47 µs on this road, 110 µs through the ops. So what needs none of it, a step of a usual training, goes
@@ -37,7 +37,7 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
     trains = torch.is_grad_enabled() and (
         input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     )
-    # All that decides who runs the call, and how; a look at it costs what a small convolution costs.
+    # All that decides what runs the call, and how; a look at it costs what a small convolution costs.
     key = (
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
@@ -64,11 +64,11 @@ def forget() -> None:
 
 
 _known: dict[object, PlannedPasses] = {}
-"""Who runs a call, by all that it says of itself: it needs no checking again."""
+"""What runs a call, by all that it says of itself: it needs no checking again."""
 
 
 def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
-    """Check a call that was not seen before, decide who runs it, and remember that."""
+    """Check a call that was not seen before, decide what runs it, and remember that."""
     call = Call.of(given)
     plan = plan_for(call.problem, call.x.device)
     bias, x_pitch = given.bias, x_pitch_of(call.x, layout=call.problem.layout)

@@ -112,7 +112,7 @@ def planned(
     epilogue: Epilogue = "none",
     x: Tensor | None = None,
 ) -> PlannedPasses:
-    """Who runs the passes of an op with tensors of the type and on the device of ``like``; the pass reads ``x``, if it
+    """What runs the passes of an op with tensors of the type and on the device of ``like``; the pass reads ``x``, if it
     is given, as it lies."""
     stride, padding, dilation, layout = geometry
     x_pitch = 0 if x is None else x_pitch_of(x, layout=layout)

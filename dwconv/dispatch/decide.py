@@ -52,7 +52,7 @@ for hours."""
 
 
 def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
-    """Who runs ``workload`` on ``device``, from the records alone. Raises InvalidSetting."""
+    """What runs ``workload`` on ``device``, from the records alone. Raises InvalidSetting."""
     return decide_on(target_of(torch.device(device)), workload)
 
 
@@ -64,7 +64,7 @@ def decisions(
     target: Target | None = None,
     later: bool = False,
 ) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Of a layer
+    """What runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Of a layer
     also ``backward``, if both gradients are faster in one kernel: where both are wanted, it runs in the place of dgrad
     and wgrad. ``state``: what the process has learnt of its kernels. ``target``: the device's, as it was; by default
     as it is now. ``later``: nothing is predicted now, which takes longer than a step; what would be predicted stays
@@ -145,8 +145,8 @@ def decide_on(
     predicts: bool | None = None,
     later: bool = False,
 ) -> DispatchDecision:
-    """Who runs ``workload`` on ``target``. ``known``: the records to ask, those of this process by default.
-    ``predicts``: whether what nobody measured may run on what is expected to be best; by default as the settings say,
+    """What runs ``workload`` on ``target``. ``known``: the records to ask, those of this process by default.
+    ``predicts``: whether unmeasured workloads may run on what is expected to be best; by default as the settings say,
     and only where kernels can be built. ``later``: such a workload stays open. Raises InvalidSetting."""
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
         return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
@@ -213,7 +213,7 @@ class _Way:
 _DISTURBED = "measured only while the machine was busy; convert again, with the example, when it is quiet"
 
 _Decider = Callable[[_Way, list[str]], DispatchDecision | None]
-"""Who runs a workload in this way; None if that cannot be said. Adds to the list why configurations are out."""
+"""What runs a workload in this way; None if that cannot be said. Adds to the list why configurations are out."""
 
 
 def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
@@ -245,7 +245,7 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 
 def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
-    """A kernel that nobody measured, of a pack that the user has loaded all the same."""
+    """A kernel that was never measured, of a pack that the user has loaded all the same."""
     kernel = packed.unmeasured(way.kernel, way.target)
     if kernel is None or kernel in way.state.broken:
         return None
@@ -330,7 +330,7 @@ def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 
 def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
-    """What is expected of a workload that nobody measured here."""
+    """What is expected of a workload that was never measured here."""
     from dwconv.schedules.template import templates_for
 
     if failed(way.kernel, way.target, known=way.known):

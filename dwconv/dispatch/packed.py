@@ -88,7 +88,7 @@ def tvm_of(record: TuningRecord) -> str:
 
 
 def unmeasured(workload: Workload, target: Target) -> Candidate | None:
-    """The kernel for ``workload``, chosen for the nearest batch size, of a pack whose kernels nobody measured."""
+    """The kernel for ``workload``, chosen for the nearest batch size, of a pack whose kernels were never measured."""
     found = [
         candidate
         for pack in _latest_first()

@@ -109,7 +109,7 @@ def convert(
 
 
 def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
-    """Race what nobody tuned yet, and build what won, unless there are no ``seconds``. The next call decides anew."""
+    """Race what is untuned, and build what won, unless there are no ``seconds``. The next call decides anew."""
     from dwconv.tuner.race.model_race import race_for
 
     races = race_for(discovery.counts_by_device(), seconds=seconds, state=kernel_state())

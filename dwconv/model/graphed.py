@@ -39,7 +39,7 @@ def graphed(model: Model, example_inputs: Any, *, seconds: float | None = None) 
 
     ``example_inputs``: a tensor or a tuple of tensors, positional, on the model's GPU, of the sizes and types that
     training has. Call it under ``torch.autocast`` where calls will be. The model takes some steps on it, which change
-    nothing in it. What a converted model runs is raced first if nobody tuned it, for ``seconds``, 60 by default, as
+    nothing in it. What a converted model runs is raced first if it is untuned, for ``seconds``, 60 by default, as
     ``convert`` does; kernels are built, loaded and checked; then ``torch.cuda.make_graphed_callables`` captures both
     passes. Convert before.
 

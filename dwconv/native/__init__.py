@@ -1,7 +1,7 @@
 """The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++; so
 with the ops that compiled code calls.
 
-The first kernel that is loaded for a call has it compiled, which takes half a minute, and nobody waits for it:
+The first kernel that is loaded for a call has it compiled, which takes half a minute, and nothing waits for it:
 
     soon()      from the package or the cache at once; else None, and a thread compiles it    (background)
     native()    waits until it is there, as who measures calls does

@@ -22,7 +22,7 @@ from dwconv.schedules.template import Candidate
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The record that decides who runs a workload, and the kernels that this takes."""
+    """The record that decides what runs a workload, and the kernels that this takes."""
 
     record: TuningRecord
     target: Target

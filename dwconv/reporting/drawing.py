@@ -100,7 +100,7 @@ def _upright(axis: LogAxis, value: float, height_px: float) -> str:
 
 
 def dot(axis: LogAxis, shown: Dot, *, y_px: float, mark: str = "fprop", kind: str = "") -> str:
-    """A dot on its interval, of the shape ``mark`` and the colour of ``kind``, by default that of who wins."""
+    """A dot on its interval, of the shape ``mark`` and the colour of ``kind``, by default that of the winner."""
     low, at, high = (f"{axis.percent(value):.2f}%" for value in (shown.low, shown.ratio, shown.high))
     line = f'<line class="interval" x1="{low}" x2="{high}" y1="{y_px:g}" y2="{y_px:g}"/>' if low != high else ""
     return f'<g class="{kind or shown.kind}">{line}{marked(at, f"{y_px:g}", mark=mark)}</g>'

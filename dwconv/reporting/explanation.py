@@ -49,7 +49,7 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class PassExplanation:
-    """Who runs one pass, and what is known of it."""
+    """What runs one pass, and what is known of it."""
 
     pass_: Pass
     provider: decision.Provider

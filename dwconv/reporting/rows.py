@@ -1,4 +1,4 @@
-"""Rows: who runs the passes of each layer, how long a call takes, and how much of that tuning may win."""
+"""Rows: what runs the passes of each layer, how long a call takes, and how much of that tuning may win."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PassRow:
 
     @property
     def now_us(self) -> float | None:
-        """The time of whoever runs it."""
+        """The time of what runs it."""
         return self.ours_us if self.provider == "dwconv" else self.pytorch_us
 
     @property

@@ -19,7 +19,7 @@ _AXES: dict[object, int] = {functional.conv1d: 1, functional.conv2d: 2, function
 
 def share_on_pytorch(model: nn.Module, example_inputs: Any) -> float | None:
     """The share of a step on the example, forward and backward, without the optimizer, that depthwise convolution takes
-    on PyTorch's op, by the fastest of a few profiled steps. None where somebody profiles already.
+    on PyTorch's op, by the fastest of a few profiled steps. None where something else profiles already.
 
     A share, since other work on the machine slows all of a step alike. PyTorch's op takes all calls, so that none is
     counted and nothing is built; nothing in the model changes."""
@@ -33,7 +33,7 @@ def share_on_pytorch(model: nn.Module, example_inputs: Any) -> float | None:
 
 def step_on_gpu(model: nn.Module, example_inputs: Any) -> OnGpu | None:
     """What a step on the example takes of the host and of the GPU, forward and backward, without the optimizer, as it
-    runs now. None on a CPU, and where somebody profiles already. Nothing in the model changes."""
+    runs now. None on a CPU, and where something else profiles already. Nothing in the model changes."""
     step = ExampleStep.of(model, example_inputs, trains=None)
     if step.device.type != "cuda" or torch._C._autograd._profiler_enabled():
         return None

@@ -1,4 +1,4 @@
-"""What runs a workload that nobody tuned on this device: which configurations to start from, and what they are expected
+"""What runs an untuned workload on this device: which configurations to start from, and what they are expected
 to gain over PyTorch's own op.
 
     similar.py    the workloads nearest to it among the records, of whatever device

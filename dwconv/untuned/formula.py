@@ -1,4 +1,4 @@
-"""The configurations of least estimated cost: chosen by computation, for a workload that nobody measured anywhere."""
+"""The configurations of least estimated cost: computed, for a workload that was never measured anywhere."""
 
 from __future__ import annotations
 

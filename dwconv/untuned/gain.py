@@ -18,7 +18,7 @@ from dwconv.untuned.workload_features import of_workload
 
 STALE_DISCOUNT = 1.25
 """What was measured on this device with other versions of PyTorch, TVM or the template is expected to be as fast as it
-was then, but at worst this many times as slow beside PyTorch's op. An assumption: nobody has measured yet by how much
+was then, but at worst this many times as slow beside PyTorch's op. An assumption: it was not measured by how much
 one version differs from the next."""
 
 

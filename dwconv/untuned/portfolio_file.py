@@ -65,7 +65,7 @@ def kinds(workload: Workload) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Portfolio:
-    """What is known of workloads that nobody tuned."""
+    """What is known of untuned workloads."""
 
     devices: tuple[str, ...]
     """Devices whose records it was made from."""

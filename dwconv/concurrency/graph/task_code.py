@@ -1,7 +1,7 @@
 """The Python of a task: its operators called one after the other, without a scheduler in between.
 
 def task(v):                      # v: the values of the graph that tasks hand each other
-    x0 = v[3]; v[3] = None        # nobody else reads it
+    x0 = v[3]; v[3] = None        # nothing else reads it
     x1 = f0(x0, v[7], c0)
     del x0                        # its memory is free from here on
     v[12] = f1(x1)

@@ -32,7 +32,7 @@ class Step:
     waits: tuple[Signal, ...]
     signals: tuple[Signal, ...]
     frees: tuple[int, ...]
-    """Places whose value nobody reads after this task."""
+    """Places whose value nothing reads after this task."""
     shared: tuple[int, ...]
     """Places that lanes read side by side: the last one frees them."""
 

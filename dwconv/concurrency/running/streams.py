@@ -82,7 +82,7 @@ class StreamEngine:
 
 
 def _last_reads(cut: CutGraph, order: Sequence[int]) -> dict[int, list[int]]:
-    """By task, the places that nobody reads after it."""
+    """By task, the places that nothing reads after it."""
     returned = {each.index for each in cut.outputs if isinstance(each, Place)}
     last = {place: task for task in order for place in cut.reads[task] if place not in returned}
     frees: dict[int, list[int]] = {}

@@ -33,7 +33,7 @@ class Regression:
         self._profiles: dict[str, Profile] = {}
         self._known: dict[str, ScalingCurve] = {}
         self.learnt: Learnt | None = None
-        """Who learnt it, and how well; None before ``fit``, and where the profile says everything."""
+        """What learnt it, and how well; None before ``fit``, and where the profile says everything."""
 
     @property
     def profiled_counts(self) -> tuple[int, ...]:
