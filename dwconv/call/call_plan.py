@@ -24,6 +24,7 @@ from dwconv import native, settings
 from dwconv.call import arrivals, loaded
 from dwconv.call.tally import Tally
 from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, kind_of, sizes_of, warn_of_first
+from dwconv.dispatch import legality
 from dwconv.dispatch.decide import decisions, nearest_of_any_size, of_any_size
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
@@ -145,6 +146,7 @@ class Plan:
         if calls != 1:
             self._look_after(BUILT_FROM if work or not calls else BUILT_FROM - 1 - calls)
         if self._arrived is not None:
+            self._look_after(0)  # calls of other kinds come here, too
             with loaded.lock:
                 if self.is_open:
                     self._settle(self._arrived)
@@ -350,7 +352,7 @@ class Plan:
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
         """The configuration; if it was fastest on few threads, with all of them at a larger batch."""
         larger = self.problem.input_shape[0] > measured.batch
-        return on_all_threads(config, target) if larger else config
+        return legality.on_all_threads(config, target) if larger else config
 
     def _warn_of_untuned(self) -> None:
         """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
@@ -418,13 +420,6 @@ def _is_faster_in_place(workload: Workload, x_pitch: int) -> bool:
     if workload.layout == "nchw" or (workload.is_row and workload.kernel[-1] <= SHORT_ROW):
         return True
     return math.gcd(x_pitch * ITEMSIZE[workload.dtype], _PAGE_BYTES) <= _PAGE_BYTES // _FEWEST_PLACES
-
-
-def on_all_threads(config: Config, target: Target) -> Config:
-    """The same configuration, if it says how many threads it takes, on all that the target has."""
-    if not (isinstance(target, CpuTarget) and "threads" in config.to_dict()):
-        return config
-    return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
 
 
 def plan_for(problem: Problem, device: torch.device) -> Plan:

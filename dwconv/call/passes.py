@@ -29,6 +29,8 @@ class PlannedPasses:
     dense: bool = False
     """True if all tensors lie without gaps, images in the plan's layout, but for an x of that pitch. Otherwise kernels
     look at them, and copy if need be."""
+    was_open: bool = False
+    """True if the plan was open when they were made: then C++ has to be taught once it is not."""
     weight_strides: tuple[int, ...] | None = None
     """The strides of the weight, if its gradient is to have them."""
 

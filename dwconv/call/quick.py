@@ -46,7 +46,7 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
         torch.get_num_threads(), trains, native.module or native.why_not,  # once it is there, every call is taught
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
-    if passes.plan.is_open and passes.plan.meet(id(layers_weight)):
+    if passes.was_open and (not passes.plan.is_open or passes.plan.meet(id(layers_weight))):
         passes = _learn(key, given, trains=trains)
     passes.plan.tally.count(layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
@@ -77,7 +77,9 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
         and call.w.is_contiguous()
         and (bias is None or bias.is_contiguous())
     )
-    passes = PlannedPasses(plan=plan, x_pitch=x_pitch, dense=dense, weight_strides=call.w.stride())
+    passes = PlannedPasses(
+        plan=plan, x_pitch=x_pitch, dense=dense, was_open=plan.is_open, weight_strides=call.w.stride()
+    )
     plan.check(PASSES if trains else PASSES[:1])
     if is_captured(call.x.device):  # what cannot be loaded and checked now can be later
         return passes

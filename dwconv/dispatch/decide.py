@@ -385,9 +385,7 @@ def of_any_size(workload: Workload, config: Config, target: Target) -> Candidate
         fitting(config.template, workload, target)
     except (InvalidWorkload, InvalidConfig):
         return None
-    if isinstance(target, CpuTarget) and "threads" in config.to_dict():
-        config = type(config).of(config.template, **{**dict(config.values), "threads": target.threads})
-    return Candidate(workload, config)
+    return Candidate(workload, legality.on_all_threads(config, target))
 
 
 def _predicted(

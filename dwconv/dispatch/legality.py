@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dwconv import settings
 from dwconv.dispatch import packed
 from dwconv.errors import InvalidConfig
+from dwconv.problems.target import CpuTarget
 
 if TYPE_CHECKING:
     from dwconv.problems.target import Target
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 Broken = Mapping["Candidate", str]
 """Why kernels are not used in this process, see ``KernelState``."""
+
+
+def on_all_threads(config: Config, target: Target) -> Config:
+    """The same configuration, if it says how many threads it takes, on all that the target has."""
+    if not (isinstance(target, CpuTarget) and "threads" in config.to_dict()):
+        return config
+    return type(config).of(config.template, **{**dict(config.values), "threads": target.threads})
 
 
 def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Broken) -> tuple[Config, str]:

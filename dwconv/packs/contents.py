@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.call.call_plan import on_all_threads
 from dwconv.dispatch import legality
 from dwconv.dispatch.advantage import why_not_faster
 from dwconv.dispatch.knowledge import is_computed, is_current, measured
@@ -62,7 +61,7 @@ def _legal(record: TuningRecord, target: Target) -> Choice | None:
         config, _ = legality.runnable(record, target, adopts=False, broken={})
     except InvalidConfig:
         return None
-    configs = dict.fromkeys([config, on_all_threads(config, target)])
+    configs = dict.fromkeys([config, legality.on_all_threads(config, target)])
     candidates = tuple(Candidate(record.workload, each) for each in configs)
     return Choice(record=record, target=target, candidates=candidates)
 
