@@ -244,9 +244,7 @@ def test_calls_bypass_python_from_when_the_kernels_are_there(maker):
     taken = plan.tally.calls_in_cpp(id(w))
     for _ in range(3):
         dwconv.conv2d(x, w, padding=(1, 1))
-    assert plan.tally.calls_in_cpp(id(w)) == taken + 2, (
-        "another spelling is taught when it comes again"
-    )
+    assert plan.tally.calls_in_cpp(id(w)) == taken + 2, "another spelling is taught when it comes again"
     passes = [each.passes["fprop"] for each in plan.tally.counted()]
     assert sum(passes) == 7, "what PyTorch's op ran counts, too"
 
