@@ -14,6 +14,8 @@ from dwconv.kernels.kernel import Kernel, RawCall
 from dwconv.problems.workload import Sizes, Workload
 
 _SAMPLES = 8
+_LANES = 16
+"""Columns of a vector, at most: a tile is some of them where vectors are of columns."""
 _TILES_AND_OFF = ((0, 1), (1, 0), (1, -1), (1, 1), (2, 0), (2, 1), (3, -1), (3, 2))
 """Of each sample, whole tiles along an axis and outputs more; of the other axis from the end."""
 
@@ -42,7 +44,8 @@ class AnySize:
         """The kernel at sizes that show whether it is right at all of them: those around the numbers of tiles by which
         it cuts an axis in another way, and the size that its configuration was chosen for."""
         workload, config = self.artifact.candidate.workload, self.artifact.candidate.config.to_dict()
-        width, height = (int(config.get(name, 1)) for name in ("tile_w", "tile_h"))
+        width = int(config.get("tile_w", int(config.get("vectors_w", 1)) * _LANES))
+        height = int(config.get("tile_h", 1))
         for number in range(_SAMPLES):
             sizes = [max(1, tiles * width + off) for tiles, off in (_TILES_AND_OFF[number], _TILES_AND_OFF[-number])]
             outputs = (number % 3 + 1, 1 if workload.is_row else sizes[1] * height // width, sizes[0])

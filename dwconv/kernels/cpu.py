@@ -108,25 +108,37 @@ def assembly(artifact: Artifact) -> str:
 
 
 def describe(buffer: Any) -> Argument:
-    """A buffer of a PrimFunc as plain data; its one symbol is the batch."""
-    return Argument(buffer.name, str(buffer.dtype), tuple(_size(size) for size in buffer.shape))
+    """A buffer of a PrimFunc as plain data."""
+    return Argument(buffer.name, str(buffer.dtype), tuple(extent(size) for size in buffer.shape))
 
 
-def _size(expression: Any) -> int | Extent:
-    """A number, or the batch times a number."""
+def extent(expression: Any) -> int | Extent:
+    """A size in terms of the batch, ``ceil(n · times / over)``, or of another symbol: found from its divisors,
+    then checked."""
     import tvm_ffi
     from tvm import sym, tirx
 
     if isinstance(expression, tirx.IntImm):
         return int(expression)
-    one, names = sym.Analyzer(), []
+    symbols: list[Any] = []
+    divisors = [1]
+    tvm_ffi.structural_walk(
+        expression,
+        [(tirx.Var, symbols.append), (tirx.FloorDiv, lambda division: divisors.append(int(division.b)))],
+    )
 
-    def found(symbol: Any) -> None:
-        names.append(str(symbol.name))
-        one.bind(symbol, tirx.IntImm(str(expression.ty.dtype), 1))
+    def at(number: int) -> int:
+        analyzer = sym.Analyzer()
+        for symbol in symbols:
+            analyzer.bind(symbol, tirx.IntImm("int32", number))
+        return int(analyzer.simplify(expression))
 
-    tvm_ffi.structural_walk(expression, [(tirx.Var, found)])
-    return Extent(times=int(one.simplify(expression)), of=names[0])
+    for over in divisors:
+        found = Extent(times=at(over), over=over, of=str(symbols[0].name))
+        tried = {*range(1, 50), over + 1, 2 * over - 1, 2 * over, 2 * over + 1, 97}
+        if all(found.at(number) == at(number) for number in tried):
+            return found
+    raise BuildError(f"the size {expression} is no multiple of a symbol")
 
 
 def first_line(error: BaseException) -> str:

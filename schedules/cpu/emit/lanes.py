@@ -7,16 +7,20 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cpu.emit.storage import load, load_lanes, store_first, store_rounded
+from dwconv.schedules.cpu.emit.storage import load, load_lanes, store_first, store_lanes, store_rounded, store_some
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.emit import Expr, bind, int32
 
 
-def load_columns(vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Expr) -> Expr | None:
+def load_columns(
+    vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Expr, *, is_tested: bool = False
+) -> Expr | None:
     """The columns from ``column`` on of a row of ``tensor``, zeros outside; None if no lane is inside.
 
-    A vector at an edge has a known ``column``; any other lies inside."""
-    columns = int(tensor.shape[-1])
+    A vector at an edge has a known ``column``, or each of its lanes ``is_tested``; any other lies inside."""
+    columns = extent(tensor, -1)
+    if is_tested:
+        return load_lanes(tensor, lanes_from(vectors, column, 0, columns), *row, column)
     first, stop = 0, vectors.lanes
     if isinstance(column, int):
         first, stop = max(0, -column), min(vectors.lanes, columns - column)
@@ -27,14 +31,28 @@ def load_columns(vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Exp
     return load_lanes(tensor, _lanes_between(vectors, first, stop), *row, column)
 
 
-def store_columns(vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr], column: Expr) -> None:
+def store_columns(
+    vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr], column: Expr, *, is_tested: bool = False
+) -> None:
     """The lanes of ``value`` that are columns of ``tensor``, from ``column`` on."""
-    columns = int(tensor.shape[-1])
+    columns = extent(tensor, -1)
+    if is_tested and tensor.dtype == "float32":
+        store_lanes(tensor, value, lanes_from(vectors, column, 0, columns), *row, column)
+        return
+    if is_tested:
+        store_some(tensor, value, columns - column, *row, column)
+        return
     stop = min(vectors.lanes, columns - column) if isinstance(column, int) else vectors.lanes
     if stop == vectors.lanes:
         store_rounded(tensor, value, *row, vectors.span(column))
     elif stop > 0:
         store_first(tensor, value, stop, *row, column)
+
+
+def extent(tensor: Any, axis: int) -> Expr:
+    """A size of ``tensor``."""
+    size = tensor.shape[axis]
+    return int(size) if isinstance(size, (int, tirx.IntImm)) else size
 
 
 def keep(vectors: Vectors, value: Expr, lanes: tuple[int, int] | None) -> Expr:

@@ -29,7 +29,7 @@ def parallel(name: str, extent: Expr) -> Iterator[Expr]:
         yield IRBuilder.name(name, index)
 
 
-def scratch(name: str, *shape: int, dtype: DType = "float32") -> Any:
+def scratch(name: str, *shape: Expr, dtype: DType = "float32") -> Any:
     """Numbers that belong to one turn of a loop."""
     return IRBuilder.name(name, T.alloc_buffer(shape, dtype, scope="global"))
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
-from dwconv.schedules.any_size import AnyAxis, any_axes
+from dwconv.schedules.any_size import AnyAxis, at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import parallel
@@ -31,8 +31,7 @@ def schedule_gather(workload: Workload, cut: Cut, *, streamed_above: int | None)
     depths before heights. ``streamed_above``: the result of a larger batch is streamed, of images of any size a
     result of more elements; None: never."""
     n = tirx.Var(BATCH, "int32")
-    if workload.any_size:
-        cut = replace(cut, work=replace(cut.work, axes=any_axes(workload)))
+    cut = at_any_size(cut, workload)
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
         tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config, Rule
-from dwconv.schedules.taps import WIDTH, Axis, Run, column_runs
+from dwconv.schedules.taps import WIDTH, Axis
 
 WIDEST_KERNEL = 128
 """Kernel columns are unrolled; beyond this width that is too much code."""
@@ -36,15 +36,6 @@ def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
     if workload.stride[WIDTH] > LARGEST_STRIDE:
         return f"stride_w={workload.stride[WIDTH]} is beyond {LARGEST_STRIDE}"
     return None
-
-
-def row_runs(columns: Axis, width: int, *, stage: str) -> list[Run]:
-    """The tiles of a row. Read in place, edges are tiles of their own; in scratch memory there are none."""
-    if stage == "none":
-        return column_runs(columns, width)
-    whole, left = divmod(columns.outputs, width)
-    tiles = [Run(start=0, tiles=whole, width=width, interior=True)] if whole else []
-    return [*tiles, Run(start=whole * width, tiles=1, width=left, interior=False)] if left else tiles
 
 
 def loads_per_read(columns: Axis, *, stage: str) -> int:

@@ -13,7 +13,6 @@ from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
 from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators
 from dwconv.schedules.cpu.emit.words import scratch
-from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, pieces
 from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs, PlanePair
 from dwconv.schedules.emit import Expr, bind, serial, store
@@ -69,13 +68,14 @@ class ChannelGradient:
         of their columns."""
         inputs, cut = self.inputs, self.inputs.cut
         block_h, vectors = cut.config.block_h, inputs.vectors
+        runs = inputs.columns.vector_runs(vectors.lanes, 1, is_padded=False)
         sums = Accumulators(vectors, inputs.rows.taps, inputs.columns.taps) if cut.is_one_group else None
         bias = Accumulators(vectors, 1) if cut.work.bias and not cut.work.axes.is_3d else None
         for image in serial("image", *images):
             for x, dy in self._planes(image, channel):
                 for block in serial("block", cut.blocks):
                     top = bind("top", block * block_h)
-                    planes = PlanePair(inputs=inputs, source=self._read(x, top), dy=dy, columns=columns)
+                    planes = PlanePair(inputs=inputs, source=self._read(x, top), dy=dy, columns=columns, runs=runs)
                     if bias is not None:
                         add_gradient(bias, inputs, dy, top, columns)
                     self._add_block(sums, planes, top)
@@ -155,7 +155,8 @@ def sum_bias(inputs: PlaneInputs, channel: Expr, images: tuple[Expr, Expr], resu
 
 def add_gradient(bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr, columns: ColumnBlock) -> None:
     """Sums the block of dy from row ``top`` on, or a block of its columns."""
-    runs = row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch")
-    for row in serial("row", inputs.cut.config.block_h):
-        for column, _ in tile_columns(runs, columns):
-            bias.add((0,), load_columns(inputs.vectors, inputs.dy, plane.row(top + row), column))
+    runs = inputs.columns.vector_runs(inputs.vectors.lanes, 1, is_padded=True)
+    for row in serial("row", inputs.height(top)):
+        for column, run in tile_columns(runs, columns):
+            at = plane.row(top + row)
+            bias.add((0,), load_columns(inputs.vectors, inputs.dy, at, column, is_tested=run.is_tested))

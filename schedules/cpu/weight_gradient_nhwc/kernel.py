@@ -6,13 +6,12 @@ x once for all dy that it meets. The gradient of a bias is one sum more, of the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
-from dwconv.schedules.any_size import any_axes
+from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel
@@ -28,8 +27,7 @@ def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
     are images, workspace (tasks, sums, C·M in whole vectors): the partial sums. In 3-D with depths before heights."""
     vectors = Vectors(cut.work.channels, cut.lanes)
     n = tirx.Var(BATCH, "int32")
-    if workload.any_size:
-        cut = replace(cut, work=replace(cut.work, axes=any_axes(workload)))
+    cut = at_any_size(cut, workload)
     with kernel() as builder:
         reader = PixelReader.arguments(cut, vectors, n)
         results = WeightResults.arguments(cut.work, vectors)
