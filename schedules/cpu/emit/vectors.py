@@ -106,7 +106,9 @@ class Accumulators:
     def add(self, position: tuple[int, ...], value: Expr, live: Expr = None) -> None:
         """``live``: the lanes that count; None is all."""
         total = self[position] + value
-        store(self._register(position), total if live is None else tirx.Select(live, total, self[position]), self._lanes)
+        store(
+            self._register(position), total if live is None else tirx.Select(live, total, self[position]), self._lanes
+        )
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Expr]]:
         """Every position with its sum."""

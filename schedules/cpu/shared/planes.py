@@ -26,7 +26,11 @@ SMALL_KERNEL = 81
 copied first."""
 
 
-def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
+MASKED_BYTES = 32
+"""From these vectors on, AVX2, loads of float32 have masks; from twice as long ones, AVX-512, those of 16 bits."""
+
+
+def plane_misfit(workload: Workload, target: CpuTarget) -> str | None:
     """Why the NCHW templates of the CPU cannot run a workload; None if they can."""
     if workload.layout != "nchw":
         return f"it is for nchw, the workload is {workload.layout}"
@@ -35,6 +39,8 @@ def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
         return f"kernel_w={workload.kernel[WIDTH]} is beyond {widest}"
     if workload.stride[WIDTH] > LARGEST_STRIDE:
         return f"stride_w={workload.stride[WIDTH]} is beyond {LARGEST_STRIDE}"
+    if workload.any_size and target.vector_bytes < (MASKED_BYTES if workload.dtype == "float32" else 2 * MASKED_BYTES):
+        return f"at edges of any size it masks loads of {workload.dtype}, for which the processor has no instruction"
     return None
 
 
