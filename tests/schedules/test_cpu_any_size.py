@@ -68,9 +68,7 @@ def any_size(workload: Workload, wanted: dict[str, Value], *, target: CpuTarget 
 def some_sizes(workload: Workload, count: int) -> list[Sizes]:
     """By chance, the same every time; the smallest and the workload's own are among them."""
     drawn = random.Random(workload.key)
-    most = [
-        1 if workload.is_row and axis == 0 else LONGEST if workload.is_row else MOST for axis in range(workload.axes)
-    ]
+    most = [1, LONGEST] if workload.is_row else [MOST] * workload.axes
     sizes = {workload.input_size, tuple(1 for _ in most)}
     while len(sizes) < count:
         sizes.add(tuple(drawn.randint(1, size) for size in most))

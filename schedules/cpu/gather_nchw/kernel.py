@@ -38,9 +38,8 @@ def schedule_gather(workload: Workload, cut: Cut) -> s_tir.Schedule:
     with kernel() as builder:
         tensors = PlaneTensors.arguments(work, Vectors(cut.lanes, cut.lanes), n)
         for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
-            top = (
-                bind("top", task % blocks // column_blocks * cut.rows.block_rows) if not is_one(cut.rows.blocks) else 0
-            )
+            is_cut = not is_one(cut.rows.blocks)
+            top = bind("top", task % blocks // column_blocks * cut.rows.block_rows) if is_cut else 0
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
