@@ -176,7 +176,8 @@ class AnyAxis(Axis):
         return self._fits(width, end, overlap=overlap), [*edges[0], *between, *edges[1]]
 
     def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[Run]:
-        """At the edges, tiles that test what they read and store; of what fills no tile, narrower ones."""
+        """At the edges, tiles that test what they read and store. What fills no tile is one of as many vectors as at the
+        known size, or of one, if that is enough."""
         width = vector * vectors
         first, last = 0 if is_padded else self._first_edge(width), self.outputs - width
         if not is_padded:
@@ -185,15 +186,19 @@ class AnyAxis(Axis):
         inner = bind("inner", most((last - first) // width + 1, 0))
         count = bind("vectors", ceil_div(self.outputs, vector))
         edge = least(first // width, count // vectors)
-        behind = bind("behind", (edge + inner) * vectors)
-        left = [AnyRun(start=0, tiles=edge, width=width, interior=False, is_tested=True)] if first else []
+        behind = settled("behind", edge + inner)
+        whole, left = settled("whole", count // vectors), settled("left_over", count % vectors)
+        middle = max(1, ceil_div(self.known.outputs, vector) % vectors or vectors // 2)
+
+        def at_edge(tile: Expr, tiles: Expr, size: int) -> Run:
+            return AnyRun(start=tile * width, tiles=tiles, width=size * vector, interior=False, is_tested=True)
+
         return [
-            *left,
+            *([at_edge(0, edge, vectors)] if first else []),
             AnyRun(start=first, tiles=inner, width=width, interior=True),
-            *(
-                AnyRun(start=at * vector, tiles=tiles, width=size * vector, interior=False, is_tested=True)
-                for at, tiles, size in any_pieces(behind, count, vectors, ceil_div(self.known.outputs, vector))
-            ),
+            at_edge(behind, whole - behind + _one_if(left > middle), vectors),
+            *([at_edge(whole, _one_if(all_of(left > 1, left <= middle)), middle)] if middle > 1 else []),
+            *([at_edge(whole, _one_if(left == 1), 1)] if vectors > 1 else []),
         ]
 
     def rolled_runs(self, width: int) -> list[Run]:
@@ -210,6 +215,10 @@ class AnyAxis(Axis):
             AnyRun(start=first, tiles=inner, width=width, interior=True),
             AnyRun(start=stop * narrow, tiles=tiles - stop, width=narrow, interior=False, is_tested=True),
         ]
+
+
+def _one_if(condition: Expr) -> Expr:
+    return tirx.Cast("int32", condition)
 
 
 def any_pieces(first: Expr, stop: Expr, size: int, known: int) -> Iterator[tuple[Expr, Expr, int]]:

@@ -9,6 +9,7 @@ from tvm import tirx
 
 from dwconv.schedules.cpu.emit.storage import load, load_lanes, store_first, store_lanes, store_rounded, store_some
 from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.emit.words import seen_from
 from dwconv.schedules.emit import Expr, bind, int32
 
 
@@ -19,6 +20,7 @@ def load_columns(
 
     A vector at an edge has a known ``column``, or each of its lanes ``is_tested``; any other lies inside."""
     columns = extent(tensor, -1)
+    tensor, row = row_of(tensor, row)
     if is_tested:
         return load_lanes(tensor, lanes_from(vectors, column, 0, columns), *row, column)
     first, stop = 0, vectors.lanes
@@ -36,6 +38,7 @@ def store_columns(
 ) -> None:
     """The lanes of ``value`` that are columns of ``tensor``, from ``column`` on."""
     columns = extent(tensor, -1)
+    tensor, row = row_of(tensor, row)
     if is_tested and tensor.dtype == "float32":
         store_lanes(tensor, value, lanes_from(vectors, column, 0, columns), *row, column)
         return
@@ -47,6 +50,13 @@ def store_columns(
         store_rounded(tensor, value, *row, vectors.span(column))
     elif stop > 0:
         store_first(tensor, value, stop, *row, column)
+
+
+def row_of(tensor: Any, row: Sequence[Expr]) -> tuple[Any, Sequence[Expr]]:
+    """The tensor with the indices before those of columns. Where sizes are symbols, the address of the row is computed
+    once: it would not be the sum of one that is there and a number."""
+    is_known = isinstance(extent(tensor, -1), int)
+    return (tensor, row) if is_known or not row else (seen_from(tensor, *row, 0), ())
 
 
 def extent(tensor: Any, axis: int) -> Expr:

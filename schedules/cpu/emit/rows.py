@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dwconv.schedules.cpu.emit.lanes import load_columns, shuffle
+from dwconv.schedules.cpu.emit.lanes import load_columns, row_of, shuffle
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.taps import Axis
@@ -70,7 +70,8 @@ class InPlace:
     first: Plane
 
     def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
-        return RowInPlace(self, self.first.next(number).row(row), cell * self.axis.up, is_tested, {})
+        tensor, place = row_of(self.tensor, self.first.next(number).row(row))
+        return RowInPlace(self, tensor, place, cell * self.axis.up, is_tested, {})
 
     def at_depth(self, depth: Expr) -> InPlace:
         return InPlace(self.vectors, self.axis, self.tensor, self.first.at_depth(depth))
@@ -82,8 +83,9 @@ class RowInPlace:
     for all that is read of them."""
 
     rows: InPlace
-    place: tuple[Expr, ...]
-    """(image, channel, row) or (image, channel, depth, row)"""
+    tensor: Any
+    place: Sequence[Expr]
+    """The indices before that of the column: (image, channel, row), or (image, channel, depth, row), or none."""
     origin: Expr
     is_tested: bool
     loaded: dict[int, Expr | None]
@@ -100,7 +102,7 @@ class RowInPlace:
         last = axis.up * (vectors.lanes - 1) + phases - vectors.lanes
         starts = [*range(0, last, vectors.lanes), last]
         columns = [self.origin + at + start for start in starts]
-        tensor, is_tested = self.rows.tensor, self.is_tested
+        tensor, is_tested = self.tensor, self.is_tested
         parts = [load_columns(vectors, tensor, self.place, column, is_tested=is_tested) for column in columns]
         if len(parts) == 1 or all(part is None for part in parts):
             return parts if len(parts) == 1 else [None] * phases

@@ -25,11 +25,15 @@ class Staging:
     axis: Axis
     rows: int
     planes: int
+    tile: int
+    """Vectors of a tile."""
 
     @classmethod
-    def of(cls, rows: Axis, columns: Axis, *, vectors: Vectors, block_rows: int, planes: int) -> Staging:
+    def of(
+        cls, rows: Axis, columns: Axis, *, vectors: Vectors, block_rows: int, planes: int = 1, tile: int = 1
+    ) -> Staging:
         """For the rows that ``block_rows`` rows of results read."""
-        return cls(vectors=vectors, axis=columns, rows=rows.spanned(block_rows)[1], planes=planes)
+        return cls(vectors=vectors, axis=columns, rows=rows.spanned(block_rows)[1], planes=planes, tile=tile)
 
     @property
     def phases(self) -> int:
@@ -46,6 +50,8 @@ class Staging:
         """Columns of a phase of a row."""
         _, farthest = self.axis.reach
         cells = _round_up(-(-self.axis.outputs // self.axis.down), self.vectors.lanes)
+        if not isinstance(cells, int):  # of the last tile, vectors may lie beyond
+            cells += (self.tile - 1) * self.vectors.lanes
         read = cells + (farthest + self.left) // self.phases
         written = (self.left + _round_up(self.axis.inputs, self.phases * self.vectors.lanes)) // self.phases
         return _round_up(most(read, written), self.vectors.lanes)

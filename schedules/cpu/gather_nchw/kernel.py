@@ -80,6 +80,7 @@ class RowBlock:
             vectors=tensors.vectors,
             block_rows=cut.rows.block_rows,
             planes=cut.work.fan_in,
+            tile=cut.config.vectors_w,
         )
         return cls(tensors, cut, top, columns, runs, staging.allocate())
 

@@ -57,7 +57,7 @@ class ChannelGradient:
                 for kw in serial("kw", columns.taps):
                     store(totals, vectors.zero(), kh, kw, vectors.span(0))
         if cut.config.stage == "scratch":
-            staging = Staging.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h, planes=1)
+            staging = Staging.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h)
             staged = staging.allocate()
         return cls(inputs=inputs, kd=kd, staged=staged, totals=totals)
 
