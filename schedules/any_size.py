@@ -176,29 +176,35 @@ class AnyAxis(Axis):
         return self._fits(width, end, overlap=overlap), [*edges[0], *between, *edges[1]]
 
     def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[Run]:
-        """At the edges, tiles that test what they read and store. What fills no tile is one of as many vectors as at the
-        known size, or of one, if that is enough."""
+        """On the left, tiles that know what is padding, unless the axis is too short for them; on the right, tiles that
+        test what they read and store. What fills no tile is one of as many vectors as at the known size, or of one, if
+        that is enough."""
         width = vector * vectors
         first, last = 0 if is_padded else self._first_edge(width), self.outputs - width
         if not is_padded:
             nearest, span = self.known.spanned(width)
             last = least(last, (self.inputs - nearest - span) * self.down // self.up)
-        inner = bind("inner", most((last - first) // width + 1, 0))
-        count = bind("vectors", ceil_div(self.outputs, vector))
-        edge = least(first // width, count // vectors)
-        behind = settled("behind", edge + inner)
+        inner = settled("inner", most((last - first) // width + 1, 0))
+        is_long = settled("last", last) >= first - width
+        count = settled("vectors", ceil_div(self.outputs, vector))
+        behind = settled("behind", inner + tirx.Cast("int32", is_long) * (first // width))
         whole, left = settled("whole", count // vectors), settled("left_over", count % vectors)
         middle = max(1, ceil_div(self.known.outputs, vector) % vectors or vectors // 2)
 
-        def at_edge(tile: Expr, tiles: Expr, size: int) -> Run:
-            return AnyRun(start=tile * width, tiles=tiles, width=size * vector, interior=False, is_tested=True)
+        def right(tile: Expr, *, tiles: Expr = 1, size: int, exists: Expr = True) -> Run:
+            start, wide = tile * width, size * vector
+            return AnyRun(start=start, tiles=tiles, width=wide, interior=False, is_tested=True, exists=exists)
 
+        edge = [
+            AnyRun(start=start, tiles=1, width=width, interior=False, exists=is_long)
+            for start in range(0, first, width)
+        ]
         return [
-            *([at_edge(0, edge, vectors)] if first else []),
+            *edge,
             AnyRun(start=first, tiles=inner, width=width, interior=True),
-            at_edge(behind, whole - behind + _one_if(left > middle), vectors),
-            *([at_edge(whole, _one_if(all_of(left > 1, left <= middle)), middle)] if middle > 1 else []),
-            *([at_edge(whole, _one_if(left == 1), 1)] if vectors > 1 else []),
+            right(behind, tiles=whole - behind + tirx.Cast("int32", left > middle), size=vectors),
+            *([right(whole, size=middle, exists=all_of(left > 1, left <= middle))] if middle > 1 else []),
+            *([right(whole, size=1, exists=left == 1)] if vectors > 1 else []),
         ]
 
     def rolled_runs(self, width: int) -> list[Run]:
@@ -215,10 +221,6 @@ class AnyAxis(Axis):
             AnyRun(start=first, tiles=inner, width=width, interior=True),
             AnyRun(start=stop * narrow, tiles=tiles - stop, width=narrow, interior=False, is_tested=True),
         ]
-
-
-def _one_if(condition: Expr) -> Expr:
-    return tirx.Cast("int32", condition)
 
 
 def any_pieces(first: Expr, stop: Expr, size: int, known: int) -> Iterator[tuple[Expr, Expr, int]]:

@@ -273,6 +273,8 @@ class Run:
     interior: bool
     is_tested: bool = False
     """Whether it is only known when the kernel runs which inputs are padding, and which outputs exist."""
+    exists: Any = True
+    """Whether there are these tiles: True, or a TVM expression."""
 
     def at(self, tile: Any) -> Any:
         """The first output of a tile of that number, a number or a TVM expression."""

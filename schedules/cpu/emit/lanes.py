@@ -25,7 +25,7 @@ def load_columns(
         return load_lanes(tensor, lanes_from(vectors, column, 0, columns), *row, column)
     first, stop = 0, vectors.lanes
     if isinstance(column, int):
-        first, stop = max(0, -column), min(vectors.lanes, columns - column)
+        first, stop = max(0, -column), _least_known(vectors.lanes, columns - column)
     if first >= stop:
         return None
     if stop - first == vectors.lanes:
@@ -45,7 +45,7 @@ def store_columns(
     if is_tested:
         store_some(tensor, value, columns - column, *row, column)
         return
-    stop = min(vectors.lanes, columns - column) if isinstance(column, int) else vectors.lanes
+    stop = _least_known(vectors.lanes, columns - column) if isinstance(column, int) else vectors.lanes
     if stop == vectors.lanes:
         store_rounded(tensor, value, *row, vectors.span(column))
     elif stop > 0:
@@ -109,13 +109,19 @@ def shuffle(values: Sequence[Expr], lanes: Sequence[int]) -> Expr:
     return bind("shuffled", tirx.Shuffle(list(values), [int32(lane) for lane in lanes]))
 
 
-def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr) -> Expr:
-    """Which lanes of the vector from ``column`` on are columns from ``first`` up to ``stop``, which nobody knows when
+def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr, *, step: int = 1) -> Expr:
+    """Which lanes of the vector from ``column`` on, ``step`` columns apart, are columns from ``first`` up to ``stop``, which nobody knows when
     compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than a conjunction of two
     names, if one of them is partly known."""
     unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
-    beyond, count = vectors.span(int32(column) - int32(first)), int32(stop) - int32(first)
-    return tirx.reinterpret(unsigned, beyond) < tirx.reinterpret(unsigned, vectors.everywhere(count))
+    before, count = (vectors.everywhere(int32(value)) for value in (first - column, stop - first))
+    lane, before, count = (tirx.reinterpret(unsigned, value) for value in (vectors.span(int32(0), step), before, count))
+    return lane - before < count
+
+
+def _least_known(*values: Expr) -> int:
+    """Of an axis of any size, tiles with a known place are far from its end."""
+    return min(value for value in values if isinstance(value, int))
 
 
 def _lanes_between(vectors: Vectors, first: int, stop: int) -> Expr:

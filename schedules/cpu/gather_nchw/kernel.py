@@ -37,13 +37,14 @@ def schedule_gather(workload: Workload, cut: Cut) -> s_tir.Schedule:
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         tensors = PlaneTensors.arguments(work, Vectors(cut.lanes, cut.lanes), n)
+        runs = cut.column_runs()
         for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
             is_cut = not is_one(cut.rows.blocks)
             top = bind("top", task % blocks // column_blocks * cut.rows.block_rows) if is_cut else 0
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
-            block = RowBlock.allocate(tensors, cut, top, columns)
+            block = RowBlock.allocate(tensors, cut, top, columns, runs)
             for turn in serial("plane", planes):
                 number = bind("number", task // blocks * planes + turn)
                 with when(True if planes == 1 else number < n * (groups * depths)):
@@ -66,8 +67,9 @@ class RowBlock:
     """None where the source is read in place."""
 
     @classmethod
-    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock) -> RowBlock:
-        runs = cut.column_runs()
+    def allocate(
+        cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock, runs: list[Run]
+    ) -> RowBlock:
         if cut.config.stage == "none":
             return cls(tensors, cut, top, columns, runs, None)
         if cut.stages_span:

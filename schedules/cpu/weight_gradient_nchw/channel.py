@@ -68,14 +68,13 @@ class ChannelGradient:
         of their columns."""
         inputs, cut = self.inputs, self.inputs.cut
         block_h, vectors = cut.config.block_h, inputs.vectors
-        runs = inputs.columns.vector_runs(vectors.lanes, 1, is_padded=False)
         sums = Accumulators(vectors, inputs.rows.taps, inputs.columns.taps) if cut.is_one_group else None
         bias = Accumulators(vectors, 1) if cut.work.bias and not cut.work.axes.is_3d else None
         for image in serial("image", *images):
             for x, dy in self._planes(image, channel):
                 for block in serial("block", cut.blocks):
                     top = bind("top", block * block_h)
-                    planes = PlanePair(inputs=inputs, source=self._read(x, top), dy=dy, columns=columns, runs=runs)
+                    planes = PlanePair(inputs=inputs, source=self._read(x, top), dy=dy, columns=columns)
                     if bias is not None:
                         add_gradient(bias, inputs, dy, top, columns)
                     self._add_block(sums, planes, top)
@@ -155,8 +154,7 @@ def sum_bias(inputs: PlaneInputs, channel: Expr, images: tuple[Expr, Expr], resu
 
 def add_gradient(bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr, columns: ColumnBlock) -> None:
     """Sums the block of dy from row ``top`` on, or a block of its columns."""
-    runs = inputs.columns.vector_runs(inputs.vectors.lanes, 1, is_padded=True)
     for row in serial("row", inputs.height(top)):
-        for column, run in tile_columns(runs, columns):
+        for column, run in tile_columns(inputs.runs_of_dy, columns):
             at = plane.row(top + row)
             bias.add((0,), load_columns(inputs.vectors, inputs.dy, at, column, is_tested=run.is_tested))

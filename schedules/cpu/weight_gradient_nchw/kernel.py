@@ -35,6 +35,7 @@ def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
         dw = argument("dw", work.weight_shape, work.dtype)
         dbias = argument("dbias", (channels,), work.dtype) if work.bias else None
         if cut.config.parallel == "channels":
+            inputs = inputs.with_runs()
             for channel in parallel("channel", channels):
                 sum_channel(inputs, channel, (0, n), ChannelResults(work.axes, dw, dbias))
         else:
@@ -42,6 +43,7 @@ def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
             parts = (n,) if is_one(blocks) else (n, blocks)
             partial = argument("workspace", (*parts, *work.weight_shape))
             partial_bias = argument("workspace_1", (*parts, channels)) if work.bias else None
+            inputs = inputs.with_runs()
             for task in parallel("task", n * (blocks * channels)):
                 image, channel = bind("image", task // (blocks * channels)), bind("channel", task % channels)
                 block = WHOLE_ROW

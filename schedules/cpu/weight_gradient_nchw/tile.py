@@ -3,8 +3,10 @@ x that they meet go by."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
 from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, load_columns, total
@@ -15,7 +17,7 @@ from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
-from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, serial, when
+from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, serial, when
 from dwconv.schedules.taps import Axis, Run
 
 
@@ -28,6 +30,10 @@ class PlaneInputs:
     """The columns of a row of dy."""
     x: Any
     dy: Any
+    runs: list[Run] = field(default_factory=list)
+    """The tiles of a row."""
+    runs_of_dy: list[Run] = field(default_factory=list)
+    """Those that read nothing of x."""
 
     @classmethod
     def arguments(cls, cut: Cut, n: Expr) -> PlaneInputs:
@@ -36,6 +42,13 @@ class PlaneInputs:
         x = argument("x", (n, work.x_pitch, *work.axes.inputs), work.dtype)
         dy = argument("dy", (n, work.channels, *work.axes.outputs), work.dtype)
         return cls(cut=cut, vectors=Vectors(work.columns.outputs, cut.lanes), x=x, dy=dy)
+
+    def with_runs(self) -> PlaneInputs:
+        """Where sizes are symbols, emits how many tiles there are."""
+        runs, runs_of_dy = (
+            self.columns.vector_runs(self.vectors.lanes, 1, is_padded=is_padded) for is_padded in (False, True)
+        )
+        return replace(self, runs=runs, runs_of_dy=runs_of_dy if self.cut.work.bias else [])
 
     @property
     def rows(self) -> Axis:
@@ -63,11 +76,9 @@ class PlaneInputs:
 
     def tested(self, column: Expr, at: int) -> Expr:
         """The lanes that ``live`` says, as they are found when the kernel runs."""
-        columns = self.columns
-        nearest = columns.origin(column) + at
-        first = most(0, ceil_div(-nearest, columns.up))
-        stop = least(columns.outputs - column, ceil_div(columns.inputs - nearest, columns.up))
-        return lanes_from(self.vectors, 0, first, most(first, stop))
+        columns, vectors = self.columns, self.vectors
+        is_x = lanes_from(vectors, columns.origin(column) + at, 0, columns.inputs, step=columns.up)
+        return tirx.And(is_x, lanes_from(vectors, column, 0, columns.outputs))
 
     def live(self, column: Expr, at: int) -> tuple[int, int] | None:
         """The lanes of a tile at ``column`` where both an x and a dy are, None if all. In the others there is a zero
@@ -77,7 +88,9 @@ class PlaneInputs:
         columns, lanes = self.columns, self.vectors.lanes
         nearest = columns.origin(column) + at
         first = max(0, -(nearest // columns.up))
-        stop = min(lanes, columns.outputs - column, -((nearest - columns.inputs) // columns.up))
+        stop = lanes
+        if self.cut.work.axes.are_known:
+            stop = min(lanes, columns.outputs - column, -((nearest - columns.inputs) // columns.up))
         return None if (first, stop) == (0, lanes) else (first, stop)
 
     def total(self, value: Expr, kw: Expr) -> Expr:
@@ -97,8 +110,6 @@ class PlanePair:
     dy: Plane
     columns: ColumnBlock
     """Which of the columns of dy count."""
-    runs: list[Run]
-    """The tiles of a row."""
 
     def add_rows(self, sums: Accumulators, taps: RegisterTaps, top: Expr) -> None:
         """Adds what the block of rows from ``top`` on gives to ``taps``."""
@@ -108,7 +119,7 @@ class PlanePair:
         for first, count, height in self.inputs.row_pieces(top):
             for turn in serial("tile_h", count):
                 row = bind("row", first + turn * height)
-                for column, run in tile_columns(self.runs, self.columns):
+                for column, run in tile_columns(self.inputs.runs, self.columns):
                     self._add_tile(sums, taps, row, height, column, is_tested=run.is_tested)
 
     def _add_group(self, sums: Accumulators, taps: RegisterTaps) -> None:
