@@ -42,7 +42,7 @@ CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "planes, stride 2": (lying(S2, "nchw"), {"unroll": "kw", "parallel": "planes"}),
     "planes in scratch memory": (lying(S2, "nchw"), {"stage": "scratch", "block_h": 4, "vectors_w": 1}),
     "planes, edges of several vectors": (
-        layer(4, (9, 38), (3, 13), padding=((2, 1), (9, 3)), bias=True, layout="nchw"), {"vectors_w": 2}
+        layer(4, (9, 38), (2, 5), padding=((2, 1), (4, 1)), bias=True, layout="nchw"), {"vectors_w": 2}
     ),
     "planes, a row": (
         layer(4, (1, 150), (1, 9), padding=((0, 0), (4, 4)), layout="nchw"), {"block_w": 75, "parallel": "planes"}

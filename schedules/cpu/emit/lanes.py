@@ -110,9 +110,10 @@ def shuffle(values: Sequence[Expr], lanes: Sequence[int]) -> Expr:
 
 
 def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr, *, step: int = 1) -> Expr:
-    """Which lanes of the vector from ``column`` on, ``step`` columns apart, are columns from ``first`` up to ``stop``, which nobody knows when
-    compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than a conjunction of two
-    names, if one of them is partly known."""
+    """Which lanes of the vector from ``column`` on, ``step`` columns apart, are columns from ``first`` up to ``stop``,
+    which nobody knows when compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than
+    a conjunction of two names, if one of them is partly known. TVM would make one ramp of the lanes and where they
+    begin, and LLVM build it lane by lane."""
     unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
     before, count = (vectors.everywhere(int32(value)) for value in (first - column, stop - first))
     lane, before, count = (tirx.reinterpret(unsigned, value) for value in (vectors.span(int32(0), step), before, count))

@@ -67,9 +67,7 @@ class RowBlock:
     """None where the source is read in place."""
 
     @classmethod
-    def allocate(
-        cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock, runs: list[Run]
-    ) -> RowBlock:
+    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock, runs: list[Run]) -> RowBlock:
         if cut.config.stage == "none":
             return cls(tensors, cut, top, columns, runs, None)
         if cut.stages_span:
