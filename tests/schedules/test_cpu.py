@@ -38,20 +38,20 @@ from tests.turns import every, in_turns, slow
 
 
 def cases() -> Iterator[Any]:
-    """Every template that fits, on every shape in every pass: the default, or another configuration with a bias where
-    the pass knows one. One in eight is quick, and so are both of every template in every pass, on some shape."""
+    """Every shape in every pass, every shape in every way, and every pass in every way: the default, or another
+    configuration with a bias where the pass knows one. One in eight is quick, and so are both of every template in
+    every pass, on some shape."""
     for (turn, shape), (number, pass_), way in itertools.product(enumerate(SHAPES), enumerate(PASSES), WAYS):
         layout, template_layout = way
         workload = lying(SHAPES[shape].for_pass(pass_), layout)
         if template_layout not in [template.layout for template in templates_for(workload, TARGET)]:
             continue
-        for is_other in (False, True):
-            taken = (turn + number + WAYS.index(way)) % 8
-            if taken % 2 != is_other:
-                continue
-            quick = taken == 5 * is_other
+        at = turn + number + WAYS.index(way)
+        is_quick, is_other = at % 8 in (0, 5), bool(at % 2)
+        if is_quick or at % len(WAYS) == 0:
             label = f"{shape}-{pass_}-{layout} by {template_layout}-{'other' if is_other else 'default'}"
-            yield pytest.param(shape, pass_, way, is_other, id=label, marks=() if quick else (pytest.mark.slow,))
+            marks = () if is_quick else pytest.mark.slow
+            yield pytest.param(shape, pass_, way, is_other, id=label, marks=marks)
 
 
 @pytest.mark.parametrize(("shape", "pass_", "way", "is_other"), list(cases()))
