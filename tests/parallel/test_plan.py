@@ -1,19 +1,20 @@
-"""``python -m dwconv.parallel plan``: what it prints and writes, and its answers to bad input."""
+"""``python -m dwconv.parallel plan``: what it prints and writes, its answers to bad input; and plans in files."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-import subprocess
-import sys
+from codecs import BOM_UTF8
 
 import pytest
 import torch
 
+from dwconv.errors import NoPlan
 from dwconv.parallel import __main__ as parallel
 from dwconv.parallel import plan as plan_command
-from dwconv.parallel.planning.plan_files import read_plan
-from tests.parallel.made_up_layers import layer
+from dwconv.parallel.planning.plan import Link, Stage, check_plan, read_plan, write_plan
+from tests.parallel.made_up_layers import layer, plan
 
 MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "16,3,12,12")  # on a GPU, where there is one
 RANKS = ("--world", "4", "--link-gb-s", "1")
@@ -80,23 +81,8 @@ def test_too_little_memory_for_data_parallelism_is_said(timed, capsys):
 
 
 def test_measured_for_real(capsys):
-    assert (
-        _run(
-            *MODEL,
-            "--world",
-            2,
-            "--link-gb-s",
-            5,
-            "--seconds",
-            0.05,
-            "--threads",
-            1,
-            "--channels-last",
-            "--device",
-            "cpu",
-        )
-        == 0
-    )
+    options = ("--world", 2, "--link-gb-s", 5, "--seconds", 0.05, "--threads", 1, "--channels-last", "--device", "cpu")
+    assert _run(*MODEL, *options) == 0
     out, err = capsys.readouterr()
     assert "note: timing 9 layers on 4×3×12×12, on cpu, for " in err
     assert "recommended: " in out and "2 stages" in out
@@ -108,14 +94,12 @@ def test_measured_for_real(capsys):
         ((*RANKS, "--schedule", "2f2b"), "schedule=2f2b is unknown; use one of gpipe, 1f1b, interleaved, zero-bubble"),
         (("--world", 2, "--link-gb-s", 1, "--stages", 3), "world=2 is smaller than the 3 stages"),
         ((*RANKS, "--microbatches", 5), "its batch of 16 is not divisible by microbatches=5"),
-        ((*RANKS, "--stages", 40), "world=4 is smaller than the 40 stages"),
         (
             ("--world", 20, "--link-gb-s", 1, "--stages", 10, "--microbatches", 16),
             "stages=10 are more than the 9 layers",
         ),
         ((*RANKS, "--memory-gb", 0.001), "no plan for world=4: data parallelism: needs"),
         (("--world", 0, "--link-gb-s", 1), "0 is not a whole number of at least 1"),
-        (("--world", 4, "--link-gb-s", "fast"), "fast is not a number above 0"),
         (("--world", 4), "--link-gb-s"),
         ((*RANKS, "--model", "tests.parallel.test_pieces:AroundNothing"), "has no AroundNothing"),
         (
@@ -159,8 +143,70 @@ def test_commands_are_listed(capsys):
     assert parallel.main([]) == 2
 
 
-def test_as_a_program():
-    command = [sys.executable, "-m", "dwconv.parallel", "plan", *MODEL, "--world", "2", "--link-gb-s", "-1"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("error: ") and ran.stderr.count("\n") == 1
+# -- plans in files ----------------------------------------------------------------------------------------------------
+
+
+MADE = plan([layer(name="first"), layer(), layer()], replicas=[2, 2, 2], link=Link(gb_s=12.5, latency_us=3.0))
+
+
+def _changed(data: dict[str, object]) -> str:
+    return json.dumps({**json.loads(json.dumps(dataclasses.asdict(MADE))), **data})
+
+
+def test_what_was_written_is_read(tmp_path):
+    write_plan(MADE, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == MADE
+    marked = BOM_UTF8 + (tmp_path / "plan.json").read_bytes()
+    (tmp_path / "plan.json").write_bytes(marked)
+    assert read_plan(tmp_path / "plan.json") == MADE
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not a plan"),
+        ("[1, 2]", "is not a plan"),
+        (_changed({"schedule": "2f2b"}), "schedule=2f2b is unknown"),
+        (_changed({"microbatches": 0}), "replicas and microbatches are at least 1"),
+        (_changed({"microbatches": "four"}), "microbatches"),
+        (_changed({"stages": []}), "do not hold each of its 3 layers once"),
+        (_changed({"stages": [{"first": 0, "last": 2, "replicas": 1}]}), "do not hold each of its 3 layers once"),
+        (_changed({"link": {"gb_s": 0.0, "latency_us": 0.0}}), "carries nothing"),
+        (_changed({"stages_per_rank": 2}), "3 stages are not 2 for each rank"),
+        (_changed({"stages_per_rank": 0}), "3 stages are not 0 for each rank"),
+        (_changed({"stages": [{"first": 0, "last": 3, "replicas": 0}]}), "replicas and microbatches are at least 1"),
+        (
+            _changed(
+                {"stages_per_rank": 3, "stages": [{"first": n, "last": n + 1, "replicas": 1 + n} for n in range(3)]}
+            ),
+            "with several stages a rank, all have as many replicas",
+        ),
+    ],
+)
+def test_one_line_says_what_is_wrong_with_a_file(tmp_path, text, message):
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(NoPlan) as raised:
+        read_plan(path)
+    assert str(path) in str(raised.value) and message in str(raised.value) and "\n" not in str(raised.value)
+    assert "plan --json FILE" in str(raised.value)
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path):
+    with pytest.raises(NoPlan, match=r"none\.json cannot be read: No such file"):
+        read_plan(tmp_path / "none.json")
+    with pytest.raises(NoPlan, match=r"plan\.json cannot be written"):
+        write_plan(MADE, tmp_path / "no folder" / "plan.json")
+
+
+def test_stages_follow_each_other():
+    stages = (Stage(first=0, last=2, replicas=1), Stage(first=1, last=3, replicas=1))
+    check_plan(dataclasses.replace(MADE, stages_per_rank=3))
+    check_plan(dataclasses.replace(MADE, link=Link(gb_s=1.0, latency_us=0.0)))
+    for link in (Link(gb_s=1.0, latency_us=-1.0), Link(gb_s=1.0, latency_us=float("inf"))):
+        with pytest.raises(NoPlan, match="carries nothing"):
+            check_plan(dataclasses.replace(MADE, link=link))
+    with pytest.raises(NoPlan, match="do not hold each"):
+        check_plan(dataclasses.replace(MADE, stages=(*MADE.stages[:2], MADE.stages[1], MADE.stages[2])))
+    with pytest.raises(NoPlan, match="does not begin where the one before ends"):
+        check_plan(dataclasses.replace(MADE, stages=stages))
