@@ -249,7 +249,7 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     what was measured of the layer at the nearest other size."""
     from dwconv.schedules.template import Candidate
 
-    kernel, reason = packed.unmeasured(way.kernel, way.target), "a pack brings it: chosen by rules, never measured here"
+    kernel, reason = packed.unmeasured(way.kernel, way.target), "a pack brings it, and it was never measured"
     if kernel is None and (record := _of_nearest_size(way)):
         reason = f"as it was measured at {by(record.workload.input_shape)}"
         if slower := why_not_faster(record, way.target, sweeps=way.sweeps):
