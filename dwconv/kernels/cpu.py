@@ -138,7 +138,7 @@ def extent(expression: Any) -> int | Extent:
         tried = {*range(1, 50), over + 1, 2 * over - 1, 2 * over, 2 * over + 1, 97}
         if all(found.at(number) == at(number) for number in tried):
             return found
-    raise BuildError(f"the size {expression} is no multiple of a symbol")
+    raise BuildError(f"the size {expression} is no multiple of {symbols[0].name}")
 
 
 def first_line(error: BaseException) -> str:
