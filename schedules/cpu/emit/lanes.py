@@ -22,7 +22,7 @@ def load_columns(
     columns = extent(tensor, -1)
     tensor, row = row_of(tensor, row)
     if is_tested:
-        return load_lanes(tensor, lanes_from(vectors, column, 0, columns), *row, column)
+        return load_lanes(tensor, lanes_inside(vectors, column, columns), *row, column)
     first, stop = 0, vectors.lanes
     if isinstance(column, int):
         first, stop = max(0, -column), _least_known(vectors.lanes, columns - column)
@@ -40,7 +40,7 @@ def store_columns(
     columns = extent(tensor, -1)
     tensor, row = row_of(tensor, row)
     if is_tested and tensor.dtype == "float32":
-        store_lanes(tensor, value, lanes_from(vectors, column, 0, columns), *row, column)
+        store_lanes(tensor, value, lanes_inside(vectors, column, columns), *row, column)
         return
     if is_tested:
         store_some(tensor, value, columns - column, *row, column)
@@ -109,14 +109,21 @@ def shuffle(values: Sequence[Expr], lanes: Sequence[int]) -> Expr:
     return bind("shuffled", tirx.Shuffle(list(values), [int32(lane) for lane in lanes]))
 
 
-def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr, *, step: int = 1) -> Expr:
-    """Which lanes of the vector from ``column`` on, ``step`` columns apart, are columns from ``first`` up to ``stop``,
-    which nobody knows when compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than
-    a conjunction of two names, if one of them is partly known. TVM would make one ramp of the lanes and where they
-    begin, and LLVM build it lane by lane."""
+def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr) -> Expr:
+    """Which lanes of the vector from ``column`` on are columns from ``first`` up to ``stop``, which nobody knows when
+    compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than a conjunction of two
+    names, if one of them is partly known."""
     unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
-    before, count = (vectors.everywhere(int32(value)) for value in (first - column, stop - first))
-    lane, before, count = (tirx.reinterpret(unsigned, value) for value in (vectors.span(int32(0), step), before, count))
+    beyond, count = vectors.span(int32(column) - int32(first)), int32(stop) - int32(first)
+    return tirx.reinterpret(unsigned, beyond) < tirx.reinterpret(unsigned, vectors.everywhere(count))
+
+
+def lanes_inside(vectors: Vectors, column: Expr, columns: Expr, *, step: int = 1) -> Expr:
+    """Which lanes of the vector from ``column`` on, ``step`` columns apart, are among all ``columns``. The lanes and
+    where they begin are kept apart: TVM would make a ramp of them, and LLVM build that lane by lane."""
+    parts = (vectors.span(int32(0), step), vectors.everywhere(int32(-column)), vectors.everywhere(int32(columns)))
+    unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
+    lane, before, count = (tirx.reinterpret(unsigned, part) for part in parts)
     return lane - before < count
 
 

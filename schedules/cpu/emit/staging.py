@@ -87,9 +87,11 @@ class StagedPlanes:
         whole, left_over = divided(self.staging.axis.inputs, chunk)
         for turn in serial("chunk", whole):
             self._copy_chunk(tensor, source, phase, row, turn)
-        is_tested = not isinstance(left_over, int)
-        with when(left_over > 0):
-            self._copy_chunk(tensor, source, phase, row, whole, is_tested=is_tested)
+        is_known = isinstance(left_over, int)
+        if is_known and not left_over:
+            return
+        with when(is_known or left_over > 0):
+            self._copy_chunk(tensor, source, phase, row, whole, is_tested=not is_known)
 
     def _copy_chunk(
         self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr, turn: Expr, *, is_tested: bool = False

@@ -39,8 +39,9 @@ class Cut:
 
     @property
     def column_blocks(self) -> Any:
-        """Blocks of columns, of a single row that is read in place."""
-        return column_blocks(self.config, self.work.axes) if self.config.stage == "none" else 1
+        """Blocks of columns, of a single row; of any size only if it is read in place."""
+        axes = self.work.axes
+        return column_blocks(self.config, axes) if axes.are_known or self.config.stage == "none" else 1
 
     @property
     def unroll(self) -> str:

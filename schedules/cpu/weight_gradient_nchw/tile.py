@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
-from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, load_columns, total
+from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, lanes_inside, load_columns, total
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.storage import load_lanes
@@ -77,8 +77,8 @@ class PlaneInputs:
     def tested(self, column: Expr, at: int) -> Expr:
         """The lanes that ``live`` says, as they are found when the kernel runs."""
         columns, vectors = self.columns, self.vectors
-        is_x = lanes_from(vectors, columns.origin(column) + at, 0, columns.inputs, step=columns.up)
-        return tirx.And(is_x, lanes_from(vectors, column, 0, columns.outputs))
+        is_x = lanes_inside(vectors, columns.origin(column) + at, columns.inputs, step=columns.up)
+        return tirx.And(is_x, lanes_inside(vectors, column, columns.outputs))
 
     def live(self, column: Expr, at: int) -> tuple[int, int] | None:
         """The lanes of a tile at ``column`` where both an x and a dy are, None if all. In the others there is a zero
