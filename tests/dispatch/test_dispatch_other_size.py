@@ -211,7 +211,7 @@ def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs,
     assert message == (
         "2×8×40×40 nhwc float32, kernel 3×3, padding 1 and further sizes of this layer run on PyTorch's own op: "
         f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more; pad to fewer "
-        "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 "
+        "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 --layout nhwc "
         "--passes fprop,dgrad,wgrad; others are not named: dwconv.report(model) lists those of a model"
     )
     plan_for(Problem.of(at(80, stride=2)), torch.device("cpu"))
