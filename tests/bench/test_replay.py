@@ -9,11 +9,11 @@ import random
 
 import pytest
 
+from bench import replay
 from bench.__main__ import main
-from bench.spaces import replay
-from bench.spaces.measured_spaces import MeasuredPass, read_spaces, write_spaces
-from bench.spaces.measured_union import MeasuredUnion
+from bench.replay import MeasuredPass, MeasuredUnion, read_spaces
 from tests.bench import made_up_spaces
+from tests.bench.made_up_spaces import write_spaces
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_what_is_no_table_is_named_in_one_line(tmp_path, capsys, content, named)
         path.write_bytes(content)
     assert main(["search", "--replay", str(path)]) == 2
     said = capsys.readouterr().err
-    assert str(path) in said and named in said and "python -m bench spaces" in said and said.count("\n") == 1
+    assert str(path) in said and named in said and "bench/spaces" in said and said.count("\n") == 1
 
 
 def test_a_folder_without_a_table_of_the_layout_is_named(tmp_path, capsys):

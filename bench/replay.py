@@ -1,15 +1,19 @@
-"""Replay: searches on spaces that were measured once. No noise, no kernel: strategies are compared in a minute.
+"""Replay: searches on configurations that were measured once. No noise, no kernel: strategies are compared in a minute.
 
-A search is told the time of the table for whatever it asks for. Its best so far is compared with the best of all that
-were drawn evenly.
+A table has hundreds of configurations of every pass, each timed beside the same reference. A search gets the time of
+the table for whatever it proposes, and can step only to what was measured. Its best so far is compared with the best of
+all that were drawn evenly.
 """
 
 from __future__ import annotations
 
+import json
+import lzma
 import math
 import os
+import random
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,13 +22,167 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_results
-from bench.spaces.measured_spaces import MeasuredPass, MeasuredSpaces, read_spaces
-from bench.spaces.measured_union import MeasuredUnion
-from dwconv.problems.target import Target
+from dwconv.errors import UnreadableSpaces
+from dwconv.problems.target import CacheLevel, CpuTarget, Limits, Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement, Status, TuningRecord
-from dwconv.schedules.space import Config
+from dwconv.schedules.space import Config, ConfigSpace, Value
+from dwconv.schedules.template import templates_for
 from dwconv.tuner.search.loop import BATCH
+from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.tuner.search.strategies import Strategy, make_strategy
+
+FORMAT = 1
+FOLDER = Path("bench/spaces")
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredPass:
+    """What was measured of one pass."""
+
+    workload: Workload
+    us: dict[Config, float | None]
+    """Every configuration that was measured; None if it failed."""
+    drawn: tuple[Config, ...]
+    """Those that were drawn evenly, in the order of the draws."""
+    starts: tuple[Config, ...]
+    """Where a search starts that has the records of other devices, the most promising first."""
+    untuned_starts: tuple[Config, ...]
+    """The same without records of the layer itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSpaces:
+    """The passes that were measured on a device."""
+
+    target: CpuTarget
+    versions: dict[str, str]
+    created: str
+    passes: tuple[MeasuredPass, ...]
+
+
+def tables(path: Path, *, layout: str) -> list[Path]:
+    """``path``; if it is a folder, the tables of ``layout`` in it. Raises UnreadableSpaces if there are none."""
+    if not path.is_dir():
+        return [path]
+    if found := sorted(path.glob(f"*-{layout}.json.xz")):
+        return found
+    raise UnreadableSpaces(f"{path} has no table of layout {layout}; name one that has")
+
+
+def read_spaces(path: Path) -> MeasuredSpaces:
+    """Raises UnreadableSpaces for a file that is not there, or is none."""
+    try:
+        fields = json.loads(lzma.decompress(path.read_bytes()))
+        if fields["format"] != FORMAT:
+            raise ValueError(f"format {fields['format']} is not {FORMAT}")
+        if not fields["passes"]:
+            raise ValueError("it has no passes")
+        return MeasuredSpaces(
+            target=_target(fields["target"]),
+            versions=fields["versions"],
+            created=fields["created"],
+            passes=tuple(map(_read, fields["passes"])),
+        )
+    except (OSError, lzma.LZMAError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise UnreadableSpaces(
+            f"{path} is not a table of measured configurations: {error}; those that ship are in {FOLDER}"
+        ) from None
+
+
+def _read(fields: dict[str, Any]) -> MeasuredPass:
+    us: dict[Config, float | None] = {}
+    for rows in fields["templates"]:
+        names = list(rows["knobs"])
+        for values, time in zip(zip(*rows["knobs"].values(), strict=True), rows["us"], strict=True):
+            us[Config.of(rows["template"], **dict(zip(names, values, strict=True)))] = time
+    configs = list(us)
+    drawn, starts, untuned = (
+        tuple(configs[number] for number in fields[name]) for name in ("drawn", "starts", "untuned_starts")
+    )
+    workload = Workload.from_dict(fields["workload"])
+    return MeasuredPass(workload=workload, us=us, drawn=drawn, starts=starts, untuned_starts=untuned)
+
+
+def _target(fields: dict[str, Any]) -> CpuTarget:
+    limits = fields["limits"]
+    if limits is not None:
+        levels = tuple(CacheLevel(**level) for level in limits["levels"])
+        limits = Limits(**{**limits, "levels": levels})
+    return CpuTarget(**{**fields, "limits": limits})
+
+
+# -- what a search can step to -----------------------------------------------------------------------------------------
+
+CHANGED = 2
+"""Knobs in which a mutation differs, at most, if anything so near was measured."""
+
+
+class MeasuredUnion(SpaceUnion):
+    """The union of a pass's spaces, as far as it was measured. Raises UnreadableSpaces if the templates have changed so
+    that none of it is valid any more."""
+
+    def __init__(self, measured: MeasuredPass, target: Target) -> None:
+        workload = measured.workload
+        super().__init__([template.space(workload, target) for template in templates_for(workload, target)])
+        legal = super().adopt
+        self._measured = {config: None for config in measured.us if legal(config) == config}
+        self._drawn = [config for config in measured.drawn if config in self._measured]
+        if not self._drawn:
+            raise UnreadableSpaces(f"no drawn configuration of {workload.key} is valid any more; name another table")
+        self.defaults = [config for config in self.defaults if config in self._measured]
+        self._near: dict[Config, list[Config]] = {}
+        self._next_to: dict[Config, list[Config]] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self._measured)
+
+    def __iter__(self) -> Iterator[Config]:
+        return iter(self._measured)
+
+    def adopt(self, config: Config) -> Config | None:
+        return config if config in self._measured else None
+
+    def nearest(self, config: Config) -> Config | None:
+        """The legal configuration nearest to ``config``, if it was measured."""
+        legal = super().nearest(config)
+        return legal if legal in self._measured else None
+
+    def sample(self, rng: random.Random) -> Config | None:
+        """One of those that were drawn evenly."""
+        return rng.choice(self._drawn)
+
+    def neighbours(self, config: Config) -> list[Config]:
+        if config not in self._next_to:
+            self._next_to[config] = [near for near in super().neighbours(config) if near in self._measured]
+        return self._next_to[config]
+
+    def mutate(self, config: Config, rng: random.Random) -> Config | None:
+        if config not in self._near:
+            self._near[config] = self._least_changed(config)
+        near = self._near[config]
+        return rng.choice(near) if near else None
+
+    def _legal(self, space: ConfigSpace, values: dict[str, Value]) -> Config | None:
+        return self.adopt(Config.of(space.template, **values))
+
+    def _least_changed(self, config: Config) -> list[Config]:
+        """Those that differ in ``CHANGED`` knobs at most; if there are none, in as few as possible."""
+        changed = {other: _changed(config, other) for other in self._measured if other.template == config.template}
+        del changed[config]
+        most = max(CHANGED, min(changed.values(), default=0))
+        return [other for other, knobs in changed.items() if knobs <= most]
+
+
+def _changed(one: Config, other: Config) -> int:
+    return sum(value != others for value, others in zip(one.values, other.values, strict=True))
+
+
+# -- searches on it ----------------------------------------------------------------------------------------------------
 
 SEEDS = 5
 TRIALS = (8, 16, 32, 64)
