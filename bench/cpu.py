@@ -16,10 +16,8 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
 from bench.evidence import Control, ratio_of, summary_of, timed_again
-from bench.layer_race import AGAIN, OURS, ControlRace, LayerRace, LayerRaces
-from bench.layer_rows import HEAD, line_of, means_of, row_of
-from bench.machine import MachineWatch
-from bench.results import add_log_argument, add_out_argument, write_results
+from bench.layer_race import AGAIN, HEAD, OURS, ControlRace, LayerRace, LayerRaces, line_of, means_of, row_of
+from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.measure.clock.caches import CACHES, Caches

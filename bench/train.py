@@ -22,13 +22,11 @@ from typing import Any
 
 from bench.cpu import estimate, tuned
 from bench.evidence import Control, Ratio, summary_of, timed_again
-from bench.machine import MachineWatch
 from bench.models import NETWORKS, Network
 from bench.networks import add_device_arguments, add_network_arguments, image_for, network_from, workloads_of
 from bench.paired_steps import made_up, step_of
-from bench.results import add_log_argument, add_out_argument, name_part, write_results
-from bench.step_profile import table
-from bench.step_rows import losses_of, table_of
+from bench.results import MachineWatch, add_log_argument, add_out_argument, name_part, write_results
+from bench.step_rows import losses_of, table, table_of
 from dwconv import settings
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import WorkerDied, WorkerTimeout

@@ -1,19 +1,161 @@
-"""What is computed beside the measured steps: how far the simulator is off here, and steps on more cores."""
+"""A step on machines that are not here, computed from times measured on this one: 8, 16 or 64 cores.
+
+    t(threads) = serial + parallel / threads + fork · log2(threads), never faster than memory delivers
+
+``serial`` and ``parallel`` are fitted to each task's measured times (Amdahl); ``fork`` is what starting and joining
+twice as many threads adds, measured here. What the form leaves out makes real machines slower: caches that are shared,
+memory of several sockets, clocks that fall when all cores work. With a curve of two counts the fit has no error left
+to show, so an extrapolation from one and two threads is a guess that ``check`` cannot judge.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
-from bench.concurrency.settings import ALL, RECOMMENDED
-from bench.concurrency.simulation import Computed, Form, computed, error, joined
 from bench.concurrency.step import Graph, Setting
-from bench.concurrency.times import Models, curves_of
+from bench.concurrency.times import ALL, RECOMMENDED, Models, curves_of
+from dwconv.concurrency.graph.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.scheduling.list_scheduling import Curves
 from dwconv.concurrency.scheduling.machine import Machine
+from dwconv.concurrency.scheduling.strategies import manual, schedules
+from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import GLANCE, CpuClock, time_in_turns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What the form needs beside a task's times."""
+
+    fork_us: float = 0.0
+    memory_gb_s: float = math.inf
+    """What the memory of the computed machine delivers to all cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """The form, fitted to one task."""
+
+    serial_us: float
+    parallel_us: float
+    least_us: float
+    fork_us: float
+
+    def us(self, threads: int) -> float:
+        """The time with ``threads`` threads."""
+        divided_us = self.serial_us + self.parallel_us / threads + self.fork_us * math.log2(threads)
+        return max(self.least_us, divided_us)
+
+
+def fitted(task: Task, curve: ScalingCurve, *, form: Form) -> Fit:
+    """The least-squares fit to the measured times, relative errors, with no negative part. Raises InvalidChoice for a
+    curve of one count."""
+    if len(curve.median_us) < 2:
+        raise InvalidChoice(f"task {task.name} was timed with one thread only; more cores need two counts or more")
+    counts = np.array(sorted(curve.median_us), dtype=np.float64)
+    us = np.array([curve.median_us[int(count)] for count in counts])
+    left_us = us - form.fork_us * np.log2(counts)
+    serial_us, parallel_us = _no_negative_part(counts, left_us, weights=1 / us)
+    # Data in caches may come faster than memory delivers, as the measured times then show.
+    from_memory_us = task.bytes / (form.memory_gb_s * 1e3)
+    return Fit(
+        serial_us=serial_us,
+        parallel_us=parallel_us,
+        least_us=min(from_memory_us, float(us.min())),
+        fork_us=form.fork_us,
+    )
+
+
+def _no_negative_part(counts: np.ndarray, us: np.ndarray, *, weights: np.ndarray) -> tuple[float, float]:
+    columns = np.stack([np.ones_like(counts), 1 / counts], axis=1) * weights[:, None]
+    serial_us, parallel_us = np.linalg.lstsq(columns, us * weights, rcond=None)[0].tolist()
+    if serial_us < 0:
+        return 0.0, max(0.0, float(columns[:, 1] @ (us * weights) / (columns[:, 1] @ columns[:, 1])))
+    if parallel_us < 0:
+        return max(0.0, float(columns[:, 0] @ (us * weights) / (columns[:, 0] @ columns[:, 0]))), 0.0
+    return serial_us, parallel_us
+
+
+def extrapolated(graph: TaskGraph, curves: Curves, *, cores: int, form: Form) -> dict[int, ScalingCurve]:
+    """By task, its curve up to ``cores`` threads: as measured where it was, computed beyond. Raises InvalidChoice."""
+    extended: dict[int, ScalingCurve] = {}
+    for task in graph.tasks:
+        measured = curves[task.index].median_us
+        fit = fitted(task, curves[task.index], form=form)
+        extended[task.index] = ScalingCurve(
+            median_us={count: measured.get(count, fit.us(count)) for count in range(1, cores + 1)}
+        )
+    return extended
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """A step with so many cores, computed, in microseconds."""
+
+    cores: int
+    recommended_us: float
+    """One task at a time on all cores."""
+    manual_us: float
+    """The best of all settings of so many tasks at a time with so many threads each, within the cores."""
+    manual: tuple[int, int]
+    """That setting: tasks at a time, threads each."""
+    strategies_us: Mapping[tuple[str, ...], float]
+
+
+def computed(
+    graph: TaskGraph,
+    curves: Curves,
+    *,
+    machine: Machine,
+    strategies: Sequence[tuple[str, ...]],
+    form: Form,
+) -> Computed:
+    """The step on ``machine``, from curves that were measured with fewer cores. Raises InvalidChoice."""
+    cores = machine.cores
+    extended = extrapolated(graph, curves, cores=cores, form=form)
+    manual_us, setting = min(
+        (manual(graph, extended, threads=threads, workers=workers, machine=machine).makespan_us, (workers, threads))
+        for workers in _powers_of_two(cores)
+        for threads in _powers_of_two(cores // workers)
+    )
+    return Computed(
+        cores=cores,
+        recommended_us=schedules(graph, extended, strategies=(), machine=machine).makespan_us,
+        manual_us=manual_us,
+        manual=setting,
+        strategies_us={
+            chosen: schedules(graph, extended, strategies=chosen, machine=machine).makespan_us for chosen in strategies
+        },
+    )
+
+
+def joined(parts: Sequence[Computed]) -> Computed:
+    """The graphs of one step, one after the other: forward, then backward. The manual setting is the best of those
+    that each graph likes best, so it may differ from graph to graph; that of the longest is named."""
+    longest = max(parts, key=lambda part: part.recommended_us)
+    return replace(
+        longest,
+        recommended_us=sum(part.recommended_us for part in parts),
+        manual_us=sum(part.manual_us for part in parts),
+        strategies_us={
+            chosen: sum(part.strategies_us[chosen] for part in parts) for chosen in longest.strategies_us
+        },
+    )  # fmt: skip
+
+
+def error(computed_us: float, measured_us: float) -> float:
+    """How far a computed step is off, as a share of the measured one; negative where it was computed too short."""
+    return computed_us / measured_us - 1
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [1 << power for power in range(most.bit_length())]
+
 
 CORES = (8, 16, 64)
 STRATEGIES = (("S1",), ("S2",), ("S3",), ALL)

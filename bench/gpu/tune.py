@@ -8,9 +8,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from bench.gpu.budget import Interrupted, interrupted_after
-from bench.gpu.run import Ended, Run, of_all, say
-from bench.gpu.state import has_failed
+from bench.gpu.run import Ended, Interrupted, Run, has_failed, interrupted_after, of_all, say
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.building import BUILD_CACHED

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from bench import limits as limits_module
-from bench.limits import bandwidth, percent_of_limit
+from bench import evidence
+from bench.evidence import bandwidth, percent_of_limit
 from dwconv.errors import BeyondLimit
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits
 
@@ -49,13 +49,13 @@ def test_the_least_time_is_that_of_traffic_or_arithmetic():
 def measured_again(monkeypatch):
     """What the limits are when they are measured again, and whether they were doubted."""
     found = {"limits": LIMITS, "doubted": 0}
-    monkeypatch.setattr(limits_module, "doubt", lambda target: found.update(doubted=found["doubted"] + 1))
+    monkeypatch.setattr(evidence, "doubt", lambda target: found.update(doubted=found["doubted"] + 1))
 
     def with_limits(target):
         assert target.limits is None, "limits that are known are not measured"
         return dataclasses.replace(target, limits=found["limits"])
 
-    monkeypatch.setattr(limits_module, "with_limits", with_limits)
+    monkeypatch.setattr(evidence, "with_limits", with_limits)
     return found
 
 

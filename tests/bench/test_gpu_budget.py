@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bench.gpu.budget import Budget, Interrupted, Pace, interrupted_after
+from bench.gpu.run import Budget, Interrupted, Pace, interrupted_after
 
 
 class Watch:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bench.gpu.state import FILE, State, has_failed
+from bench.gpu.run import FILE, State, has_failed
 from dwconv.errors import LogError
 from dwconv.records.log import TuningLog
 from tests.planted_records import record_of, workload_of

@@ -11,7 +11,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bench.concurrency.simulation import Form, computed, error, extrapolated, fitted, joined
+from bench.concurrency.computed import Form, computed, error, extrapolated, fitted, joined
 from dwconv.concurrency.scheduling.machine import ExtraSlots, Machine
 from dwconv.concurrency.scheduling.strategies import combined
 from dwconv.concurrency.times import hardware_threads

@@ -17,13 +17,11 @@ from pathlib import Path
 from bench.cases import Layer
 from bench.gpu import cuda, race, smoke, tune
 from bench.gpu.blocks import blocks_stage
-from bench.gpu.budget import Budget
 from bench.gpu.host import host_stage
 from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage
-from bench.gpu.run import Ended, Run, say
+from bench.gpu.run import Budget, Ended, Run, State, say
 from bench.gpu.smoke import smoke_stage
-from bench.gpu.state import State
 from bench.gpu.train import train_stage
 from bench.models import Network
 from dwconv.problems.target import parse_target

@@ -11,7 +11,7 @@ import pytest
 
 from bench.gpu.cuda import STAGES
 from bench.gpu.rank import LEAST
-from bench.gpu.state import FILE
+from bench.gpu.run import FILE
 from dwconv.problems.target import parse_target
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
