@@ -29,9 +29,9 @@ from bench.results import MachineWatch, add_log_argument, add_out_argument, writ
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import CannotBeCaptured, one_line
-from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, rounds_in_turns
-from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.problem import Problem

@@ -20,8 +20,8 @@ from bench.layer_race import AGAIN, HEAD, OURS, ControlRace, LayerRace, LayerRac
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
-from dwconv.measure.clock.caches import CACHES, Caches
-from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.clock.timing import CACHES, Caches
+from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, cpu_target
 from dwconv.problems.workload import DTYPES, LAYOUTS, Workload

@@ -27,9 +27,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dwconv.errors import BeyondLimit
-from dwconv.measure.clock.caches import MOST_TENSORS, TIMES_THE_CACHE, Caches
 from dwconv.measure.clock.contention import Quiet
-from dwconv.measure.limits.limits import EXCEEDED, doubt, with_limits
+from dwconv.measure.clock.timing import MOST_TENSORS, TIMES_THE_CACHE, Caches
+from dwconv.measure.limits import EXCEEDED, doubt, with_limits
 from dwconv.problems.target import CpuTarget, Limits
 from dwconv.records import record
 

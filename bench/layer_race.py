@@ -30,15 +30,13 @@ from dwconv.errors import BuildError, WorkerError, one_line
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.wire import message
-from dwconv.measure.clock.caches import Caches, inputs_in_turn, results_held
 from dwconv.measure.clock.device import clock_of, get_ready
-from dwconv.measure.clock.timing import FINAL, Call, InTurn, rounds_in_turns
+from dwconv.measure.clock.timing import FINAL, Caches, Call, InTurn, inputs_in_turn, results_held, rounds_in_turns
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.verify.bare_kernel import LoadedKernel
-from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, make_case
-from dwconv.measure.verify.judge import judge_all
+from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, judge_all, make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import LAYOUTS, Workload

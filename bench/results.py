@@ -24,8 +24,7 @@ import psutil
 from dwconv.commands.command_line import writable_folder
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.contention import Quiet, cores
-from dwconv.measure.limits.limits import known_limits
-from dwconv.measure.stamp import now
+from dwconv.measure.limits import known_limits
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.record import CONTENDED
 from dwconv.system import versions
@@ -61,7 +60,7 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
     results = {
         "benchmark": name,
         "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
-        "created": now(),
+        "created": versions.now(),
         "device": target.device,
         "threads": target.threads if isinstance(target, CpuTarget) else None,
         "limits": dataclasses.asdict(limits) if limits else None,

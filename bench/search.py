@@ -20,7 +20,7 @@ from bench.cases import CPU_LAYERS, Layer
 from bench.replay import FOLDER, replay, tables
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, run, whole
-from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import LAYOUTS, Workload

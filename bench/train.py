@@ -30,7 +30,7 @@ from bench.step_rows import losses_of, table, table_of
 from dwconv import settings
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import WorkerDied, WorkerTimeout
-from dwconv.measure.clock.caches import Caches
+from dwconv.measure.clock.timing import Caches
 from dwconv.problems.target import CpuTarget, Target, cpu_target, parse_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
@@ -173,7 +173,7 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
 
 def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.Namespace) -> None:
     """Every pass of every depthwise layer that is in no log."""
-    from dwconv.measure.limits.limits import with_limits
+    from dwconv.measure.limits import with_limits
     from dwconv.measure.runner import Workers
 
     known = Database.usual(arguments.log)

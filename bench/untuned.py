@@ -28,7 +28,7 @@ from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.dispatch.advantage import beats_pytorch, is_safe
 from dwconv.measure.comparisons import Comparisons
-from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.problems.layer_files import Layer, shipped_networks
 from dwconv.problems.target import CpuTarget, cpu_target

@@ -28,10 +28,8 @@ from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.wire import message
-from dwconv.measure.clock.caches import inputs_in_turn, results_held
-from dwconv.measure.clock.cuda_clock import Captured
-from dwconv.measure.clock.device import clock_of, synchronize
-from dwconv.measure.clock.timing import Call, Effort, InTurn, time_in_turns
+from dwconv.measure.clock.device import Captured, clock_of, synchronize
+from dwconv.measure.clock.timing import Call, Effort, InTurn, inputs_in_turn, results_held, time_in_turns
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.verify.bare_kernel import LoadedKernel

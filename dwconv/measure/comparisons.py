@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from dwconv import settings
 from dwconv.errors import RequestFailed, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.grid import is_late
-from dwconv.measure.measuring import Comparison, LineUp, Measured
+from dwconv.measure.measuring import Comparison, LineUp, Measured, is_late
 from dwconv.measure.outcomes import failed_to_build, measured_record, remember_right
 from dwconv.measure.runner import LocalRunner, Workers, found_wrong, is_vandalism
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST

@@ -21,7 +21,7 @@ from dwconv.errors import DeviceLost, Shortage, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
-from dwconv.measure.clock.caches import Caches
+from dwconv.measure.clock.timing import Caches
 from dwconv.measure.measuring import (
     LOAD,
     Check,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from dwconv import native
 from dwconv.errors import BrokenInstallation, NoTemplate
+from dwconv.measure import limits
 from dwconv.measure.clock import contention
-from dwconv.measure.limits import limits
 from dwconv.measure.simulator.compile import check_compiler
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload

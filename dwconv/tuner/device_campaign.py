@@ -14,8 +14,8 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.errors import InvalidChoice, NoDevice, NoTemplate, UnknownTarget
-from dwconv.measure.boards.address import Board
 from dwconv.measure.boards.board_runner import BoardWorkers
+from dwconv.measure.boards.session import Board
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dwconv import tune
-from dwconv.measure.limits import limits
+from dwconv.measure import limits
 from dwconv.problems import target
 from dwconv.records.log import TuningLog
 from dwconv.tuner.search import finalists

@@ -8,8 +8,7 @@ import math
 import pytest
 import torch
 
-from dwconv.measure.clock.caches import inputs_in_turn, results_held
-from dwconv.measure.clock.timing import InTurn
+from dwconv.measure.clock.timing import InTurn, inputs_in_turn, results_held
 from dwconv.problems.operands import operands
 from dwconv.problems.target import CudaTarget, cpu_target, parse_target
 from dwconv.problems.workload import PASSES, Workload

@@ -6,8 +6,7 @@ import torch
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
 from dwconv.measure.clock.timing import CpuClock
-from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
-from dwconv.measure.prepared import ready
+from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial, ready
 from dwconv.problems.target import CpuTarget, parse_target
 from tests.measure.planted_kernels import artifact, candidate, workload
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dwconv.errors import NonsenseAnswer, RequestFailed, WorkerCannotStart, WorkerDied, WorkerTimeout
-from dwconv.measure.limits.limits import measure_limits
+from dwconv.measure.limits import measure_limits
 from dwconv.measure.processes import process as process_module
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.started_process import _give_least_priority

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from dwconv.measure.stamp import new_record
+from dwconv.measure.outcomes import new_record
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records.record import Status
 from dwconv.records.validity import is_current

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from dwconv.measure.clock import contention
-from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.clock.timing import FINAL, TRIAL, CpuClock, Effort, Lap, Taken, rounds_in_turns, time_in_turns
 from dwconv.records.record import CONTENDED
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dwconv.measure.verify import judge as judging
+from dwconv.measure.verify import cases
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
 from dwconv.problems.reference import Answer
@@ -92,8 +92,8 @@ def test_exact_data_leaves_no_room():
     bound = torch.full((4,), 1e-3, dtype=torch.float64)
     near = Answer(expected=got + 1e-4, allowed=bound)
     exact = Answer(expected=got + 1e-4, allowed=None)
-    assert judging.judge(got, near, name="y").right
-    verdict = judging.judge(got, exact, name="y")
+    assert cases.judge(got, near, name="y").right
+    verdict = cases.judge(got, exact, name="y")
     assert not verdict.right and verdict.max_error == pytest.approx(1e-4) and verdict.allowed_error == 0
 
 
@@ -115,5 +115,5 @@ def test_tensors_that_the_control_group_leaves_no_memory_for_are_not_made(monkey
 def test_where_a_sum_may_overflow_infinity_has_no_error():
     got, infinite = torch.tensor([torch.inf, 1.5]), torch.tensor([torch.inf, 1.0], dtype=torch.float64)
     answer = Answer(expected=torch.tensor([1e38, 1.0], dtype=torch.float64), allowed=infinite)
-    verdict = judging.judge(got, answer, name="y")
+    verdict = cases.judge(got, answer, name="y")
     assert (verdict.right, verdict.max_error, verdict.allowed_error) == (True, 0.5, 1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.measure.processes.watch import Watch
+from dwconv.measure.processes.started_process import Watch
 
 if not Path("/proc/self/schedstat").exists():
     pytest.skip("this system does not tell how long a process waits", allow_module_level=True)

@@ -13,7 +13,7 @@ import pytest
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.cuda.channels_last.estimate import block_work as of_pixels
 from dwconv.schedules.cuda.global_strip.estimate import block_work as of_strips

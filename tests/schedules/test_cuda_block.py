@@ -19,8 +19,7 @@ from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.simulate import verified
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload

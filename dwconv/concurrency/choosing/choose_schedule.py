@@ -23,7 +23,6 @@ from dwconv.concurrency.times.pair_times import Known, PairTimes, pair_times
 from dwconv.concurrency.times.task_timer import TaskTimer
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock
-from dwconv.measure.stamp import now
 from dwconv.problems.target import cpu_target, cuda_target
 from dwconv.system import versions
 
@@ -90,7 +89,7 @@ class Chooser:
             change_us=self._machine.change_us,
             trusted=ranking.trusted,
             versions=kept_versions(),
-            created=now(),
+            created=versions.now(),
         )
 
     def _parts(self, planner: Planner, budget: Budget) -> list[Part]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.measure.simulator.report import Counts
+from dwconv.measure.simulator.machine import Counts
 from tests.measure.simulator.sources import kernel, run
 
 

@@ -14,11 +14,9 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.simulator import compile as compiling
 from dwconv.measure.simulator import simulate as simulating
-from dwconv.measure.simulator import smaller as shrinking
+from dwconv.measure.simulator.compile import translate
 from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.simulate import simulate
-from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
-from dwconv.measure.simulator.translate import translate
+from dwconv.measure.simulator.simulate import MOST_PRODUCTS, products, simulate, smaller, source_only
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import Verdict
@@ -103,7 +101,7 @@ def test_a_workload_is_made_smaller_by_channels_alone() -> None:
     small = smaller(default, SM_90)
     assert small.config == default.config
     assert small.workload == dataclasses.replace(LARGE, channels=small.workload.channels)
-    assert list(shrinking._fewer(70)) == [64, 35, 32, 16, 14, 10, 8, 7, 6, 5, 4, 2, 1]
+    assert list(simulating._fewer(70)) == [64, 35, 32, 16, 14, 10, 8, 7, 6, 5, 4, 2, 1]
 
 
 def test_unused_memory_costs_nothing(objects: Path) -> None:

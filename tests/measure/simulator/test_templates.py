@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.template import Candidate
 from tests.schedules.cuda_layers import (

@@ -21,7 +21,7 @@ from bench.networks import where_layers_run
 from dwconv import native
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.step_share import depthwise_ms, fastest_profile, ratio_at_most, timed_on_gpu
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.workload import Workload

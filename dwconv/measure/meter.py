@@ -88,7 +88,7 @@ class Meter:
 
     def _make_rates(self) -> dict[str, _Rate]:
         """What is measured; each of the calls is compiled here, so that no reading waits for it."""
-        from dwconv.measure.limits.meter_kernels import multiply_add, region
+        from dwconv.measure.meter_kernels import multiply_add, region
 
         target, threads = self._target, self._target.threads
 
@@ -152,7 +152,7 @@ def _copy(working_set_bytes: int) -> _Rate:
 
 def _copy_within(level_bytes: int, target: CpuTarget) -> _Rate:
     """Copy within half of a level of the caches, in one thread."""
-    from dwconv.measure.limits.meter_kernels import copies
+    from dwconv.measure.meter_kernels import copies
 
     turns = max(1, _COPIED_BYTES // level_bytes)
     call, moved_bytes = copies(target, working_set_bytes=level_bytes // 2, turns=turns)

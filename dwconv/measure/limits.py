@@ -21,7 +21,8 @@ from dwconv.problems.target import CacheLevel, CpuTarget, Limits, check_present
 from dwconv.system import private_files
 
 if TYPE_CHECKING:
-    from dwconv.measure.limits.meter import Reading
+    from dwconv.measure.meter import Reading
+
 
 ENOUGH_READINGS = 3
 """After so many uncontended readings the limits are not measured again."""
@@ -75,12 +76,10 @@ def measure_limits(target: CpuTarget) -> Reading:
     """Measure now. Raises what ``with_limits`` raises."""
     check_present(target)
     # Late: where kernels come from packs, psutil may be missing; what is known of the limits is read there, too.
-    from dwconv.measure.limits.meter import Gauge
+    from dwconv.measure.meter import Gauge
     from dwconv.measure.processes.process import IsolatedProcess
 
-    meter = IsolatedProcess(
-        "dwconv.measure.limits.meter:Meter", target, threads=target.threads, vector_set=target.vector_set
-    )
+    meter = IsolatedProcess("dwconv.measure.meter:Meter", target, threads=target.threads, vector_set=target.vector_set)
     try:
         reading: Reading = meter.call(Gauge(), timeout_s=_TIMEOUT_S)
     finally:
