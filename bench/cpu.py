@@ -29,8 +29,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 
 TUNING_OVERHEAD_S = 3.0

@@ -26,10 +26,8 @@ from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.choices import Search
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
-from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
+from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
+from dwconv.tuner.search.search_result import Budget, Search, Stop, TuningResult
 
 GOAL = 1.1
 """The search may be this many times as slow."""

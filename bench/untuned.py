@@ -38,8 +38,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.expected_gain import MOST_STARTS
-from dwconv.tuner.search.loop import tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.loop import RunnerChoice, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.gain import expected
 from dwconv.untuned.make import make_portfolio

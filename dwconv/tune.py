@@ -213,7 +213,7 @@ def _on_ray(
 ) -> TunedDevices:
     """Tune on the devices of a cluster. Builds take the cores of a node, not as many as there are here."""
     from dwconv.tuner.cluster.driver import tune_on
-    from dwconv.tuner.cluster.messages import Setup
+    from dwconv.tuner.cluster.node import Setup
     from dwconv.tuner.cluster.on_ray import RayCluster
 
     jobs = None if choices.jobs == cores() else choices.jobs

@@ -27,7 +27,7 @@ from dwconv.errors import CannotFit
 from dwconv.problems.cost_constants import MOST_NOT_HIDDEN, NAMES, CostConstants, constants_file, write_constants
 from dwconv.problems.target import CudaTarget
 from dwconv.schedules.cuda.gpu.cost import BlockWork, constants_of, total_us
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 
 LEAST_WORKLOADS = 4
 LEAST_CANDIDATES = 24

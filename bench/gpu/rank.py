@@ -15,7 +15,7 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import Cost, computed_cost
-from dwconv.tuner.search import ranking
+from dwconv.tuner.search import analytic
 
 
 def rank_correlation(
@@ -29,7 +29,7 @@ def rank_correlation(
         measured.append(median_us)
     if len(measured) < 2:
         return {"candidates": len(measured), "spearman": 0.0}
-    return {"candidates": len(measured), "spearman": round(ranking.rank_correlation(computed, measured), 3)}
+    return {"candidates": len(measured), "spearman": round(analytic.rank_correlation(computed, measured), 3)}
 
 
 def costs_of(

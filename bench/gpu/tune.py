@@ -19,10 +19,8 @@ from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.interrupts import ctrl_c_waits
-from dwconv.tuner.search.loop import tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
-from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
+from dwconv.tuner.search.loop import RunnerChoice, tune_workload
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult, ctrl_c_waits
 from dwconv.untuned.starts import starts
 
 COMPARED_S = 3.0

@@ -14,8 +14,7 @@ from bench.replay import FORMAT, MeasuredPass, MeasuredSpaces
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.unvisited import Unvisited
+from dwconv.tuner.search.spaces import SpaceUnion, Unvisited
 
 TARGET = CpuTarget(device="made-up-2t", threads=2, vector_bytes=64)
 WORKLOAD = Workload(

@@ -14,7 +14,7 @@ from dwconv import tune
 from dwconv.measure import limits
 from dwconv.problems import target
 from dwconv.records.log import TuningLog
-from dwconv.tuner.search import finalists
+from dwconv.tuner.search import loop
 from tests import fake_tuning as fake
 
 _PATIENCE_S = 300.0
@@ -54,7 +54,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     known = len({record.config for record in TuningLog(log).load().records})
     assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
 
-    monkeypatch.setattr(finalists, "_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
+    monkeypatch.setattr(loop, "_QUIET_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
 
     def again() -> dict:
         assert tune.main([*options, "--trials", str(known + 2)]) == 0

@@ -24,7 +24,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, fitting, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn
 from tests.schedules.volumes import VOLUMES

@@ -30,7 +30,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden
 from tests.pages import table_row, text_of
 from tests.schedules import cuda_layers

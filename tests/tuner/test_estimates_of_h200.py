@@ -19,7 +19,7 @@ from dwconv.records.log import TuningLog
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import all_templates
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 from tests.pages import ROOT, table_row, text_of
 
 GRADIENTS = ("dgrad", "wgrad")

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from dwconv.tuner.search import finalists
-from dwconv.tuner.search.finalists import FINALISTS
+from dwconv.tuner.search import loop
+from dwconv.tuner.search.loop import FINALISTS
 from tests import fake_tuning as fake
 from tests.tuner.fake_search import tune
 
@@ -44,7 +44,7 @@ def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log):
 
 
 def test_after_some_time_no_other_finalists_begin(log, monkeypatch):
-    monkeypatch.setattr(finalists, "_CONFIRM_S", 0.0)
+    monkeypatch.setattr(loop, "_CONFIRM_S", 0.0)
     runner = fake.FakeRunner(confirmed=lambda config: None)
     tune(log, runner)
     assert len(runner.confirmed) == FINALISTS

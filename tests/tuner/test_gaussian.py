@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from dwconv.schedules.space import ConfigSpace, Knob
-from dwconv.tuner.search import gaussian
-from dwconv.tuner.search.config_features import Features
-from dwconv.tuner.search.gaussian import GaussianProcess, Prior
-from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search import evolve
+from dwconv.tuner.search.evolve import GaussianProcess, Prior
+from dwconv.tuner.search.spaces import Features, SpaceUnion
 from tests import fake_tuning as fake
 
 UNION = SpaceUnion([
@@ -59,7 +58,7 @@ def test_corrects_the_estimate_from_a_handful():
 
 def test_an_estimate_that_is_off_by_a_factor_for_some_is_corrected_for_all(monkeypatch):
     """Times, not only their order."""
-    monkeypatch.setattr(gaussian, "OPTIMISM", 0.0)
+    monkeypatch.setattr(evolve, "OPTIMISM", 0.0)
     process = model(close)
     process.fit(times(24, seed=6))
     off = np.abs(process.predict(CONFIGS) - np.log2([fake.time_us(config) for config in CONFIGS]))
@@ -91,12 +90,12 @@ def test_what_is_uncertain_is_promising(monkeypatch):
     process.fit({**seen, CONFIGS[20]: 20.0})
     known, unknown = list(seen), CONFIGS[-20:]
     eager = process.predict(unknown).mean() - process.predict(known).mean()
-    monkeypatch.setattr(gaussian, "OPTIMISM", 0.0)
+    monkeypatch.setattr(evolve, "OPTIMISM", 0.0)
     assert eager < process.predict(unknown).mean() - process.predict(known).mean() - 0.01
 
 
 def test_those_chosen_together_differ_more_than_the_most_promising(monkeypatch):
-    monkeypatch.setattr(gaussian, "OPTIMISM", 2.0)
+    monkeypatch.setattr(evolve, "OPTIMISM", 2.0)
     process = model()
     process.fit(times(12, seed=0))
     predicted = process.predict(CONFIGS)
@@ -122,7 +121,7 @@ def test_the_same_records_give_the_same_predictions_in_whatever_order():
 
 
 def test_of_very_many_it_learns_from_the_fastest_and_some_of_the_rest(monkeypatch):
-    monkeypatch.setattr(gaussian, "_MOST", 40)
+    monkeypatch.setattr(evolve, "_MOST", 40)
     process, seen = model(), times(400, seed=4)
     process.fit(seen)
     posterior = process._posterior

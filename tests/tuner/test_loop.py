@@ -16,9 +16,7 @@ from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.tuner.search import loop, search_state
 from dwconv.tuner.search.evolve import Evolve
-from dwconv.tuner.search.finalists import FINALISTS
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
-from dwconv.tuner.search.runners import USUAL_RUNNER, RunnerChoice
+from dwconv.tuner.search.loop import FINALISTS, USUAL_RUNNER, RunnerChoice, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.untuned.starts import Start

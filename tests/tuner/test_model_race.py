@@ -14,9 +14,9 @@ from dwconv.measure import runner
 from dwconv.measure.processes import started_process
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
-from dwconv.tuner.race import model_race, race
-from dwconv.tuner.race.model_race import race_for
-from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner import model_race, race
+from dwconv.tuner.model_race import race_for
+from dwconv.tuner.race_result import RaceResult
 from tests.planted_records import workload_of
 
 NAMES = ("slow-gpu", "fast-gpu", "slow-gpu")

@@ -9,7 +9,7 @@ import pytest
 import rich.console
 
 from dwconv.problems.workload import Workload
-from dwconv.tuner.progress import Progress, label
+from dwconv.tuner.results_table import Progress, label
 
 USUAL = Workload(
     pass_="fprop", batch=8, channels=144, input_size=(56, 40), kernel=(5, 3), padding=((2, 2), (1, 1)), layout="nhwc"

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 
 
 def test_the_order_alone_counts() -> None:

@@ -3,9 +3,8 @@ import random
 import numpy as np
 
 from dwconv.schedules.space import ConfigSpace, Knob
-from dwconv.tuner.search.config_features import Features
-from dwconv.tuner.search.regression import Regression
-from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.analytic import Regression
+from dwconv.tuner.search.spaces import Features, SpaceUnion
 from tests import fake_tuning as fake
 
 

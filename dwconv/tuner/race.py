@@ -1,15 +1,26 @@
-"""RaceState: which workloads of a race are still to come, which run, and how the others ended."""
+"""Race: a few known configurations of each workload that nobody tuned on this device, in seconds.
+
+    counts ──► what is not known yet, most to win first ──► starts ──► comparisons ──► log
+
+A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
+PyTorch's own op is faster still. What wins is verified as the finalists of a search are. RaceState knows which
+workloads are still to come, which run, and how the others ended.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.dispatch.kernel_state import KernelState
-from dwconv.errors import NoTemplate
+from dwconv.dispatch.knowledge import failed, measured_here
+from dwconv.dispatch.legality import Broken, runnable
+from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError
+from dwconv.measure.comparisons import Comparisons
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -17,9 +28,33 @@ from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.expected_gain import expected_gains_us, shares
-from dwconv.tuner.race.known import is_known
-from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner.race_result import RaceResult
+from dwconv.tuner.search.search_result import ctrl_c_waits
 from dwconv.untuned.starts import starts
+
+if TYPE_CHECKING:
+    from dwconv.measure.runner import Workers
+    from dwconv.records.log import TuningLog
+
+
+def is_known(workload: Workload, target: Target, known: Database, *, broken: Broken) -> bool:
+    """True if ``known`` tells what runs the workload fastest on ``target``, at its own batch size: a kernel that is
+    confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked."""
+    of_all_batches = measured_here(workload, target, current=True, known=known)
+    worked = [record for record in of_all_batches if record.workload == workload]
+    if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
+        return True
+    told = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
+    return bool(told) and not any(beats_pytorch(record, target) for record in worked)
+
+
+def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:
+    try:
+        runnable(record, target, adopts=False, broken=broken)
+    except (InvalidConfig, NoTemplate):
+        return False
+    return True
+
 
 _MOST_INCONCLUSIVE = 8
 """After so many inconclusive comparisons in a row the machine is too busy to continue."""
@@ -142,3 +177,51 @@ class RaceState:
             records=tuple(self._records),
             elapsed_s=time.monotonic() - self._started_s,
         )
+
+
+TellProgress = Callable[[RaceResult], None]
+
+
+def race(
+    counts: Mapping[Workload, int],
+    target: Target,
+    *,
+    log: TuningLog,
+    seconds: float,
+    known: Database,
+    workers: Workers,
+    state: KernelState | None = None,
+    progress: TellProgress | None = None,
+) -> RaceResult:
+    """Race what ``known`` does not tell of this device yet; what is measured is in ``log`` at once.
+
+    ``counts``: how often a step runs each workload; those with most to win come first. After ``seconds``, which count
+    the start of the ``workers``, no further one begins. They start only if there is something to race, and stay with
+    the caller. ``progress`` is called with the result so far before and after every workload.
+
+    Ctrl-C is raised, when what was measured is in the log. A log that cannot be written, workers that cannot start and
+    a machine that is short of something end the race; ``problem`` of the result says so."""
+    race_state = RaceState(counts, target, known=known, seconds=seconds, state=state)
+    if not race_state.waiting:
+        return race_state.report()
+    try:
+        log.check_writable()
+        if progress:
+            progress(race_state.report())
+
+        def next_comparison() -> list[Candidate] | None:
+            found = race_state.next_comparison()
+            if progress and found:
+                progress(race_state.report())
+            return found
+
+        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(next_comparison):
+            with log.locked(), ctrl_c_waits():
+                for record in records_of_comparison:
+                    log.append(record)
+                race_state.add(records_of_comparison)
+            if progress:
+                progress(race_state.report())
+    except (LogError, WorkerError, EnvironmentFailure) as error:
+        race_state.problem = str(error)
+    return race_state.report()

@@ -1,4 +1,4 @@
-"""Ranks: the processes of a distributed job choose alike.
+"""The race before a model's first step, on each device that it uses. The ranks of a distributed job choose alike:
 
     every rank      the workloads of its model, by device
     one a device    races what any of them needs; the others wait
@@ -13,16 +13,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import torch
 import torch.distributed as dist
 
-from dwconv.errors import LogError
+from dwconv.dispatch import packed
+from dwconv.dispatch.decide import target_of
+from dwconv.dispatch.kernel_state import KernelState
+from dwconv.dispatch.knowledge import measured
+from dwconv.errors import BrokenInstallation, LogError
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.condense import condensed
 from dwconv.records.database import Database
 from dwconv.records.line import decode, encode
 from dwconv.records.log import TuningLog, log_path
-from dwconv.tuner.race.race_result import RaceResult
+from dwconv.system.versions import check_can_build
+from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
+from dwconv.tuner.race_result import RaceResult
 
 T = TypeVar("T")
 Counts = Mapping[Workload, int]
@@ -101,3 +109,63 @@ def _written(known: _Known, target: Target) -> RaceResult:
     except LogError as error:
         return replace(known.result, problem=known.result.problem or str(error))
     return known.result
+
+
+def race_for(
+    counts: Mapping[torch.device, Counts], *, seconds: float, state: KernelState | None = None
+) -> list[RaceResult]:
+    """Race the workloads of every device, and write what is measured to the user's own log: a result for each kind of
+    device. ``seconds`` is for each of them. ``state``:
+    what this process has learnt of its kernels.
+
+    In a distributed job every rank has to call it. Whatever keeps it from racing is told by the results; only ctrl-C is
+    raised."""
+    of_targets: dict[Target, dict[Workload, int]] = {}
+    gpus: dict[Target, int] = {}
+    for device, workloads in counts.items():
+        target = target_of(device)
+        gpus.setdefault(target, device.index or 0)
+        of_target = of_targets.setdefault(target, {})
+        for workload, count in workloads.items():
+            of_target[workload] = of_target.get(workload, 0) + count
+    of_targets = {target: with_both_gradients(wanted, target) for target, wanted in of_targets.items()}
+
+    def race_one(target: Target, wanted: Counts) -> RaceResult:
+        return _race_one(target, wanted, gpu=gpus[target], seconds=seconds, state=state)
+
+    if are_several():
+        return race_together(of_targets, race=race_one)
+    return [race_one(target, wanted) for target, wanted in of_targets.items()]
+
+
+def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state: KernelState | None) -> RaceResult:
+    try:
+        check_can_build()
+    except BrokenInstallation as error:
+        return _without_race(target, counts, problem=str(error))
+    try:
+        log = TuningLog(log_path(target))
+    except LogError as error:
+        return RaceResult(left=tuple(counts), problem=str(error))
+    from dwconv.measure.building import BUILD_CACHED
+    from dwconv.measure.clock import contention  # late: where kernels come from packs, psutil may be missing
+    from dwconv.measure.runner import Workers
+    from dwconv.tuner.race import race
+    from dwconv.tuner.race_result import RaceProgress
+
+    known = Database.usual().behind(packed.records(), packed.logs())
+    jobs = min(contention.cores(), MOST_STARTS)
+    with (
+        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu) as workers,
+        RaceProgress() as progress,
+    ):
+        return race(
+            counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=progress
+        )
+
+
+def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:
+    """The workloads that packs tell of, and those that are left."""
+    known = [each for each in counts if any(measured(each, target, current=True))]
+    left = tuple(each for each in counts if each not in known and each.block != NOTHING)
+    return RaceResult(known=tuple(known), left=left, problem=problem if left else "")
