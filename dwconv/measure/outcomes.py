@@ -66,7 +66,9 @@ def failed_to_run(artifact: Artifact, error: WorkerError, *, target: Target) -> 
     return dataclasses.replace(known, resources=artifact.resources, detail=str(error))
 
 
-def remember_right(artifact: Artifact, target: Target) -> None:
-    """A finalist was right: who trains with its kernel need not check it again."""
+def right_finalist(artifact: Artifact, record: TuningRecord, *, target: Target, sure: bool) -> TuningRecord:
+    """``record`` of a finalist that was right: confirmed if its time is ``sure``. Training with its kernel does not
+    check it again."""
     threads = {target.threads, 1} if isinstance(target, CpuTarget) else set[int]()
     remember_checked(artifact, target, threads=threads)
+    return dataclasses.replace(record, confirmed=sure)

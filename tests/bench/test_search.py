@@ -1,4 +1,4 @@
-"""bench search, on a tiny layer; and replayed on a table of times: what it finds depends on the table and the seed alone."""
+"""bench search on a tiny layer, and replayed on a table of times: what it finds depends on table and seed alone."""
 
 from __future__ import annotations
 
