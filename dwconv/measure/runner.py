@@ -34,8 +34,7 @@ from dwconv.measure.measuring import (
     Trial,
 )
 from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record, right_finalist
-from dwconv.measure.processes.environment import Patience
-from dwconv.measure.processes.pool import Pool
+from dwconv.measure.processes.pool import Patience, Pool
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import CpuTarget, Target

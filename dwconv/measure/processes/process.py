@@ -24,9 +24,19 @@ from dwconv.errors import (
     WorkerError,
     WorkerTimeout,
 )
-from dwconv.measure.processes.environment import shortage_in, shortage_of
 from dwconv.measure.processes.started_process import Running
-from dwconv.measure.processes.worker import MOST_EXTENSION, READY, Answer, Failure, Request, one_line, receive, send
+from dwconv.measure.processes.worker import (
+    MOST_EXTENSION,
+    READY,
+    Answer,
+    Failure,
+    Request,
+    one_line,
+    receive,
+    send,
+    shortage_in,
+    shortage_of,
+)
 from dwconv.system import memory
 
 Misfit = Callable[[Any, Any], str]
