@@ -226,7 +226,7 @@ def _be_first_to_go_when_memory_runs_out() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-# -- the machine is short of something: that says nothing about the candidate that was running ---------------------------
+# -- the machine is short of something: that says nothing about the candidate that was running  -----------------------
 
 _OF_ERRNO = {
     errno.ENOSPC: Shortage.DISK,
