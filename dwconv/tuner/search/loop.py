@@ -30,7 +30,6 @@ from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner, Workers
-    from dwconv.records.log import RecordWriter
 
 
 @dataclass(frozen=True, kw_only=True)
