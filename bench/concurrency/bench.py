@@ -24,14 +24,24 @@ import torch
 
 from bench.concurrency.computed import Simulator
 from bench.concurrency.models import NETWORKS, TrainedNetwork
-from bench.concurrency.step import BackendStep, EagerStep, Setting, SettingStep, SwitchedStep, Training, cuts
-from bench.concurrency.times import RECOMMENDED, HurriedTimer, all_settings, measured_models
+from bench.concurrency.step import (
+    RECOMMENDED,
+    BackendStep,
+    EagerStep,
+    Setting,
+    SettingStep,
+    SwitchedStep,
+    Training,
+    all_settings,
+    cuts,
+)
+from bench.concurrency.times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run
-from dwconv.concurrency.choosing.measured import lap_apart, measurement
-from dwconv.concurrency.choosing.planner import this_machine
-from dwconv.concurrency.scheduling.machine import Machine
-from dwconv.concurrency.times.counters import unavailable
+from dwconv.concurrency.counters import unavailable
+from dwconv.concurrency.machine_costs import this_machine
+from dwconv.concurrency.measured import lap_apart, measurement
+from dwconv.concurrency.schedule import Machine
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import CpuClock, Lap
 from dwconv.problems.target import cpu_target
@@ -191,6 +201,9 @@ def _few(call: TrainingStep, *, rounded: bool = False) -> list[float]:
 
 def _apart(losses: Sequence[float], wanted: Sequence[float]) -> float:
     return max(abs(loss / eager - 1) for loss, eager in zip(losses, wanted, strict=True))
+
+
+# -- what is printed ---------------------------------------------------------------------------------------------------
 
 
 BACKEND, EAGER = "backend", "eager"

@@ -1,11 +1,11 @@
 """A step on machines that are not here, computed from times measured on this one: 8, 16 or 64 cores.
 
-    t(threads) = serial + parallel / threads + fork · log2(threads), never faster than memory delivers
+    t(threads) = serial + parallel / threads + fork · log2(threads)
 
 ``serial`` and ``parallel`` are fitted to each task's measured times (Amdahl); ``fork`` is what starting and joining
 twice as many threads adds, measured here. What the form leaves out makes real machines slower: caches that are shared,
 memory of several sockets, clocks that fall when all cores work. With a curve of two counts the fit has no error left
-to show, so an extrapolation from one and two threads is a guess that ``check`` cannot judge.
+to show, so an extrapolation from one and two threads is a guess that nothing here can judge.
 """
 
 from __future__ import annotations
@@ -17,24 +17,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.optimize import nnls
 
-from bench.concurrency.step import Graph, Setting
-from bench.concurrency.times import ALL, RECOMMENDED, Models, curves_of
-from dwconv.concurrency.graph.task_graph import ScalingCurve, Task, TaskGraph
-from dwconv.concurrency.scheduling.list_scheduling import Curves
-from dwconv.concurrency.scheduling.machine import Machine
-from dwconv.concurrency.scheduling.strategies import manual, schedules
+from bench.concurrency.step import ALL, RECOMMENDED, Graph, Setting
+from bench.concurrency.times import Models, curves_of
+from dwconv.concurrency.list_scheduling import Curves
+from dwconv.concurrency.schedule import Machine
+from dwconv.concurrency.strategies import manual, schedules
+from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import GLANCE, CpuClock, time_in_turns
-
-
-@dataclass(frozen=True, kw_only=True)
-class Form:
-    """What the form needs beside a task's times."""
-
-    fork_us: float = 0.0
-    memory_gb_s: float = math.inf
-    """What the memory of the computed machine delivers to all cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,50 +35,31 @@ class Fit:
 
     serial_us: float
     parallel_us: float
-    least_us: float
     fork_us: float
 
     def us(self, threads: int) -> float:
         """The time with ``threads`` threads."""
-        divided_us = self.serial_us + self.parallel_us / threads + self.fork_us * math.log2(threads)
-        return max(self.least_us, divided_us)
+        return self.serial_us + self.parallel_us / threads + self.fork_us * math.log2(threads)
 
 
-def fitted(task: Task, curve: ScalingCurve, *, form: Form) -> Fit:
+def fitted(task: Task, curve: ScalingCurve, *, fork_us: float = 0.0) -> Fit:
     """The least-squares fit to the measured times, relative errors, with no negative part. Raises InvalidChoice for a
     curve of one count."""
     if len(curve.median_us) < 2:
         raise InvalidChoice(f"task {task.name} was timed with one thread only; more cores need two counts or more")
     counts = np.array(sorted(curve.median_us), dtype=np.float64)
     us = np.array([curve.median_us[int(count)] for count in counts])
-    left_us = us - form.fork_us * np.log2(counts)
-    serial_us, parallel_us = _no_negative_part(counts, left_us, weights=1 / us)
-    # Data in caches may come faster than memory delivers, as the measured times then show.
-    from_memory_us = task.bytes / (form.memory_gb_s * 1e3)
-    return Fit(
-        serial_us=serial_us,
-        parallel_us=parallel_us,
-        least_us=min(from_memory_us, float(us.min())),
-        fork_us=form.fork_us,
-    )
+    columns = np.stack([1 / us, 1 / (counts * us)], axis=1)
+    serial_us, parallel_us = nnls(columns, 1 - fork_us * np.log2(counts) / us)[0].tolist()
+    return Fit(serial_us=serial_us, parallel_us=parallel_us, fork_us=fork_us)
 
 
-def _no_negative_part(counts: np.ndarray, us: np.ndarray, *, weights: np.ndarray) -> tuple[float, float]:
-    columns = np.stack([np.ones_like(counts), 1 / counts], axis=1) * weights[:, None]
-    serial_us, parallel_us = np.linalg.lstsq(columns, us * weights, rcond=None)[0].tolist()
-    if serial_us < 0:
-        return 0.0, max(0.0, float(columns[:, 1] @ (us * weights) / (columns[:, 1] @ columns[:, 1])))
-    if parallel_us < 0:
-        return max(0.0, float(columns[:, 0] @ (us * weights) / (columns[:, 0] @ columns[:, 0]))), 0.0
-    return serial_us, parallel_us
-
-
-def extrapolated(graph: TaskGraph, curves: Curves, *, cores: int, form: Form) -> dict[int, ScalingCurve]:
+def extrapolated(graph: TaskGraph, curves: Curves, *, cores: int, fork_us: float = 0.0) -> dict[int, ScalingCurve]:
     """By task, its curve up to ``cores`` threads: as measured where it was, computed beyond. Raises InvalidChoice."""
     extended: dict[int, ScalingCurve] = {}
     for task in graph.tasks:
         measured = curves[task.index].median_us
-        fit = fitted(task, curves[task.index], form=form)
+        fit = fitted(task, curves[task.index], fork_us=fork_us)
         extended[task.index] = ScalingCurve(
             median_us={count: measured.get(count, fit.us(count)) for count in range(1, cores + 1)}
         )
@@ -97,7 +70,6 @@ def extrapolated(graph: TaskGraph, curves: Curves, *, cores: int, form: Form) ->
 class Computed:
     """A step with so many cores, computed, in microseconds."""
 
-    cores: int
     recommended_us: float
     """One task at a time on all cores."""
     manual_us: float
@@ -108,23 +80,17 @@ class Computed:
 
 
 def computed(
-    graph: TaskGraph,
-    curves: Curves,
-    *,
-    machine: Machine,
-    strategies: Sequence[tuple[str, ...]],
-    form: Form,
+    graph: TaskGraph, curves: Curves, *, machine: Machine, strategies: Sequence[tuple[str, ...]], fork_us: float = 0.0
 ) -> Computed:
     """The step on ``machine``, from curves that were measured with fewer cores. Raises InvalidChoice."""
     cores = machine.cores
-    extended = extrapolated(graph, curves, cores=cores, form=form)
+    extended = extrapolated(graph, curves, cores=cores, fork_us=fork_us)
     manual_us, setting = min(
         (manual(graph, extended, threads=threads, workers=workers, machine=machine).makespan_us, (workers, threads))
         for workers in _powers_of_two(cores)
         for threads in _powers_of_two(cores // workers)
     )
     return Computed(
-        cores=cores,
         recommended_us=schedules(graph, extended, strategies=(), machine=machine).makespan_us,
         manual_us=manual_us,
         manual=setting,
@@ -148,13 +114,11 @@ def joined(parts: Sequence[Computed]) -> Computed:
     )  # fmt: skip
 
 
-def error(computed_us: float, measured_us: float) -> float:
-    """How far a computed step is off, as a share of the measured one; negative where it was computed too short."""
-    return computed_us / measured_us - 1
-
-
 def _powers_of_two(most: int) -> list[int]:
     return [1 << power for power in range(most.bit_length())]
+
+
+# -- beside the measured steps -----------------------------------------------------------------------------------------
 
 
 CORES = (8, 16, 64)
@@ -188,7 +152,7 @@ class Simulator:
         in_place = measured_us[reference] / expected_us[reference]
         return cls(
             in_place=in_place,
-            errors={name: error(in_place * expected_us[name], us) for name, us in measured_us.items()
+            errors={name: in_place * expected_us[name] / us - 1 for name, us in measured_us.items()
                     if name != reference},
         )  # fmt: skip
 
@@ -197,18 +161,20 @@ class Simulator:
         with a single core here, whose times say nothing of more."""
         if machine.cores < 2:
             return {}
-        form = Form(fork_us=_fork_us(machine.cores))
-        return {str(cores): self._step_ms(graphs, models, machine=replace(machine, cores=cores), form=form)
+        fork_us = _fork_us(machine.cores)
+        return {str(cores): self._step_ms(graphs, models, machine=replace(machine, cores=cores), fork_us=fork_us)
                 for cores in CORES}  # fmt: skip
 
-    def _step_ms(self, graphs: Sequence[Graph], models: Models, *, machine: Machine, form: Form) -> dict[str, float]:
+    def _step_ms(
+        self, graphs: Sequence[Graph], models: Models, *, machine: Machine, fork_us: float
+    ) -> dict[str, float]:
         by_hand: list[Computed] = []
         strategies: list[Computed] = []
         for graph in graphs:
             for program, parts, chosen in ((graph.whole, by_hand, ()), (graph.apart, strategies, STRATEGIES)):
                 tasks = program.cut.graph
                 curves = curves_of(tasks, models.curves["hill climbing"])
-                parts.append(computed(tasks, curves, machine=machine, strategies=chosen, form=form))
+                parts.append(computed(tasks, curves, machine=machine, strategies=chosen, fork_us=fork_us))
         whole, apart = joined(by_hand), joined(strategies)
         us = {
             RECOMMENDED: whole.recommended_us,

@@ -1,8 +1,7 @@
 """One rank of ``bench parallel``: ``python -m bench.parallel.ranks FOLDER RANK``. It trains all variants in turns.
 
 A step begins together, and its time is the slowest rank's, without the optimizer's. Layers are timed on all ranks at
-once, so that they share the memory's bandwidth as they do in a step. What ranks train, and what they find, is plain
-data in the folder.
+once, so that they share the memory's bandwidth as they do in a step.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bench.resnets import resnet
 from dwconv.errors import DwconvWarning
 from dwconv.measure.clock import contention
-from dwconv.parallel.agreement import agreed
+from dwconv.parallel.joining import agreed
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.partition import Cluster, Shape, partition
