@@ -86,5 +86,5 @@ format: $(VENV)/installed  ## rewrite in the house style
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
-clean:  ## remove what was built
-	rm -rf $(VENV) build dist *.egg-info
+clean:  ## remove what was built, and what the tests keep of it
+	rm -rf $(VENV) build dist *.egg-info $${XDG_CACHE_HOME:-$$HOME/.cache}/dwconv-tests

@@ -75,7 +75,7 @@ def test_right_at_every_size(case: str, pass_: Pass) -> None:
     """Within guard bands, also where the kernel is larger than the image, and where an axis has few tiles."""
     workload, wanted = CASES[case]
     kernel = any_size(workload.for_pass(pass_), wanted)
-    for size in some_sizes(kernel.workload, 24):
+    for size in some_sizes(kernel.workload, 16):
         assert_right_at(kernel, size)
 
 
