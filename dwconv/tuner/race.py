@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from dwconv.dispatch import packed
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed, measured_here
@@ -27,6 +28,7 @@ from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
+from dwconv.system.versions import can_build
 from dwconv.tuner.expected_gain import expected_gains_us, shares
 from dwconv.tuner.race_result import RaceResult
 from dwconv.tuner.search.search_result import ctrl_c_waits
@@ -132,10 +134,11 @@ class RaceState:
 
     def _comparison_of(self, workload: Workload) -> _Comparison:
         try:
-            found = starts(workload, self._target, self._database.bests_of_kind(workload))
+            found = starts(workload, self._target, self._database.bests_of_kind(workload)) if can_build() else []
         except NoTemplate:
             found = []
-        return _Comparison(workload=workload, configs=[start.config for start in found[: self._shares[workload]]])
+        configs = [start.config for start in found] if can_build() else packed.configs_for(workload, self._target)
+        return _Comparison(workload=workload, configs=configs[: self._shares[workload]])
 
     def add(self, records: Sequence[TuningRecord]) -> None:
         """The records of the comparison that began first of those that run."""

@@ -29,6 +29,7 @@ from dwconv.errors import CannotBeCaptured
 from dwconv.kernels.cpu import first_line
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, InTurn, Lap
 from dwconv.problems.target import Target
+from dwconv.system.versions import can_build
 
 _MOST_CALLS = 20
 _ENOUGH_S = 0.004
@@ -131,7 +132,8 @@ def clock_of(target: Target) -> Clock:
 def get_ready(target: Target, *, compiles_calls: bool = True) -> None:
     """Import and compile the code that loads kernels, which takes seconds the first time in a process. Calls bypass
     Python; where that is not compiled yet, only with ``compiles_calls``."""
-    import tvm  # noqa: F401
+    if can_build():
+        import tvm  # noqa: F401
 
     if target.kind != "cpu":
         leave_default_stream()
