@@ -81,7 +81,7 @@ def main() -> int:
     host.ROADS = {"Python": "0"}
     smoke._TYPES, verify.DRAWN = ("float32",), 0
     tune.LEAST_S = tune.MOST_S = 1.5
-    tune._PATIENCE = race._START_S = 600.0  # a process that starts on a busy machine takes minutes
+    tune._PATIENCE = race._START_S = host._MOST_S = 600.0  # a process that starts on a busy machine takes minutes
     cuda.STAGES = stages()
     target = parse_target("cuda")
     state = State.open(given.folder, device=target.device)
