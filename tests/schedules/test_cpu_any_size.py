@@ -96,6 +96,28 @@ def test_right_in_16_bits(pass_: Pass, dtype: DType) -> None:
         assert_right_at(kernel, size, data="extreme")
 
 
+@pytest.mark.parametrize(
+    ("pass_", "wanted"),
+    [
+        ("fprop", {"tile_w": 4, "vectors_c": 3}),
+        ("dgrad", {"unroll": "taps", "order": "hwc"}),
+        ("wgrad", {"tile_w": 4, "vectors_c": 2}),
+        ("wgrad", {"parallel": "channels", "vectors_c": 2, "block_h": MOST}),
+    ],
+    ids=str,
+)
+def test_right_with_every_number_of_channels(pass_: Pass, wanted: dict[str, Value]) -> None:
+    """Whole vectors, vectors that overlap the one before, and groups of vectors that are not full."""
+    layer_of_all = dataclasses.replace(layer(48, (14, 14), (3, 3), padding=SAME, stride=(2, 2)), any_size=True)
+    kernel = any_size(dataclasses.replace(layer_of_all, any_channels=True).for_pass(pass_), wanted)
+    least = kernel.any_size.artifact.least_channels
+    assert least == TARGET.lanes()
+    for channels in (least, least + 1, 2 * least - 1, 2 * least, 3 * least + 5, 4 * least, 5 * least + 1):
+        at = dataclasses.replace(kernel.workload, channels=channels, input_size=(5, channels % 11 + 1))
+        verdict = verify_once(kernel.any_size.at(at), make_case(at, data="integers"))
+        assert verdict.right, f"{at.key}: {verdict.reason}"
+
+
 @pytest.mark.parametrize("pass_", every(3, PASSES))
 def test_right_on_volumes(pass_: Pass) -> None:
     kernel = any_size(layer(16, (4, 6, 9), (3, 3, 3), padding=(*SAME, (1, 1)), stride=(2, 1, 2)).for_pass(pass_), {})
@@ -147,3 +169,5 @@ def test_a_template_that_cannot_says_so() -> None:
     workload = dataclasses.replace(K3, layout="nchw").with_any_size()
     with pytest.raises(InvalidConfig, match="its kernels are each built for one size"):
         fitting("cpu.fprop_nchw", workload, TARGET)
+    with pytest.raises(InvalidWorkload, match="any_channels=True: such a kernel has any_size=True"):
+        dataclasses.replace(K3, any_channels=True)
