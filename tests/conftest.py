@@ -38,7 +38,7 @@ _FOLDER = "DWCONV_TESTS_FOLDER"
 _LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
 """Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
 
-COMPILED, MOST_KEPT = ("native", "cubins", "simulator"), 4000
+COMPILED, MOST_KEPT = ("native", "cubins", "simulator", "stand-in"), 4000
 """Folders of the cache that stay for the next run, and the most files of each."""
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
@@ -85,8 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_what_is_compiled() -> None:
-    """The C++ of calls, kernels for GPUs, and those of the simulator: each is found by all that went into it. Nothing
-    is kept of what was measured, checked or decided."""
+    """The C++ of calls, kernels for GPUs, those of the simulator, and the stand-in for a GPU: each is found by all that
+    went into it. Nothing is kept of what was measured, checked or decided."""
     kept, cache = Path(platformdirs.user_cache_dir("dwconv-tests")), settings.cache_folder()
     with contextlib.suppress(OSError):  # the home folder is not writable
         for name in COMPILED:
