@@ -10,6 +10,9 @@ places; those at the right edge do as well, since they end where the axis ends; 
 
 An axis too short for that is cut as at the size that the configuration was chosen for, if it has that size; else into
 narrow tiles that test each input.
+
+Where a vector is neighbouring outputs (NCHW), tiles at the right edge test their lanes instead: a vector costs as much
+whether all of them count or one.
 """
 
 from __future__ import annotations
