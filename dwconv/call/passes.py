@@ -37,7 +37,7 @@ class PlannedPasses:
     @property
     def kernels(self) -> Mapping[Pass, Kernel | None]:
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
-        return self.plan.kernels_at(self.x_pitch) if self.x_pitch else self.plan.kernels
+        return self.plan.kernels.at(self.x_pitch) if self.x_pitch else self.plan.kernels
 
     @property
     def gives_both(self) -> bool:
