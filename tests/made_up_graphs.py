@@ -7,9 +7,8 @@ from collections import defaultdict
 
 from hypothesis import strategies as st
 
-from dwconv.concurrency.graph.task_graph import ScalingCurve, Task, TaskGraph
-from dwconv.concurrency.scheduling.machine import Machine
-from dwconv.concurrency.scheduling.schedule import Schedule
+from dwconv.concurrency.schedule import Machine, Schedule
+from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
 
 ROUNDING_US = 1e-6
 
@@ -23,7 +22,6 @@ def task(index, *, needs=(), kind="aten.add", signature=None, flops=1e6, bytes_=
         needs=tuple(needs),
         flops=flops,
         bytes=bytes_,
-        result_bytes=bytes_ // 2,
     )
 
 

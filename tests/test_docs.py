@@ -288,7 +288,7 @@ def test_contributing_draws_the_house_as_it_is():
     ("there", "instead", "told"),
     [
         ("merge.py", "marge.py", ["there is no dwconv/marge.py", "merge.py is not in the picture"]),
-        ("`graph/`", "`graphs/`", ["no dwconv/concurrency/graphs/", "dwconv/concurrency/graph/ is not in the table"]),
+        ("`data/`", "`dates/`", ["no dwconv/parallel/dates/", "dwconv/parallel/data/ is not in the table"]),
         ("| `untuned/` |", "| `untune/` |", ["there is no dwconv/untune/", "untuned/ is not in the table"]),
         ("`by_name.py`", "`named.py`", ["there is no dwconv/model/named.py"]),
     ],

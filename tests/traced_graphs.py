@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,8 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from dwconv.concurrency.graph.tasks import CutGraph
-from dwconv.concurrency.scheduling.schedule import Placement, Schedule
+from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.tasks import CutGraph
 
 Inputs = list[Tensor]
 
@@ -49,6 +50,14 @@ def drops(x: Tensor) -> list[Tensor]:
     return [dropout(first, 0.5, True)[0] @ x, dropout(second, 0.3, True)[0] @ x, torch.rand_like(x) @ x]
 
 
+def chain(x: Tensor) -> list[Tensor]:
+    """Each step reads what the one before has given, twice."""
+    found = x @ x
+    for _ in range(6):
+        found = (found @ x) + (found @ found)
+    return [found]
+
+
 def cells(x: Tensor, w: Tensor, u: Tensor) -> list[Tensor]:
     """A few steps of an LSTM: a long chain of small operators."""
     h = c = torch.zeros(x.shape[1], u.shape[1])
@@ -72,3 +81,17 @@ def dealt(cut: CutGraph, *, workers: int, threads: int = 1, seed: int | None = N
         placed = Placement(task=task.index, worker=worker, threads=threads, start_us=start, end_us=free[worker])
         placements.append(placed)
     return Schedule(strategies=(), cores=workers * threads, placements=tuple(placements))
+
+
+def noting_what_is_held(cut: CutGraph) -> tuple[CutGraph, list[int]]:
+    """The graph, and how many tensors its values are after each task, in the order in which they ran."""
+    held: list[int] = []
+
+    def watching(function: Callable[[list[Any]], None]) -> Callable[[list[Any]], None]:
+        def run(values: list[Any]) -> None:
+            function(values)
+            held.append(sum(isinstance(value, Tensor) for value in values))
+
+        return run
+
+    return dataclasses.replace(cut, functions=tuple(map(watching, cut.functions))), held

@@ -1,19 +1,125 @@
-"""What is computed beside the measured steps: how far the simulator is off here, and steps on more cores."""
+"""A step on machines that are not here, computed from times measured on this one: 8, 16 or 64 cores.
+
+    t(threads) = serial + parallel / threads + fork · log2(threads)
+
+``serial`` and ``parallel`` are fitted to each task's measured times (Amdahl); ``fork`` is what starting and joining
+twice as many threads adds, measured here. What the form leaves out makes real machines slower: caches that are shared,
+memory of several sockets, clocks that fall when all cores work. With a curve of two counts the fit has no error left
+to show, so an extrapolation from one and two threads is a guess that nothing here can judge.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 
-from bench.concurrency.settings import ALL, RECOMMENDED
-from bench.concurrency.simulation import Computed, Form, computed, error, joined
-from bench.concurrency.step import Graph, Setting
+from bench.concurrency.step import ALL, RECOMMENDED, Graph, Setting
 from bench.concurrency.times import Models, curves_of
-from dwconv.concurrency.scheduling.machine import Machine
+from dwconv.concurrency.list_scheduling import Curves
+from dwconv.concurrency.schedule import Machine
+from dwconv.concurrency.strategies import manual, schedules
+from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import GLANCE, CpuClock, time_in_turns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """The form, fitted to one task."""
+
+    serial_us: float
+    parallel_us: float
+    fork_us: float
+
+    def us(self, threads: int) -> float:
+        """The time with ``threads`` threads."""
+        return self.serial_us + self.parallel_us / threads + self.fork_us * math.log2(threads)
+
+
+def fitted(task: Task, curve: ScalingCurve, *, fork_us: float = 0.0) -> Fit:
+    """The least-squares fit to the measured times, relative errors, with no negative part. Raises InvalidChoice for a
+    curve of one count."""
+    if len(curve.median_us) < 2:
+        raise InvalidChoice(f"task {task.name} was timed with one thread only; more cores need two counts or more")
+    counts = np.array(sorted(curve.median_us), dtype=np.float64)
+    us = np.array([curve.median_us[int(count)] for count in counts])
+    columns = np.stack([1 / us, 1 / (counts * us)], axis=1)
+    serial_us, parallel_us = nnls(columns, 1 - fork_us * np.log2(counts) / us)[0].tolist()
+    return Fit(serial_us=serial_us, parallel_us=parallel_us, fork_us=fork_us)
+
+
+def extrapolated(graph: TaskGraph, curves: Curves, *, cores: int, fork_us: float = 0.0) -> dict[int, ScalingCurve]:
+    """By task, its curve up to ``cores`` threads: as measured where it was, computed beyond. Raises InvalidChoice."""
+    extended: dict[int, ScalingCurve] = {}
+    for task in graph.tasks:
+        measured = curves[task.index].median_us
+        fit = fitted(task, curves[task.index], fork_us=fork_us)
+        extended[task.index] = ScalingCurve(
+            median_us={count: measured.get(count, fit.us(count)) for count in range(1, cores + 1)}
+        )
+    return extended
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """A step with so many cores, computed, in microseconds."""
+
+    recommended_us: float
+    """One task at a time on all cores."""
+    manual_us: float
+    """The best of all settings of so many tasks at a time with so many threads each, within the cores."""
+    manual: tuple[int, int]
+    """That setting: tasks at a time, threads each."""
+    strategies_us: Mapping[tuple[str, ...], float]
+
+
+def computed(
+    graph: TaskGraph, curves: Curves, *, machine: Machine, strategies: Sequence[tuple[str, ...]], fork_us: float = 0.0
+) -> Computed:
+    """The step on ``machine``, from curves that were measured with fewer cores. Raises InvalidChoice."""
+    cores = machine.cores
+    extended = extrapolated(graph, curves, cores=cores, fork_us=fork_us)
+    manual_us, setting = min(
+        (manual(graph, extended, threads=threads, workers=workers, machine=machine).makespan_us, (workers, threads))
+        for workers in _powers_of_two(cores)
+        for threads in _powers_of_two(cores // workers)
+    )
+    return Computed(
+        recommended_us=schedules(graph, extended, strategies=(), machine=machine).makespan_us,
+        manual_us=manual_us,
+        manual=setting,
+        strategies_us={
+            chosen: schedules(graph, extended, strategies=chosen, machine=machine).makespan_us for chosen in strategies
+        },
+    )
+
+
+def joined(parts: Sequence[Computed]) -> Computed:
+    """The graphs of one step, one after the other: forward, then backward. The manual setting is the best of those
+    that each graph likes best, so it may differ from graph to graph; that of the longest is named."""
+    longest = max(parts, key=lambda part: part.recommended_us)
+    return replace(
+        longest,
+        recommended_us=sum(part.recommended_us for part in parts),
+        manual_us=sum(part.manual_us for part in parts),
+        strategies_us={
+            chosen: sum(part.strategies_us[chosen] for part in parts) for chosen in longest.strategies_us
+        },
+    )  # fmt: skip
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [1 << power for power in range(most.bit_length())]
+
+
+# -- beside the measured steps -----------------------------------------------------------------------------------------
+
 
 CORES = (8, 16, 64)
 STRATEGIES = (("S1",), ("S2",), ("S3",), ALL)
@@ -46,7 +152,7 @@ class Simulator:
         in_place = measured_us[reference] / expected_us[reference]
         return cls(
             in_place=in_place,
-            errors={name: error(in_place * expected_us[name], us) for name, us in measured_us.items()
+            errors={name: in_place * expected_us[name] / us - 1 for name, us in measured_us.items()
                     if name != reference},
         )  # fmt: skip
 
@@ -55,18 +161,20 @@ class Simulator:
         with a single core here, whose times say nothing of more."""
         if machine.cores < 2:
             return {}
-        form = Form(fork_us=_fork_us(machine.cores))
-        return {str(cores): self._step_ms(graphs, models, machine=replace(machine, cores=cores), form=form)
+        fork_us = _fork_us(machine.cores)
+        return {str(cores): self._step_ms(graphs, models, machine=replace(machine, cores=cores), fork_us=fork_us)
                 for cores in CORES}  # fmt: skip
 
-    def _step_ms(self, graphs: Sequence[Graph], models: Models, *, machine: Machine, form: Form) -> dict[str, float]:
+    def _step_ms(
+        self, graphs: Sequence[Graph], models: Models, *, machine: Machine, fork_us: float
+    ) -> dict[str, float]:
         by_hand: list[Computed] = []
         strategies: list[Computed] = []
         for graph in graphs:
             for program, parts, chosen in ((graph.whole, by_hand, ()), (graph.apart, strategies, STRATEGIES)):
                 tasks = program.cut.graph
                 curves = curves_of(tasks, models.curves["hill climbing"])
-                parts.append(computed(tasks, curves, machine=machine, strategies=chosen, form=form))
+                parts.append(computed(tasks, curves, machine=machine, strategies=chosen, fork_us=fork_us))
         whole, apart = joined(by_hand), joined(strategies)
         us = {
             RECOMMENDED: whole.recommended_us,

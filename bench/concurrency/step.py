@@ -21,15 +21,19 @@ from torch._functorch.partitioners import default_partition
 from torch.fx import GraphModule
 
 from bench.concurrency.models import TrainedNetwork
+from bench.concurrency.times import Models, curves_of
 from dwconv.concurrency.backend import dwconv_concurrent
+from dwconv.concurrency.candidates import at_once_schedule
+from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.explain_schedules import explain
-from dwconv.concurrency.graph.gradient_pairs import pairs
-from dwconv.concurrency.graph.tasks import CutGraph
-from dwconv.concurrency.running.engine import Engine
-from dwconv.concurrency.running.program import Program
-from dwconv.concurrency.scheduling.schedule import Placement, Schedule
-from dwconv.concurrency.times.pair_times import PairTimes, pair_times
-from dwconv.concurrency.times.task_timer import TaskTimer
+from dwconv.concurrency.gradient_pairs import pairs
+from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.list_scheduling import Curves
+from dwconv.concurrency.program import Program
+from dwconv.concurrency.schedule import Machine, Placement, Schedule
+from dwconv.concurrency.strategies import combined, manual, schedules
+from dwconv.concurrency.task_timer import PairTimes, TaskTimer, pair_times
+from dwconv.concurrency.tasks import CutGraph
 
 _EVERY_CONVOLUTION = range(10_000)
 _LEARNING_RATE = 0.01
@@ -197,3 +201,71 @@ class SettingStep:
 def cuts(graphs: Sequence[Graph]) -> list[CutGraph]:
     """Every cut of every graph."""
     return [program.cut for graph in graphs for program in (graph.whole, graph.apart)]
+
+
+# -- the settings that are compared ------------------------------------------------------------------------------------
+
+
+RECOMMENDED = "recommended"
+GRADIENTS = "gradients"
+ALL = ("S1", "S2", "S3", "S4")
+_FEW = 4
+
+
+def all_settings(graphs: Sequence[Graph], models: Models, *, machine: Machine) -> list[Setting]:
+    """Recommended first; then manual ones, both models with all strategies, and the strategies with hill climbing.
+    Settings by hand keep the graphs as PyTorch hands them over."""
+    made = [
+        _made(
+            RECOMMENDED,
+            graphs,
+            models,
+            _by_hand(workers=1, threads=machine.cores, machine=Machine(cores=machine.cores)),
+        )
+    ]
+    for workers in tried_by_hand(machine.cores):
+        for threads in tried_by_hand(machine.cores):
+            if (workers, threads) != (1, machine.cores):
+                make = _by_hand(workers=workers, threads=threads, machine=machine)
+                made.append(_made(f"manual {workers} × {threads}", graphs, models, make))
+    for model in ("hill climbing", "regression"):
+        made.append(_made(model, graphs, models, _by_strategies(ALL, machine), model=model))
+    for names in combined():
+        made.append(_made("+".join(names), graphs, models, _by_strategies(names, machine), model="hill climbing"))
+    if any(pair.at_once_wins for graph in graphs for pair in graph.pairs):
+        made.append(_gradients(graphs, models, cores=machine.cores))
+    return made
+
+
+def tried_by_hand(cores: int) -> list[int]:
+    """The numbers of workers, and of threads, to try by hand: every one up to 4, then powers of two, and all cores."""
+    return [number for number in range(1, cores + 1) if number <= _FEW or number & (number - 1) == 0 or number == cores]
+
+
+Make = Callable[[Program, Curves], Schedule]
+
+
+def _by_hand(*, workers: int, threads: int, machine: Machine) -> Make:
+    return lambda program, curves: manual(program.cut.graph, curves, threads=threads, workers=workers, machine=machine)
+
+
+def _by_strategies(names: tuple[str, ...], machine: Machine) -> Make:
+    return lambda program, curves: schedules(program.cut.graph, curves, strategies=names, machine=machine)
+
+
+def _made(name: str, graphs: Sequence[Graph], models: Models, make: Make, *, model: str | None = None) -> Setting:
+    """``model`` gives the times of the graphs with gradients apart; None keeps the graphs whole."""
+    programs = tuple(graph.apart if model else graph.whole for graph in graphs)
+    by_signature = models.curves[model or "hill climbing"]
+    placed = tuple(make(program, curves_of(program.cut.graph, by_signature)) for program in programs)
+    return Setting(name=name, programs=programs, schedules=placed)
+
+
+def _gradients(graphs: Sequence[Graph], models: Models, *, cores: int) -> Setting:
+    placed = []
+    for graph in graphs:
+        cut = graph.apart.cut
+        curves = curves_of(cut.graph, models.curves["hill climbing"])
+        placed.append(at_once_schedule(cut, curves, graph.pairs, cores=cores) if graph.pairs
+                      else one_at_a_time(cut, threads=cores))  # fmt: skip
+    return Setting(name=GRADIENTS, programs=tuple(graph.apart for graph in graphs), schedules=tuple(placed))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from dwconv.concurrency.graph.task_graph import ScalingCurve, Task, TaskGraph
-from dwconv.concurrency.graph.tasks import CutGraph
-from dwconv.concurrency.times.accuracy import Accuracy, accuracy, sweep
-from dwconv.concurrency.times.hill_climbing import HillClimbing
-from dwconv.concurrency.times.task_timer import TaskTimer
-from dwconv.concurrency.times.time_regression import Regression
+from dwconv.concurrency.hill_climbing import HillClimbing
+from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.task_timer import TaskTimer
+from dwconv.concurrency.tasks import CutGraph
+from dwconv.concurrency.time_regression import Regression, sweep
 from dwconv.measure.clock.timing import Call, Effort
 
 _SWEPT = 40
@@ -71,6 +71,33 @@ class BudgetedTimer:
     def hurried(self) -> int:
         """Times that one run had to do for."""
         return sum(timer.hurried for timer in self._all)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """Of one model, over some tasks."""
+
+    tasks: int
+    error: float
+    """Mean over tasks and counts of the difference between predicted and swept time, as a share of the swept time."""
+    slower_than_best: float
+    """By which share the counts that the model would choose are slower, all tasks together, than the best ones."""
+
+
+def accuracy(predicted: Mapping[str, ScalingCurve], swept: Mapping[str, ScalingCurve]) -> Accuracy:
+    """``predicted`` against ``swept``, by signature. Signatures that were not predicted do not count."""
+    errors: list[float] = []
+    chosen_us = best_us = 0.0
+    for signature, curve in predicted.items():
+        true_us = swept[signature].median_us
+        errors += [abs(curve.median_us[count] - us) / us for count, us in true_us.items()]
+        chosen_us += true_us[curve.best_threads()]
+        best_us += min(true_us.values())
+    return Accuracy(
+        tasks=len(predicted),
+        error=statistics.mean(errors) if errors else 0.0,
+        slower_than_best=chosen_us / best_us - 1 if best_us else 0.0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

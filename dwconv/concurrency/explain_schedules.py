@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.concurrency.choosing.choice import Choice
-from dwconv.concurrency.choosing.options import PLAIN
-from dwconv.concurrency.compiled_graph import CompiledGraph, graphs
+from dwconv.concurrency.backend import CompiledGraph, graphs
+from dwconv.concurrency.choice import Choice
+from dwconv.concurrency.options import PLAIN
 from dwconv.errors import InvalidWorkload
 from dwconv.records.record import Measurement, in_us
 

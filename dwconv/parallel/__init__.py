@@ -29,31 +29,20 @@ if TYPE_CHECKING:
     from dwconv.parallel.joining import ranks as ranks
     from dwconv.parallel.joining import run as run
     from dwconv.parallel.pipeline.pipeline import Pipeline as Pipeline
-    from dwconv.parallel.pipeline.ranks_plan import plan_for_ranks as plan_for_ranks
+    from dwconv.parallel.planning.partition import plan_for_ranks as plan_for_ranks
 
 _HOMES = {
     "Communication": "data.ways",
     "Pipeline": "pipeline.pipeline",
     "Rank": "joining",
-    "data_parallel": "data.replicas",
     "communication": "data.replicas",
-    "plan_for_ranks": "pipeline.ranks_plan",
+    "data_parallel": "data.replicas",
+    "plan_for_ranks": "planning.partition",
     "prefetch": "data.prefetching",
     "ranks": "joining",
     "run": "joining",
 }
-
-__all__ = [
-    "Communication",
-    "Pipeline",
-    "Rank",
-    "communication",
-    "data_parallel",
-    "plan_for_ranks",
-    "prefetch",
-    "ranks",
-    "run",
-]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,25 +7,22 @@ import statistics
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from dwconv import convert
-from dwconv.commands.command_line import integers
+from dwconv.commands.command_line import ArgumentParser, above_0, integers, whole
 from dwconv.errors import DwconvWarning, NoPlan
 from dwconv.model.by_name import load_model
-from dwconv.parallel.agreement import agreed, run_on_ranks
-from dwconv.parallel.joining import Rank, ranks
-from dwconv.parallel.pipeline.measured_events import measured_events
-from dwconv.parallel.pipeline.pipeline import BatchNorm, Pipeline, StepTimes
-from dwconv.parallel.pipeline.ranks_plan import LINK, check_batch, plan_for_ranks
-from dwconv.parallel.planning.events import Event
-from dwconv.parallel.planning.plan import Link, Plan
-from dwconv.parallel.planning.plan_files import read_plan
-from dwconv.parallel.planning.timeline import draw_timeline, timeline_files, write_chrome_trace
-from dwconv.parallel.train_arguments import parser_of_train
+from dwconv.parallel.joining import ParserOfRanks, Rank, agreed, ranks, run_on_ranks
+from dwconv.parallel.pipeline.pipeline import TIMEOUT_S, BatchNorm, Pipeline, StepTimes
+from dwconv.parallel.pipeline.running_stage import Span
+from dwconv.parallel.planning.partition import LINK, MICROBATCHES_A_RANK, check_batch, plan_for_ranks
+from dwconv.parallel.planning.plan import SCHEDULES, Link, Plan, read_plan
+from dwconv.parallel.planning.timeline import Event, What, print_timeline, timeline_files
 
 _BATCHES = 4
 """Batches of made-up images, which are trained on in turns."""
@@ -54,7 +51,8 @@ def _train(argv: list[str] | None) -> int:
         if timeline:
             events = measured_events(pipeline)
             if rank.is_first:
-                _draw(events, *timeline, plan=pipeline.plan)
+                size = f"{len(pipeline.plan.stages)} stages × {pipeline.plan.stages[0].replicas}"
+                print_timeline(events, *timeline, title=f"One step of {size}, as measured")
     return 0
 
 
@@ -171,10 +169,116 @@ def _summary(times: Sequence[StepTimes], *, images: int) -> str:
     )
 
 
-def _draw(events: Sequence[Event], trace: Path, picture: Path, *, plan: Plan) -> None:
-    write_chrome_trace(events, trace)
-    print(f"timeline: {trace}")
-    draw_timeline(
-        events, picture, title=f"One step of {len(plan.stages)} stages × {plan.stages[0].replicas}, as measured"
+# -- what every rank did in the last step ------------------------------------------------------------------------------
+
+
+_WHAT: dict[str, What] = {
+    "forward": "forward",
+    "backward": "backward",
+    "dgrad": "dgrad",
+    "wgrad": "wgrad",
+    "gradients": "communication",
+}
+
+
+def measured_events(pipeline: Pipeline) -> tuple[Event, ...]:
+    """The last step of all ranks, which began it together; on every rank. Waiting for another stage is idle time:
+    when a message is on its way, PyTorch's pipelining does not tell."""
+    times = pipeline.times
+    mine = [_event(span, pipeline, since_s=times.started_s) for span in times.spans] if times else []
+    everyone: list[list[Event]] = [[] for _ in range(dist.get_world_size())]
+    dist.all_gather_object(everyone, mine)
+    return tuple(
+        sorted((event for events in everyone for event in events), key=lambda each: (each.start_us, each.rank))
     )
-    print(f"timeline: {picture}")
+
+
+def _event(span: Span, pipeline: Pipeline, *, since_s: float) -> Event:
+    replicas, replica = pipeline.plan.stages[0].replicas, pipeline.mesh.get_local_rank("data")
+    return Event(
+        rank=dist.get_rank(),
+        stage=span.stage,
+        microbatch=None if span.microbatch is None else span.microbatch * replicas + replica,
+        what=_WHAT[span.work],
+        start_us=1e6 * (span.start_s - since_s),
+        end_us=1e6 * (span.end_s - since_s),
+        detail="gradients summed over replicas" if span.work == "gradients" else "",
+    )
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
+def parser_of_train() -> ArgumentParser:
+    """The parser of the command."""
+    parser = ParserOfRanks(
+        prog="python -m dwconv.parallel train",
+        description="Train a model on made-up images, its layers spread over pipeline stages and each stage over "
+        "replicas: started by torchrun, or alone.",
+        epilog="Without --plan the first rank times the layers and cuts them into stages.",
+    )
+    _add_model(parser)
+    _add_plan(parser)
+    training = parser.add_argument_group("training")
+    training.add_argument("--steps", type=whole, default=10, metavar="N", help="default 10")
+    training.add_argument("--rate", type=above_0, default=0.01, metavar="X", help="learning rate, default 0.01")
+    training.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and images, default 0")
+    training.add_argument(
+        "--timeout",
+        type=above_0,
+        default=TIMEOUT_S,
+        metavar="S",
+        help=f"seconds to wait for another rank before all end, default {TIMEOUT_S:g}",
+    )
+    training.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="PREFIX",
+        help="draw the last step, as measured: PREFIX.json for chrome://tracing or Perfetto, PREFIX.png",
+    )
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_argument_group("model and images")
+    model.add_argument(
+        "--model",
+        required=True,
+        metavar="SPEC",
+        help="timm:NAME, torchvision:NAME, transformers:NAME, or package.module:factory; random weights; from (N, C, "
+        "H, W) to (N, classes)",
+    )
+    model.add_argument(
+        "--input", required=True, metavar="N,C,H,W", help="shape of the whole batch of a step, of all ranks together"
+    )
+    model.add_argument("--channels-last", action="store_true", help="model and images lie channels_last")
+    model.add_argument(
+        "--convert", action="store_true", help="convert depthwise layers first; run what is tuned or predicted for them"
+    )
+    model.add_argument(
+        "--batch-norm",
+        choices=get_args(BatchNorm),
+        default="microbatch",
+        help="statistics of each microbatch alone (the default), or of it on all replicas together",
+    )
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    plan = parser.add_argument_group("plan")
+    plan.add_argument("--plan", type=Path, metavar="FILE", help="that python -m dwconv.parallel plan --json wrote")
+    plan.add_argument("--stages", type=whole, metavar="N", help="default one for each rank of a pipeline")
+    plan.add_argument("--replicas", type=whole, metavar="R", help="of each stage, default as many as ranks allow")
+    plan.add_argument("--schedule", default="1f1b", metavar="|".join(SCHEDULES), help="default 1f1b")
+    plan.add_argument(
+        "--microbatches",
+        type=whole,
+        metavar="M",
+        help=f"that the whole batch is cut into, default {MICROBATCHES_A_RANK} for each rank",
+    )
+    plan.add_argument(
+        "--link-gb-s",
+        type=above_0,
+        default=LINK.gb_s,
+        metavar="GB",
+        help=f"10⁹ bytes a second from one rank to another, to cut by; default {LINK.gb_s:g}",
+    )

@@ -10,15 +10,13 @@ import torch
 from torch import nn
 
 from bench.concurrency import bench
+from bench.concurrency.bench import best_manual, computed_table, lines, summary
 from bench.concurrency.computed import SINGLE, Simulator
 from bench.concurrency.models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
-from bench.concurrency.settings import RECOMMENDED
-from bench.concurrency.step import Setting
-from bench.concurrency.table import best_manual, computed_table, lines, summary
+from bench.concurrency.step import RECOMMENDED, Setting
 from bench.concurrency.times import HurriedTimer
-from dwconv.concurrency.choosing import measured
-from dwconv.concurrency.scheduling.machine import Machine
-from dwconv.concurrency.scheduling.schedule import Placement, Schedule
+from dwconv.concurrency import measured
+from dwconv.concurrency.schedule import Machine, Placement, Schedule
 from dwconv.measure.clock.timing import TRIAL, Lap
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bench.parallel import bench
-from bench.parallel.case import IMAGE_SETS, Case, Finding, Variant
-from bench.parallel.computed import computed
+from bench.parallel.bench import computed
+from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Variant
 from bench.resnets import resnet
 from dwconv.parallel.planning.plan import LayerCost, Link
 

@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import dwconv
-from dwconv.concurrency import compiled_graph, explain
-from dwconv.concurrency.choosing import choose_schedule as choosing
-from dwconv.concurrency.choosing.trial import Trial
-from dwconv.concurrency.times import budget, pair_times, task_timer
+from dwconv.concurrency import backend, explain, task_timer
+from dwconv.concurrency import choose_schedule as choosing
+from dwconv.concurrency.choose_schedule import Trial
 from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
 from dwconv.measure.clock.timing import Lap
 from dwconv.records.record import Measurement
@@ -55,7 +54,7 @@ def quick_and_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
     monkeypatch.setattr(choosing, "clock_of_steps", StillClock)
     monkeypatch.setattr(StillClock, "now_s", 0.0)
-    monkeypatch.setattr(budget, "now_s", lambda: StillClock.now_s)
+    monkeypatch.setattr(task_timer, "now_s", lambda: StillClock.now_s)
     monkeypatch.setattr(task_timer, "time_in_turns", once)
     torch._dynamo.reset()
     before = torch.get_num_threads()
@@ -76,23 +75,6 @@ class Branches(nn.Module):
     def forward(self, x):
         y = torch.cat([self.norm(self.one(x)).relu(), self.three(x).relu(), F.max_pool2d(x, 3, 1, 1)], 1)
         return self.head(self.drop(y).mean((2, 3)))
-
-
-class Cells(nn.Module):
-    """An LSTM written out, two directions beside each other."""
-
-    def __init__(self):
-        super().__init__()
-        self.there, self.back = nn.LSTMCell(6, 7), nn.LSTMCell(6, 7)
-
-    def forward(self, x):
-        ends = []
-        for cell, steps in ((self.there, x.unbind(1)), (self.back, x.flip(1).unbind(1))):
-            state = None
-            for step in steps:
-                state = cell(step, state)
-            ends.append(state[0])
-        return torch.cat(ends, 1)
 
 
 def steps(model, run, x, *, count=3):
@@ -128,67 +110,59 @@ def test_pytorch_knows_the_backend_by_name():
     assert "dwconv_concurrent" in torch._dynamo.list_backends()
 
 
-@pytest.mark.parametrize("make, shape", [(Branches, (4, 8, 9, 9)), (Cells, (3, 4, 6))])
-def test_training_is_that_of_plain_execution(make, shape):
+def test_training_is_that_of_plain_execution_and_its_choice_is_found_by_the_next_process(monkeypatch):
     torch.manual_seed(0)
-    expected, found, what = train_both(make(), torch.randn(shape), ALWAYS)
+    x, model = torch.randn(4, 8, 9, 9), Branches()
+    expected, found, what = train_both(copy.deepcopy(model), x, ALWAYS)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     (graph,) = what.graphs
     assert graph.runs != "plain" and len(graph.tasks) == 2
     assert "plain" in graph.steps and graph.peaks["plain"] > 0
     assert f"runs {graph.runs}" in str(what) and "a step, results take up to" in str(what)
-
-
-def test_measuring_changes_nothing():
-    """Where plain execution is chosen, steps after it was all measured are those of aot_eager."""
-    torch.manual_seed(0)
-    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), {"seconds": 1}, like="aot_eager")
-    assert what.graphs[0].runs == "plain" and len(what.graphs[0].steps) > 2
-    assert all(map(torch.equal, found, expected))
-
-
-def test_a_choice_is_made_once_and_found_by_the_next_process(monkeypatch):
-    torch.manual_seed(0)
-    x = torch.randn(4, 8, 9, 9)
-    expected, _, first = train_both(Branches(), x, ALWAYS)
     torch._dynamo.reset()
-    monkeypatch.setattr(compiled_graph, "Chooser", None)  # would fail
-    torch.manual_seed(0)
-    x = torch.randn(4, 8, 9, 9)
-    _, found, second = train_both(Branches(), x, ALWAYS)
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "Chooser", None)  # would fail
+        _, found, second = train_both(copy.deepcopy(model), x, ALWAYS)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    one, other = first.graphs[0].choice, second.graphs[0].choice
+    one, other = graph.choice, second.graphs[0].choice
     assert replace(other, schedules=()) == replace(one, schedules=()) and ".jsonl" in second.graphs[0].source
     assert [placed(each) for each in other.schedules] == [placed(each) for each in one.schedules]
     assert explain().graphs[-1].runs == second.graphs[0].runs != "plain"
-    latest = max(compiled_graph.graphs, key=lambda graph: graph.number)
+    latest = max(backend.graphs, key=lambda graph: graph.number)
     ran = [program.engine.schedule for program in (latest.forward, latest.backward)]
     assert [placed(each) for each in ran] == [placed(each) for each in other.schedules]
-
-
-def test_a_kept_schedule_of_another_graph_is_measured_again(monkeypatch):
-    torch.manual_seed(0)
-    x = torch.randn(4, 8, 9, 9)
-    model = Branches()
-    _, _, first = train_both(model, x, ALWAYS)
-    kept = first.graphs[0].choice
-    short = replace(kept.schedules[0], placements=kept.schedules[0].placements[1:])
-    monkeypatch.setattr(
-        compiled_graph.log, "kept", lambda **asked: replace(kept, schedules=(short, *kept.schedules[1:]))
-    )
+    # A kept schedule of another graph is measured again.
+    short = replace(one.schedules[0], placements=one.schedules[0].placements[1:])
+    monkeypatch.setattr(backend, "kept", lambda **asked: replace(one, schedules=(short, *one.schedules[1:])))
     torch._dynamo.reset()
-    expected, found, second = train_both(model, x, ALWAYS)
+    _, found, third = train_both(model, x, ALWAYS)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert "measured in this process" in second.graphs[0].source
+    assert "measured in this process" in third.graphs[0].source
+
+
+def test_measuring_changes_nothing_and_a_choice_that_is_not_trusted_is_not_kept(monkeypatch, tmp_path):
+    """Where plain execution is chosen, steps after it was all measured are those of aot_eager."""
+    monkeypatch.setattr(StillClock, "lost", 0.2)
+    torch.manual_seed(0)
+    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), ALWAYS, like="aot_eager")
+    (graph,) = what.graphs
+    assert graph.runs == "plain" and len(graph.steps) > 2 and list(tmp_path.iterdir()) == []
+    assert "other work took 20% of the time" in str(what) and "not kept" in str(what)
+    assert all(map(torch.equal, found, expected))
+
+
+def faster(way):
+    """Times in which this way of computing both gradients takes least."""
+
+    def timed(calls, *, clock, effort):
+        quick = {way: Measurement(median_us=1.0, spread_us=0.0, rounds=1)} if way in calls else {}
+        return {**once(calls, clock=clock, effort=effort), **quick}
+
+    return timed
 
 
 def test_dgrad_and_wgrad_run_at_once_where_that_is_faster(monkeypatch):
-    def at_once_is_faster(calls, *, clock, effort):
-        found = once(calls, clock=clock, effort=effort)
-        return {name: each if name != pair_times.AT_ONCE else Measurement(median_us=1.0, spread_us=0.0, rounds=1)
-                for name, each in found.items()}  # fmt: skip
-
-    monkeypatch.setattr(task_timer, "time_in_turns", at_once_is_faster)
+    monkeypatch.setattr(task_timer, "time_in_turns", faster(task_timer.AT_ONCE))
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3)))
     expected, found, what = train_both(model, torch.randn(4, 16, 24, 24), {**ALWAYS, "strategies": "gradients"})
@@ -201,19 +175,14 @@ def test_dgrad_and_wgrad_run_at_once_where_that_is_faster(monkeypatch):
 
 
 def test_gradients_that_stay_one_operator_are_kept_so(monkeypatch):
-    def whole_is_faster(calls, *, clock, effort):
-        found = once(calls, clock=clock, effort=effort)
-        return {name: each if name != pair_times.WHOLE else Measurement(median_us=1.0, spread_us=0.0, rounds=1)
-                for name, each in found.items()}  # fmt: skip
-
-    monkeypatch.setattr(task_timer, "time_in_turns", whole_is_faster)
+    monkeypatch.setattr(task_timer, "time_in_turns", faster(task_timer.WHOLE))
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3)))
     x = torch.randn(4, 16, 24, 24)
     _, _, first = train_both(copy.deepcopy(model), x, ALWAYS)
     assert first.graphs[0].choice.kept_whole == (0, 1) and first.graphs[0].choice.gradients == ()
     torch._dynamo.reset()
-    monkeypatch.setattr(compiled_graph, "Chooser", None)  # would fail
+    monkeypatch.setattr(backend, "Chooser", None)  # would fail
     expected, found, second = train_both(model, x, ALWAYS)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert ".jsonl" in second.graphs[0].source and second.graphs[0].tasks == first.graphs[0].tasks
@@ -295,7 +264,7 @@ def test_changing_sizes_run_plainly_and_that_is_said_once():
 
 
 def test_an_operator_that_cannot_be_traced_is_named_and_runs_plainly(monkeypatch):
-    monkeypatch.setattr(compiled_graph, "digest_of", _fails)
+    monkeypatch.setattr(backend, "digest_of", _fails)
     model = nn.Linear(3, 3)
     compiled = torch.compile(model, backend="dwconv_concurrent", options=ALWAYS)
     x = torch.randn(2, 3)
@@ -312,7 +281,7 @@ def test_where_measuring_fails_the_graph_runs_plainly(monkeypatch):
     def no_memory(*args, **kwargs):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] not enough memory")
 
-    monkeypatch.setattr(compiled_graph, "Chooser", no_memory)
+    monkeypatch.setattr(backend, "Chooser", no_memory)
     torch.manual_seed(0)
     expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), ALWAYS, like="aot_eager")
     assert all(map(torch.equal, found, expected))
@@ -364,18 +333,9 @@ def test_tasks_that_there_is_no_time_for_are_estimated(monkeypatch):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_choice_that_is_not_kept_is_not_used_either(monkeypatch, tmp_path):
-    monkeypatch.setattr(StillClock, "lost", 0.2)
-    torch.manual_seed(0)
-    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), ALWAYS, like="aot_eager")
-    (graph,) = what.graphs
-    assert graph.runs == "plain" and len(graph.steps) > 2 and list(tmp_path.iterdir()) == []
-    assert "other work took 20% of the time" in str(what) and "not kept" in str(what)
-    assert all(map(torch.equal, found, expected))
-
-
-@pytest.mark.parametrize("options", [{"schedule": "plain"}, {"schedule": "random:1"}, ALWAYS])
-@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    "options, first", [({"schedule": "plain"}, True), ({"schedule": "random:1"}, False), (ALWAYS, True)]
+)
 def test_a_backward_pass_may_run_again_whatever_runs(options, first):
     torch.manual_seed(0)
     model, x = Branches(), torch.randn(4, 8, 9, 9)

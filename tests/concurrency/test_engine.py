@@ -7,18 +7,17 @@ import subprocess
 import sys
 import threading
 
+import msgspec
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from dwconv.concurrency.graph.gradient_pairs import split
-from dwconv.concurrency.graph.tasks import cut
-from dwconv.concurrency.running.engine import CpuEngine
-from dwconv.concurrency.running.lanes import one_at_a_time
-from dwconv.concurrency.running.workers import Workers
-from dwconv.concurrency.scheduling.drawn import drawn
-from dwconv.concurrency.scheduling.schedule import Schedule
+from dwconv.concurrency.engine import CpuEngine, Workers
+from dwconv.concurrency.gradient_pairs import split
+from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.schedule import Schedule, drawn
+from dwconv.concurrency.tasks import cut
 from dwconv.errors import InvalidChoice
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
@@ -68,21 +67,13 @@ def with_functions(graph, change):
     return dataclasses.replace(graph, functions=functions)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_any_schedule_gives_the_same_bits(graph, expected, seed):
-    engine = CpuEngine(graph, dealt(graph, workers=1 + seed % 4, seed=seed))
-    for _ in range(5):
-        found = in_time(lambda: engine.run([*INPUTS]))
-        assert all(map(torch.equal, found, expected))
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_without(graph, expected, seed):
     """Where somebody watches, as AOTAutograd does the first run of a graph, all tasks run on the caller's thread."""
     engine = CpuEngine(graph, drawn(graph.graph, cores=1, workers=1 + seed % 4, seed=str(seed)))
     with FlopCounterMode(display=False):
         alone = engine.run([*INPUTS])
-    for found in (alone, in_time(lambda: engine.run([*INPUTS]))):
+    for found in (alone, *(in_time(lambda: engine.run([*INPUTS])) for _ in range(4))):
         assert all(map(torch.equal, found, expected))
 
 
@@ -113,7 +104,7 @@ def test_tasks_run_on_workers_that_stay_with_their_threads(graph):
     watched = with_functions(graph, noting)
     schedule = dealt(graph, workers=3)
     counts = {0: 1, 1: 2, 2: 3}
-    placements = tuple(dataclasses.replace(each, threads=counts[each.worker]) for each in schedule.placements)
+    placements = tuple(msgspec.structs.replace(each, threads=counts[each.worker]) for each in schedule.placements)
     engine = CpuEngine(watched, dataclasses.replace(schedule, placements=placements))
     me = threading.current_thread().name
     engine.run([*INPUTS])
@@ -218,8 +209,8 @@ def test_a_schedule_that_does_not_fit_is_refused(graph):
         CpuEngine(graph, dataclasses.replace(schedule, placements=schedule.placements[1:]))
     waits = next(task for task in graph.graph.tasks if task.needs)
     early = tuple(
-        dataclasses.replace(each, worker=0, start_us=-1.0) if each.task == waits.index
-        else dataclasses.replace(each, worker=0)
+        msgspec.structs.replace(each, worker=0, start_us=-1.0) if each.task == waits.index
+        else msgspec.structs.replace(each, worker=0)
         for each in schedule.placements
     )  # fmt: skip
     with pytest.raises(InvalidChoice, match=f"task {waits.name} would start before what it needs"):
@@ -243,8 +234,8 @@ import os, sys, torch
 sys.path[:0] = {path!r}
 torch.set_num_threads(1)
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
-from dwconv.concurrency.running.engine import CpuEngine
-from dwconv.concurrency.graph.tasks import cut
+from dwconv.concurrency.engine import CpuEngine
+from dwconv.concurrency.tasks import cut
 inputs = branches_inputs()
 graph = cut(traced(branches, inputs))
 engine = CpuEngine(graph, dealt(graph, workers=2))

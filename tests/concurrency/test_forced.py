@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dwconv.concurrency import compiled_graph, explain
-from dwconv.concurrency.graph import cutting
+from dwconv.concurrency import backend, cutting, explain
 
 STEPS = 2
 
@@ -21,7 +20,7 @@ STEPS = 2
 def one_thread(tmp_path, monkeypatch):
     """Sums are rounded alike only with as many threads. Every operator is a task. Nothing is measured, nothing kept."""
     monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
-    monkeypatch.setattr(compiled_graph, "Chooser", None)
+    monkeypatch.setattr(backend, "Chooser", None)
     monkeypatch.setattr(cutting, "SMALL_US", 0.0)
     monkeypatch.setattr(cutting, "LARGE_US", 0.0)
     before = torch.get_num_threads()
@@ -162,7 +161,7 @@ def trained(model, run, start, example):
 
 def graphs_of(model):
     mine = {id(parameter) for parameter in model.parameters()}
-    return [graph for graph in compiled_graph.graphs if not mine.isdisjoint(graph.parameters)]
+    return [graph for graph in backend.graphs if not mine.isdisjoint(graph.parameters)]
 
 
 def force(model, schedule, *, workers):

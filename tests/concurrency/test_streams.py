@@ -9,10 +9,10 @@ import dataclasses
 import pytest
 import torch
 
-from dwconv.concurrency.graph.tasks import cut
-from dwconv.concurrency.running.lanes import one_at_a_time
-from dwconv.concurrency.running.streams import StreamEngine
-from tests.traced_graphs import branches, branches_inputs, dealt, traced
+from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.program import StreamEngine
+from dwconv.concurrency.tasks import cut
+from tests.traced_graphs import branches, branches_inputs, chain, dealt, noting_what_is_held, traced
 
 INPUTS = branches_inputs()
 
@@ -99,23 +99,6 @@ def test_every_task_waits_for_what_it_needs_and_says_what_it_reads(used, seed):
 
 def test_values_are_let_go_as_soon_as_they_are_read():
     x = torch.randn(512, 512)
-
-    def chain(x):
-        found = x @ x
-        for _ in range(6):
-            found = (found @ x) + (found @ found)
-        return [found]
-
-    graph = cut(traced(chain, [x]))
-    held = []
-
-    def watching(function):
-        def run(values):
-            function(values)
-            held.append(sum(isinstance(value, torch.Tensor) for value in values))
-
-        return run
-
-    watched = dataclasses.replace(graph, functions=tuple(map(watching, graph.functions)))
-    StreamEngine(watched, one_at_a_time(graph, threads=1), device_api=Device()).run([x])
+    watched, held = noting_what_is_held(cut(traced(chain, [x])))
+    StreamEngine(watched, one_at_a_time(watched, threads=1), device_api=Device()).run([x])
     assert len(held) >= 12 and max(held) <= 6

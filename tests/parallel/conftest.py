@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dwconv.parallel import Rank, ranks
+from tests.parallel.ranks import Ranks
 
 
 @pytest.fixture
@@ -19,3 +20,19 @@ def one_rank() -> Iterator[Rank]:
     with ranks(timeout_s=30, device="cpu") as rank:
         yield rank
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def two_ranks() -> Iterator[Ranks]:
+    """Two processes for all tests."""
+    both = Ranks(2)
+    yield both
+    both.end()
+
+
+@pytest.fixture(scope="session")
+def four_ranks() -> Iterator[Ranks]:
+    """Four, for slow tests."""
+    four = Ranks(4)
+    yield four
+    four.end()

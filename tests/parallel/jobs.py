@@ -1,9 +1,8 @@
-"""What the ranks of a test do: ``python -m tests.parallel.jobs JOB FOLDER``. They leave what they saw in the folder."""
+"""What the ranks of a test do. ``python -m tests.parallel.jobs FOLDER`` trains until a rank is lost."""
 
 from __future__ import annotations
 
 import copy
-import os
 import sys
 import time
 import warnings
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 import dwconv
 from dwconv.call.passes import PlannedPasses
 from dwconv.errors import DwconvWarning
-from dwconv.parallel import Communication, Rank, communication, data_parallel, run
+from dwconv.parallel import Communication, Rank, communication, data_parallel, ranks, run
 from dwconv.parallel.data import choose_way
 from dwconv.parallel.data.ways import COLLECTIVES
 from tests.planted_records import plant, workload_of
@@ -26,7 +25,6 @@ from tests.planted_records import plant, workload_of
 STEPS = 20
 BATCH = 8
 """Of all ranks together."""
-TIMEOUT_S = 20.0
 BUCKET_MB = 0.001
 """So small that the few gradients fill several buckets."""
 WAYS = [
@@ -82,24 +80,28 @@ def trained(model: nn.Module, *, rank: int = 0, world: int = 1) -> list[Tensor]:
 
 def train(rank: Rank, folder: Path) -> dict[str, object]:
     """By every way, from the same start; and what is heard meanwhile of strides."""
-    os.environ["DWCONV_TUNING_LOGS"] = str(folder / f"logs-{rank.number}")
+    logs = folder / f"logs-{rank.number}"
     plant(
-        folder / f"logs-{rank.number}" / "log.jsonl",
+        logs / "log.jsonl",
         [workload_of(shape=(BATCH // rank.world, 8, 9, 7), bias=bias) for bias in (False, True)],
         baseline_us=1e6,
     )
     found = {}
-    torch.set_warn_always(True)  # PyTorch would say it once in a process
-    with warnings.catch_warnings(record=True) as heard:
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings(record=True) as heard:
+        patched.setenv("DWCONV_TUNING_LOGS", str(logs))
+        dwconv.reset()
         warnings.simplefilter("always")
+        torch.set_warn_always(True)  # PyTorch would say it once in a process
         for way in WAYS:
-            model = dwconv.convert(fresh())
-            parallel = data_parallel(model, communication=way)
+            parallel = data_parallel(dwconv.convert(fresh()), communication=way)
             found[str(way)] = trained(parallel, rank=rank.number, world=rank.world)
+        torch.set_warn_always(False)
+        passes = {frozen: passes_of_a_step(frozen=frozen, rank=rank) for frozen in (False, True)}
+    dwconv.reset()
     return {
         "parameters": found,
         "heard": [str(each.message) for each in heard],
-        "passes": {frozen: passes_of_a_step(frozen=frozen, rank=rank) for frozen in (False, True)},
+        "passes": passes,
     }
 
 
@@ -126,7 +128,7 @@ def counted(method, name, calls):
     return counting
 
 
-def choose(rank: Rank, folder: Path) -> dict[str, object]:
+def choose(rank: Rank) -> dict[str, object]:
     """A choice by measurement, with nothing changed by it but the parameters, which become those of the first rank."""
     torch.manual_seed(rank.number)
     model = nn.Sequential(Net(), nn.BatchNorm1d(5), nn.Dropout(0.5))
@@ -167,7 +169,13 @@ class Dropped:
         time.sleep(self.takes_s)
 
 
-def step_forever(rank: Rank, folder: Path) -> dict[str, object]:
+def learn(folder: Path) -> dict[str, object]:
+    """Both, on a rank that has joined."""
+    with ranks(device="cpu") as rank:
+        return {**train(rank, folder), "choice": choose(rank)}
+
+
+def step_forever(rank: Rank, folder: Path) -> None:
     """Until a rank is lost, or the test ends. Says when it is under way."""
     in_context: ContextVar[Dropped | None] = ContextVar("in_context")
     collective = (folder / "collective").read_text()
@@ -185,27 +193,10 @@ def step_forever(rank: Rank, folder: Path) -> dict[str, object]:
         finally:
             in_context.set(None)
         (folder / f"under-way-{rank.number}").touch()
-    return {}
-
-
-def learn(rank: Rank, folder: Path) -> dict[str, object]:
-    """Both, since a rank takes seconds to start."""
-    return {**train(rank, folder), "choice": choose(rank, folder)}
-
-
-JOBS = {"learn": learn, "step-forever": step_forever}
-
-
-def main(job: str, folder: Path) -> int:
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore", DwconvWarning)
-    timeout_s = float((folder / "timeout").read_text()) if (folder / "timeout").exists() else TIMEOUT_S
-
-    def one(rank: Rank) -> None:
-        torch.save(JOBS[job](rank, folder), folder / f"{job}-{rank.number}.pt")
-
-    return run(one, timeout_s=timeout_s)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", DwconvWarning)
+    FOLDER = Path(sys.argv[1])
+    sys.exit(run(lambda rank: step_forever(rank, FOLDER), timeout_s=float((FOLDER / "timeout").read_text())))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
-from dwconv.parallel.planning.prices import FREE_LINK
+from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage
 
 
 def layer(
@@ -19,14 +19,9 @@ def layer(
     parameter_bytes: int = 40,
 ) -> LayerCost:
     return LayerCost(
-        name=name,
-        forward_us=forward_us,
-        dgrad_us=dgrad_us,
-        wgrad_us=wgrad_us,
-        output_bytes=output_bytes,
-        saved_bytes=saved_bytes,
-        parameter_bytes=parameter_bytes,
-    )
+        name=name, forward_us=forward_us, dgrad_us=dgrad_us, wgrad_us=wgrad_us, output_bytes=output_bytes,
+        saved_bytes=saved_bytes, parameter_bytes=parameter_bytes,
+    )  # fmt: skip
 
 
 def plan(
@@ -48,5 +43,19 @@ def plan(
         microbatches=microbatches,
         schedule=schedule,
         link=link,
+        stages_per_rank=stages_per_rank,
+    )
+
+
+def plan_of(
+    ends: Sequence[int], *, schedule: str = "gpipe", replicas: int = 1, microbatches: int = 4, stages_per_rank: int = 1
+) -> Plan:
+    """Stages that end at the layers ``ends``, of which the last is the number of layers; what they cost is all one."""
+    return Plan(
+        layers=(layer(),) * ends[-1],
+        stages=tuple(Stage(first=first, last=last, replicas=replicas) for first, last in pairwise([0, *ends])),
+        microbatches=microbatches,
+        schedule=schedule,
+        link=Link(gb_s=1.0, latency_us=1.0),
         stages_per_rank=stages_per_rank,
     )

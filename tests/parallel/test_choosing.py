@@ -11,13 +11,10 @@ from torch import nn
 
 from dwconv.parallel import Communication, communication
 from dwconv.parallel.data import choose_way as choosing
-from dwconv.parallel.data.choose_way import Contest, candidates, choose
-from dwconv.parallel.data.example_steps import TrainingExample
-from dwconv.parallel.data.hook import GradientHook
-from dwconv.parallel.data.turns import longer_by_us, take_turns
-from dwconv.parallel.data.ways import COLLECTIVES
+from dwconv.parallel.data.choose_way import Contest, TrainingExample, candidates, choose, longer_by_us, take_turns
+from dwconv.parallel.data.ways import COLLECTIVES, GradientHook
 from tests.parallel.jobs import Net
-from tests.parallel.started_ranks import needs_gloo
+from tests.parallel.ranks import needs_gloo
 
 pytestmark = needs_gloo
 LOCAL_S = 0.010

@@ -12,7 +12,7 @@ from dwconv.parallel.planning import costs
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.records.record import Measurement
-from tests.parallel.small_models import SmallMobileNet, SmallResNet
+from tests.parallel.small_models import SmallResNet
 
 FEW_S = 0.05
 
@@ -86,9 +86,8 @@ def test_names_and_inputs_that_are_no_numbers(made_up_times):
 
 
 @pytest.mark.filterwarnings("ignore:other work took")
-@pytest.mark.parametrize("make", [SmallResNet, SmallMobileNet], ids=lambda make: make.__name__)
-def test_measured_for_real_and_the_model_is_as_before(make):
-    model, images = make(), torch.randn(2, 3, 16, 16)
+def test_measured_for_real_and_the_model_is_as_before():
+    model, images = SmallResNet(), torch.randn(2, 3, 16, 16)
     cut = pieces(model, images)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     layers = layer_costs(cut, images, seconds=FEW_S)
@@ -98,13 +97,6 @@ def test_measured_for_real_and_the_model_is_as_before(make):
     assert sum(layer.parameter_bytes for layer in layers) == sum(4 * each.numel() for each in model.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(each.grad is None for each in model.parameters())
-
-
-@pytest.mark.filterwarnings("ignore:other work took")
-def test_a_layer_with_much_to_do_takes_longer():
-    model = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Conv2d(8, 256, 3, padding=1), nn.Conv2d(256, 8, 3, padding=1))
-    small, *large = layer_costs(model, torch.randn(2, 8, 32, 32), seconds=FEW_S)
-    assert all(each.forward_us > small.forward_us for each in large)
 
 
 def test_all_passes_are_timed_in_turns(monkeypatch):

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from dwconv.errors import DwconvError, InvalidChoice, InvalidSetting, NoDevice, RankLost
 from dwconv.parallel import ranks, run
 from dwconv.parallel.joining import lost_ranks_told
-from tests.parallel.started_ranks import ENDS_WITHIN_S, ended, environment, needs_gloo, started
+from tests.parallel.ranks import ENDS_WITHIN_S, ended, environment, needs_gloo, new_store, started
 from tests.waiting import eventually
 
 pytestmark = needs_gloo
@@ -44,7 +44,7 @@ def under_way(processes, folder):
 def lost_one(how, *, world, folder, collective):
     """The ranks that are left once one was killed or stopped."""
     (folder / "collective").write_text(collective)
-    with started("step-forever", world=world, folder=folder) as processes:
+    with started("-m", "tests.parallel.jobs", folder, world=world, folder=folder) as processes:
         assert under_way(processes, folder)
         processes[1].send_signal(how)
         return [ended(process) for number, process in enumerate(processes) if number != 1]
@@ -161,11 +161,7 @@ def test_ranks_that_do_not_come_are_not_waited_for_forever(tmp_path):
     """One of two, which meets nobody."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("timeout_s=60", "timeout_s=2"))
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    alone = environment() | {
-        "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }  # fmt: skip
+    alone = environment(new_store(), world=2)
     done = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=ENDS_WITHIN_S
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,10 +12,9 @@ from torch import Tensor, nn
 import dwconv
 from dwconv.parallel.pipeline.pipeline import BatchNorm, Pipeline
 from dwconv.parallel.planning.plan import Plan
-from tests.parallel.many_ranks import on_ranks
-from tests.parallel.plans import plan_of
+from tests.parallel.made_up_layers import plan_of
+from tests.parallel.ranks import Ranks, needs_gloo
 from tests.parallel.small_models import SmallMobileNet, SmallResNet
-from tests.parallel.started_ranks import needs_gloo
 
 pytestmark = [pytest.mark.usefixtures("threads_as_asked"), needs_gloo]
 STEPS, BATCH = 3, 16
@@ -95,9 +92,9 @@ class Trained:
     state: dict[str, Tensor]
 
 
-def trained_by(names: list[str], cases: dict[str, Case]) -> list[Trained]:
+def trained_by(cases: dict[str, Case]) -> dict[str, Trained]:
     """On one rank, all cases in turn."""
-    return [_trained_by_pipeline(cases[name]) for name in names]
+    return {name: _trained_by_pipeline(case) for name, case in cases.items()}
 
 
 def _trained_by_pipeline(case: Case) -> Trained:
@@ -161,14 +158,14 @@ def _is_statistic(name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def trained_on_2(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Trained]]:
-    return _on(2, ON_2, tmp_path_factory.mktemp("ranks"))
+def trained_on_2(two_ranks: Ranks) -> dict[str, list[Trained]]:
+    return _on(two_ranks, ON_2)
 
 
-def _on(world: int, cases: dict[str, Case], folder: Path) -> dict[str, Any]:
-    """By case, what each rank has: one start of processes for all of them."""
-    answers = on_ranks(world, trained_by, list(cases), cases, folder=folder)
-    return {name: [answer[number] for answer in answers] for number, name in enumerate(cases)}
+def _on(together: Ranks, cases: dict[str, Case]) -> dict[str, list[Trained]]:
+    """By case, what each rank has."""
+    answers = together.run(trained_by, cases)
+    return {name: [answer[name] for answer in answers] for name in cases}
 
 
 @pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
@@ -178,6 +175,6 @@ def test_two_ranks_train_as_one_process(trained_on_2, name):
 
 
 @pytest.mark.slow
-def test_four_ranks_train_as_one_process(tmp_path):
-    for name, trained in _on(4, ON_4, tmp_path).items():
+def test_four_ranks_train_as_one_process(four_ranks):
+    for name, trained in _on(four_ranks, ON_4).items():
         check(trained, ON_4[name])

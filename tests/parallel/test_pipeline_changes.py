@@ -1,6 +1,6 @@
 """Pipeline where ranks differ, or change their mind: seeds, layers that are frozen later, losses, other models, state.
 
-One start of two ranks makes all of it; the tests look at what each rank found.
+One run on two ranks makes all of it; the tests look at what each rank found.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dwconv.errors import DwconvError
 from dwconv.parallel.data.replicas import data_parallel
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.pieces import pieces
-from tests.parallel.many_ranks import on_ranks
-from tests.parallel.plans import plan_of
-from tests.parallel.started_ranks import needs_gloo
+from tests.parallel.made_up_layers import plan_of
+from tests.parallel.ranks import Ranks, needs_gloo
 
 pytestmark = [pytest.mark.usefixtures("threads_as_asked"), needs_gloo]
 X, TARGET = torch.linspace(-1, 1, 8 * 6).view(8, 6), torch.arange(8) % 3
@@ -172,8 +171,8 @@ def edge(trained: tuple[int, ...]) -> nn.Sequential:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return on_ranks(2, on_a_rank, folder=tmp_path_factory.mktemp("ranks"))
+def found(two_ranks: Ranks) -> list[dict[str, Any]]:
+    return two_ranks.run(on_a_rank)
 
 
 def of_one_process(model: nn.Module, *, reduction: str = "mean") -> tuple[float, dict[str, Tensor | None]]:

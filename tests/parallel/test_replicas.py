@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 from torch import nn
@@ -11,10 +9,10 @@ from torch import nn
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel import Communication, communication, data_parallel
 from dwconv.parallel.data import replicas
-from dwconv.parallel.data.example_steps import TrainingExample
+from dwconv.parallel.data.choose_way import TrainingExample
 from dwconv.parallel.data.ways import CommunicationReport
-from tests.parallel.jobs import WAYS, Net, fresh, trained
-from tests.parallel.started_ranks import needs_gloo, ran
+from tests.parallel.jobs import WAYS, Net, fresh, learn, trained
+from tests.parallel.ranks import needs_gloo
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 """Of parameters after 20 steps, to one process on the whole batch: sums in another order."""
@@ -23,17 +21,11 @@ OF_BFLOAT16 = {"rtol": 5e-2, "atol": 5e-3}
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 
 
-def left_by(job, *, world, folder):
-    """What each rank saw; all of them ended well, and silently."""
-    for rank in ran(job, world=world, folder=folder):
-        assert rank.code == 0, rank.err
-    return [torch.load(folder / f"{job}-{rank}.pt", weights_only=False) for rank in range(world)]
-
-
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)], ids=["2 ranks", "4 ranks"])
 def seen(request, tmp_path_factory):
-    """One job for many tests: it takes seconds to start."""
-    return left_by("learn", world=request.param, folder=tmp_path_factory.mktemp("ranks"))
+    """By each rank: one job for many tests."""
+    together = request.getfixturevalue("two_ranks" if request.param == 2 else "four_ranks")
+    return together.run(learn, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.fixture(scope="module")
@@ -43,34 +35,22 @@ def alone():
 
 
 @needs_gloo
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_the_parameters_are_those_of_one_process_on_the_whole_batch(seen, alone, way):
-    found = seen[0]["parameters"][str(way)]
-    torch.testing.assert_close(found, alone, **(OF_BFLOAT16 if way.compressed else TOLERANCE))
+def test_the_parameters_are_those_of_one_process_on_the_whole_batch(seen, alone):
+    """On all ranks to the bit; what is compressed comes out in other bits."""
     start = [parameter.detach() for parameter in fresh().parameters()]
-    assert all(not torch.equal(one, other) for one, other in zip(found, start, strict=True))
-
-
-@needs_gloo
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_all_ranks_have_the_same_parameters_to_the_bit(seen, way):
-    for other in seen[1:]:
-        for one, same in zip(seen[0]["parameters"][str(way)], other["parameters"][str(way)], strict=True):
-            assert torch.equal(one, same)
-
-
-@needs_gloo
-def test_only_what_is_asked_to_be_compressed_is(seen, alone):
-    """In bfloat16 other bits come out."""
     for way in WAYS:
         found = seen[0]["parameters"][str(way)]
-        nearest = max(float((one - other).abs().max()) for one, other in zip(found, alone, strict=True))
-        assert (nearest > 1e-5) == way.compressed, way
+        torch.testing.assert_close(found, alone, **(OF_BFLOAT16 if way.compressed else TOLERANCE))
+        assert not any(map(torch.equal, found, start)), way
+        for other in seen[1:]:
+            assert all(map(torch.equal, found, other["parameters"][str(way)])), way
+        farthest = max(float((one - other).abs().max()) for one, other in zip(found, alone, strict=True))
+        assert (farthest > 1e-5) == way.compressed, way
 
 
 @needs_gloo
 def test_buckets_take_the_gradients_of_tuned_layers_as_they_are(seen):
-    assert all(not re.search("strides", message) for rank in seen for message in rank["heard"])
+    assert not any("strides" in message for rank in seen for message in rank["heard"])
 
 
 @needs_gloo
@@ -143,13 +123,6 @@ def test_bfloat16_is_tried_only_where_it_is_asked_for(one_rank, monkeypatch, ask
     monkeypatch.setattr(replicas, "choose", lambda contest: contests.append(contest) or UNMEASURED)
     data_parallel(Net(), torch.randn(2, 3, 9, 7), **asked)
     assert [contest.compress for contest in contests] == [bool(asked)]
-
-
-@needs_gloo
-@pytest.mark.parametrize("way", WAYS[2:4], ids=str)
-def test_one_rank_computes_what_it_computes_alone(one_rank, way, alone):
-    found = trained(data_parallel(fresh(), communication=way))
-    torch.testing.assert_close(found, alone, **(OF_BFLOAT16 if way.compressed else TOLERANCE))
 
 
 @needs_gloo

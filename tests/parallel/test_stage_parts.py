@@ -13,13 +13,11 @@ from torch import nn
 import dwconv
 from dwconv.errors import NoPlan
 from dwconv.parallel.joining import ranks
-from dwconv.parallel.pipeline.boundary import Boundary, StageModule
 from dwconv.parallel.pipeline.pipeline import Pipeline
-from dwconv.parallel.pipeline.pipeline_schedules import check_runs, check_splits
-from dwconv.parallel.pipeline.replica_batch_norm import synchronise_batch_norms
-from dwconv.parallel.pipeline.stage_gradients import StageGradients
-from tests.parallel.plans import plan_of
-from tests.parallel.started_ranks import needs_gloo
+from dwconv.parallel.pipeline.running_stage import Boundary, StageGradients, StageModule
+from dwconv.parallel.pipeline.stages import check_runs, check_splits, synchronise_batch_norms
+from tests.parallel.made_up_layers import plan_of
+from tests.parallel.ranks import needs_gloo
 
 pytestmark = needs_gloo
 

@@ -8,18 +8,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from dwconv.parallel import agreement, train
-from dwconv.parallel.pipeline import ranks_plan
-from dwconv.parallel.planning.plan_files import write_plan
-from dwconv.parallel.train_arguments import parser_of_train
-from tests.parallel.plans import plan_of
-from tests.parallel.ranks_of_train import ROOT, train_on
-from tests.parallel.started_ranks import needs_gloo
+from dwconv.parallel import joining, train
+from dwconv.parallel.planning import partition
+from dwconv.parallel.planning.plan import write_plan
+from dwconv.parallel.train import parser_of_train
+from tests.parallel.made_up_layers import plan_of
+from tests.parallel.ranks import ROOT, Ended, needs_gloo, ran
 
 pytestmark = needs_gloo
 MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "8,3,8,8")
@@ -65,7 +65,12 @@ def doomed() -> nn.Module:
 
 @pytest.fixture(autouse=True)
 def timed_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks_plan, "COSTS_S", 0.05)
+    monkeypatch.setattr(partition, "COSTS_S", 0.05)
+
+
+def train_on(world: int, *options: object, folder: Path) -> list[Ended]:
+    """The ranks of the command, each after its end."""
+    return ran("-m", "dwconv.parallel", "train", *options, world=world, folder=folder)
 
 
 def run(*options: object) -> int | str | None:
@@ -134,7 +139,7 @@ def test_a_plan_of_another_model_is_one_line(capsys, tmp_path):
 
 def test_ranks_but_the_first_say_nothing(capsys, monkeypatch):
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(agreement, "_TO_PRINT_S", 0.0)
+    monkeypatch.setattr(joining, "_TO_PRINT_S", 0.0)
     assert run(*MODEL, "--frobnicate") == 2
     assert capsys.readouterr() == ("", "")
 
@@ -143,8 +148,8 @@ def test_ranks_but_the_first_say_nothing(capsys, monkeypatch):
 def test_a_lost_rank_ends_all_with_one_line(tmp_path):
     options = ("--model", f"{__name__}:doomed", "--input", "8,3,8,8", "--steps", 1000)
     left, lost = train_on(2, *options, "--schedule", "zero-bubble", "--timeout", 30, folder=tmp_path)
-    assert lost.exit_code == -signal.SIGKILL
-    assert left.exit_code == 2
+    assert lost.code == -signal.SIGKILL
+    assert left.code == 2
     assert "step   1" in left.out
     (line,) = left.err.splitlines()
     assert line.startswith("error: rank 0 of 2 lost touch with the others")
@@ -163,7 +168,7 @@ def test_a_layer_that_raises_in_a_step_ends_all_with_one_line(tmp_path):
         tmp_path / "plan.json",
     )
     left, raised = train_on(2, *options, "--timeout", 30, folder=tmp_path)
-    assert (left.exit_code, raised.exit_code) == (2, 2)
+    assert (left.code, raised.code) == (2, 2)
     assert "step   1" in left.out
     (line,) = raised.err.splitlines()
     assert re.fullmatch(
@@ -175,18 +180,9 @@ def test_a_layer_that_raises_in_a_step_ends_all_with_one_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_plan_trains_on_two_ranks(tmp_path):
-    write_plan(plan_of([5, LAYERS], schedule="1f1b"), tmp_path / "plan.json")
-    first, second = train_on(2, *MODEL, "--plan", tmp_path / "plan.json", "--steps", 2, folder=tmp_path)
-    assert (first.exit_code, second.exit_code) == (0, 0), first.err + second.err
-    assert second.out == ""
-    assert len(re.findall(r"loss", first.out)) == 2
-
-
-@pytest.mark.slow
 def test_bad_input_on_two_ranks_is_one_line_of_the_first(tmp_path):
     first, second = train_on(2, *MODEL, "--stages", 3, folder=tmp_path)
-    assert (first.exit_code, second.exit_code) == (2, 2)
+    assert (first.code, second.code) == (2, 2)
     assert first.err.count("\n") == 1 and "3 stages" in first.err
     assert second.err == ""
 

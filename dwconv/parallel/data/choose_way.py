@@ -13,7 +13,7 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,17 +21,17 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dwconv.discovery.step import ExampleStep, outputs_in
 from dwconv.discovery.unchanged import unchanged
-from dwconv.parallel.data.example_steps import TrainingExample
-from dwconv.parallel.data.hook import GradientHook
-from dwconv.parallel.data.turns import Step, longer_by_us, slowest, take_turns
+from dwconv.errors import InvalidChoice
 from dwconv.parallel.data.ways import (
     COLLECTIVES,
     Communication,
     CommunicationReport,
+    GradientHook,
     StepTimes,
 )
 
@@ -94,7 +94,7 @@ def backend_of(group: dist.ProcessGroup, device: torch.device) -> str:
 
 def gradient_bytes(model: nn.Module) -> int:
     """Of the parameters that are trained."""
-    return sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)
+    return sum(each.nbytes for each in model.parameters() if each.requires_grad)
 
 
 def choose(contest: Contest) -> CommunicationReport:
@@ -252,3 +252,111 @@ def _times(name: str, way: Communication | None, seconds: dict[str, list[float]]
         exposed_quartiles_us=(low, high),
         rounds=len(seconds[name]),
     )
+
+
+# -- steps on an example, forward and backward -------------------------------------------------------------------------
+
+
+Loss = Callable[[Any], Tensor]
+"""From what the model returns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingExample:
+    """What a step trains on, without an optimizer."""
+
+    example: ExampleStep
+    loss: Loss | None
+    """None: the mean of all outputs."""
+    parameters: tuple[nn.Parameter, ...]
+    """Those that are trained."""
+
+    @classmethod
+    def of(cls, model: nn.Module, example_inputs: Any, *, loss: Loss | None) -> TrainingExample:
+        """Raises InvalidWorkload for an example that is not on the model's device, or of another kind."""
+        trained = tuple(parameter for parameter in model.parameters() if parameter.requires_grad)
+        return cls(example=ExampleStep.of(model, example_inputs, trains=True), loss=loss, parameters=trained)
+
+    def step(self, model: nn.Module) -> None:
+        """One forward and backward pass of ``model``, which may be wrapped. The gradients are forgotten."""
+        self._gradients(model)
+        self._forget()
+
+    def synchronous_step(self, model: nn.Module, group: dist.ProcessGroup) -> None:
+        """The same, and then all gradients in one all-reduce, which nothing hides."""
+        self._gradients(model)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        for dtype in dict.fromkeys(gradient.dtype for gradient in gradients):
+            alike = [gradient for gradient in gradients if gradient.dtype is dtype]
+            flat = torch.cat([gradient.reshape(-1) for gradient in alike]).div_(dist.get_world_size(group))
+            dist.all_reduce(flat, group=group)
+            for gradient, mean in zip(alike, torch.split(flat, [each.numel() for each in alike]), strict=True):
+                gradient.copy_(mean.view_as(gradient))
+        self._forget()
+
+    def _gradients(self, model: nn.Module) -> None:
+        with torch.enable_grad():
+            outputs = model(*self.example.positional, **self.example.keywords)
+            if self.loss is not None:
+                self.loss(outputs).backward()  # type: ignore[no-untyped-call]
+                return
+            found = outputs_in(outputs)
+            if not found:
+                raise InvalidChoice(
+                    f"no output of {type(self.example.model).__name__} requires a gradient; "
+                    "give loss=, a function from what the model returns to a loss"
+                )
+            torch.autograd.backward(found, [torch.full_like(each, 1 / max(each.numel(), 1)) for each in found])
+
+    def _forget(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+
+# -- steps in turns, on all ranks at once, timed by the slowest rank ---------------------------------------------------
+
+
+Step = Callable[[], object]
+
+
+def take_turns(
+    steps: Mapping[str, Step], *, rounds: int, group: dist.ProcessGroup, device: torch.device
+) -> dict[str, list[float]]:
+    """The seconds of ``rounds`` steps of each kind, the same on every rank. In a round each kind comes once, in an
+    order that changes from round to round; a step begins on all ranks together. Every rank has to call it."""
+    names = list(steps)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in [*names[first:], *names[:first]]:
+            seconds[name].append(_seconds(steps[name], group=group, device=device))
+    return dict(zip(names, slowest([seconds[name] for name in names], group=group, device=device), strict=True))
+
+
+def slowest(seconds: Sequence[Sequence[float]], *, group: dist.ProcessGroup, device: torch.device) -> list[list[float]]:
+    """Each of these numbers as it is on the rank where it is the largest."""
+    numbers = torch.tensor(seconds, dtype=torch.float64, device=device)
+    dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group)
+    found: list[list[float]] = numbers.tolist()
+    return found
+
+
+def longer_by_us(seconds: Sequence[float], than: Sequence[float]) -> tuple[float, float, float]:
+    """How much longer, round by round: lower quartile, median and upper quartile."""
+    apart_us = [(one - other) * 1e6 for one, other in zip(seconds, than, strict=True)]
+    low, middle, high = statistics.quantiles(apart_us, n=4, method="inclusive")
+    return low, middle, high
+
+
+def _seconds(step: Step, *, group: dist.ProcessGroup, device: torch.device) -> float:
+    _until_done(device)
+    dist.barrier(group=group)
+    started = time.perf_counter()
+    step()
+    _until_done(device)
+    return time.perf_counter() - started
+
+
+def _until_done(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

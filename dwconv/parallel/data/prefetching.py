@@ -9,18 +9,22 @@ At most ``depth`` batches are ahead of the step.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import queue
+import statistics
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
-from dwconv.errors import InvalidChoice
-from dwconv.parallel.data.copies import Copies, copies_to
-from dwconv.parallel.data.waiting import WaitingReport, WaitingTimes
+from dwconv.discovery.step import tensors_in
+from dwconv.errors import InvalidChoice, NoDevice
 
 Batch = TypeVar("Batch")
 
@@ -48,7 +52,9 @@ class Prefetched(Generic[Batch]):
         """As it was given, so that the epoch of its sampler can be set."""
         self._copies = copies
         self._depth = depth
-        self._times = WaitingTimes()
+        self._first_us: list[float] = []
+        self._waited_us: list[float] = []
+        self._loading_us: list[float] = []
 
     def __len__(self) -> int:
         if not isinstance(self.loader, Sized):
@@ -78,14 +84,20 @@ class Prefetched(Generic[Batch]):
         batch: Batch = self._copies.finish(loaded.take())
         waited_s = time.perf_counter() - asked
         if is_first:
-            self._times.add_first(waited_s=waited_s)
+            self._first_us.append(waited_s * 1e6)
         else:
-            self._times.add(waited_s=waited_s, loading_s=loaded.seconds)
+            self._waited_us.append(waited_s * 1e6)
+            self._loading_us.append(loaded.seconds * 1e6)
         return batch
 
     def report(self) -> WaitingReport:
         """How long steps waited for data in all epochs so far, and how long loading took."""
-        return self._times.report(depth=self._depth)
+        return WaitingReport(
+            depth=self._depth,
+            first_us=tuple(self._first_us),
+            waited_us=tuple(self._waited_us),
+            loading_us=tuple(self._loading_us),
+        )
 
 
 class _Loaded:
@@ -169,3 +181,167 @@ def _load(loading: _Loading, room: threading.Semaphore, ready: queue.SimpleQueue
         if not isinstance(loaded, _Loaded):
             return
         del loaded
+
+
+# -- how long steps waited ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingReport:
+    """Of all batches so far. Prints as two lines."""
+
+    depth: int
+    first_us: tuple[float, ...]
+    """Of the first batch of each epoch, the time from beginning the epoch to having it: nothing can hide that."""
+    waited_us: tuple[float, ...]
+    """Of each other batch, the time from asking for it to having it."""
+    loading_us: tuple[float, ...]
+    """Of each of these, the time that the loader took, with its copy to pinned memory: what a step waits where nothing
+    is loaded ahead."""
+
+    @property
+    def batches(self) -> int:
+        """How many were handed out."""
+        return len(self.first_us) + len(self.waited_us)
+
+    @property
+    def hidden(self) -> float:
+        """The share of the loading time that no step waited for, 0 to 1."""
+        loading_us = sum(self.loading_us)
+        return max(0.0, 1 - sum(self.waited_us) / loading_us) if loading_us else 0.0
+
+    def __str__(self) -> str:
+        if not self.batches:
+            return "no batch was loaded yet"
+        ahead = f"{self.depth} loaded ahead" if self.depth else "nothing loaded ahead"
+        begun = f"for the first of an epoch a step waited {statistics.mean(self.first_us) / 1e3:.2f} ms"
+        lines = [f"{self.batches} batches, {ahead}: {begun}"]
+        if self.waited_us:
+            lines[0] += f", for the others {_told(self.waited_us)}"
+        if self.depth and self.waited_us:
+            lines.append(
+                f"loading took {_told(self.loading_us)}, which a step waits without prefetch; {self.hidden:.0%} hidden"
+            )
+        return "\n".join(lines)
+
+
+def _told(times_us: tuple[float, ...]) -> str:
+    return f"{statistics.mean(times_us) / 1e3:.2f} ms on average, {statistics.median(times_us) / 1e3:.2f} in the median"
+
+
+# -- how a batch gets to the device of the step ------------------------------------------------------------------------
+
+
+class Copies(Protocol):
+    """``begin`` is called by whoever loads, ``finish`` by the step, with what ``begin`` gave."""
+
+    def begin(self, batch: Any) -> Any: ...
+
+    def finish(self, begun: Any) -> Any: ...
+
+
+def copies_to(device: torch.device | str | None) -> Copies:
+    """The way to ``device``; None leaves batches where they are. Raises NoDevice for a GPU that is not here."""
+    chosen = None if device is None else torch.device(device)
+    if chosen is None or chosen.type != "cuda":
+        return PlainCopies(chosen)
+    if not torch.cuda.is_available():
+        raise NoDevice(f"device={chosen}: PyTorch finds no GPU here; use device='cpu'")
+    return StreamedCopies(chosen)
+
+
+class PlainCopies:
+    """Copies that are done when they are begun; on the CPU none at all."""
+
+    def __init__(self, device: torch.device | None) -> None:
+        self._device = device
+
+    def begin(self, batch: Any) -> Any:
+        """The batch on the device."""
+        device = self._device
+        return batch if device is None else with_tensors(batch, lambda tensor: tensor.to(device))
+
+    def finish(self, begun: Any) -> Any:
+        """Nothing is left to do."""
+        return begun
+
+
+class StreamedCopies:
+    """Copies to a GPU from pinned memory, on a stream beside the step's. They have not run on a GPU yet."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def begin(self, batch: Any) -> Any:
+        """The batch on the device, once the event beside it has happened."""
+        if any(tensor.is_cuda for tensor in tensors_in(batch)):  # whoever made it there may not be done
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        pinned = with_tensors(batch, _pinned)
+        with torch.cuda.stream(self._stream):
+            moved = with_tensors(pinned, lambda tensor: tensor.to(self._device, non_blocking=True))
+        return moved, self._stream.record_event()
+
+    def finish(self, begun: Any) -> Any:
+        """The stream of the step waits, not its thread. The memory is not given to other tensors before that stream is
+        done with it, although another stream allocated it."""
+        moved, copied = begun
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(copied)
+        for tensor in tensors_in(moved):
+            tensor.record_stream(current)
+        return moved
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    """Pinned memory is what a copy can leave while the CPU goes on."""
+    if tensor.device.type != "cpu" or tensor.is_pinned() or tensor.layout is not torch.strided:
+        return tensor
+    return tensor.pin_memory()
+
+
+def with_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """``batch`` with ``change`` of each of its tensors, in containers of the same kinds: mappings, named and other
+    tuples, lists, dataclasses and packed sequences, however deep. Everything else stays as it is."""
+    if isinstance(batch, Tensor):
+        return change(batch)
+    if isinstance(batch, PackedSequence):  # its sizes have to stay on the CPU
+        orders = (batch.sorted_indices, batch.unsorted_indices)
+        changed = [None if order is None else change(order) for order in orders]
+        return batch._replace(data=change(batch.data), sorted_indices=changed[0], unsorted_indices=changed[1])
+    if isinstance(batch, Mapping):
+        return _mapping({key: with_tensors(value, change) for key, value in batch.items()}, like=batch)
+    if isinstance(batch, tuple):
+        values = [with_tensors(value, change) for value in batch]
+        return type(batch)(*values) if hasattr(batch, "_fields") else _sequence(values, like=batch)
+    if isinstance(batch, list):
+        return _sequence([with_tensors(value, change) for value in batch], like=batch)
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        return _dataclass(batch, change)
+    return batch
+
+
+def _mapping(values: dict[Any, Any], *, like: Mapping[Any, Any]) -> Any:
+    if type(like) is dict or not hasattr(like, "update"):
+        return values
+    changed: Any = copy.copy(like)  # keeps what the kind has besides, such as the factory of a defaultdict
+    changed.update(values)
+    return changed
+
+
+def _sequence(values: list[Any], *, like: Any) -> Any:
+    if type(like) in (list, tuple):
+        return type(like)(values)
+    try:
+        return type(like)(values)
+    except TypeError:  # a kind of its own that is made in another way
+        return values
+
+
+def _dataclass(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A shallow copy, whose fields are set past ``__init__`` and past ``frozen``."""
+    changed = copy.copy(batch)
+    for field in dataclasses.fields(batch):
+        if hasattr(batch, field.name):
+            object.__setattr__(changed, field.name, with_tensors(getattr(batch, field.name), change))
+    return changed

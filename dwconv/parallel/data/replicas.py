@@ -15,12 +15,18 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.errors import InvalidChoice, InvalidWorkload
-from dwconv.parallel.agreement import check_same, described
-from dwconv.parallel.data.choose_way import DEFAULT, Contest, backend_of, choose, gradient_bytes, needs_hook
-from dwconv.parallel.data.example_steps import Loss, TrainingExample
-from dwconv.parallel.data.hook import GradientHook
-from dwconv.parallel.data.ways import Communication, CommunicationReport
-from dwconv.parallel.joining import group_timeout
+from dwconv.parallel.data.choose_way import (
+    DEFAULT,
+    Contest,
+    Loss,
+    TrainingExample,
+    backend_of,
+    choose,
+    gradient_bytes,
+    needs_hook,
+)
+from dwconv.parallel.data.ways import Communication, CommunicationReport, GradientHook
+from dwconv.parallel.joining import check_same, described, group_timeout
 
 SECONDS = 60.0
 _reports: WeakKeyDictionary[nn.Module, CommunicationReport] = WeakKeyDictionary()

@@ -13,8 +13,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -24,11 +25,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv import settings
 from dwconv.errors import NoPlan
-from dwconv.parallel.agreement import check_same, described
-from dwconv.parallel.pipeline.batch_loss import BatchLoss, Loss, Reduction
-from dwconv.parallel.pipeline.pipeline_schedules import check_runs, check_splits, make_schedule
+from dwconv.parallel.joining import check_same, described
 from dwconv.parallel.pipeline.running_stage import Span
-from dwconv.parallel.pipeline.stages import as_on_the_first, boundaries, make_grid, make_stages
+from dwconv.parallel.pipeline.stages import (
+    as_on_the_first,
+    boundaries,
+    check_runs,
+    check_splits,
+    make_grid,
+    make_schedule,
+    make_stages,
+)
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import Plan
 
@@ -111,7 +118,7 @@ class Pipeline:
         names: defaultdict[int, tuple[str, ...]] = defaultdict(tuple)
         for name, tensor in state.items():
             names[id(tensor)] += (name,)
-        made = make_stages(
+        self._stages = make_stages(
             layers,
             plan,
             names=names,
@@ -121,8 +128,6 @@ class Pipeline:
             synchronised=batch_norm == "synchronised",
             divisor=self._parts if self._loss.reduction == "mean" else 1,
         )
-        self._stages = [each.running for each in made]
-        self._names = [each.names for each in made]
         used = {id(tensor) for piece in layers for tensor in piece.state_dict(keep_vars=True).values()}
         self._unused = {name: tensor for name, tensor in state.items() if id(tensor) not in used}
         as_on_the_first(self._unused.values(), _all_ranks())
@@ -200,9 +205,9 @@ class Pipeline:
         statistics are those of this rank's replica."""
         mine = {
             name: tensor.cpu()
-            for stage, names in zip(self._stages, self._names, strict=True)
+            for stage in self._stages
             for own, tensor in stage.submod.state_dict().items()
-            for name in names[own]
+            for name in stage.names[own]
         }
         all_of_them: list[dict[str, Any]] = [{} for _ in range(self.plan.groups)]
         dist.all_gather_object(all_of_them, mine, group=self.mesh.get_group("pipeline"))
@@ -217,8 +222,8 @@ class Pipeline:
             if keys:
                 other = "which the model has" if where == "lacks" else "which the model lacks"
                 raise NoPlan(f"the state {where} {', '.join(sorted(keys)[:3])}, {other}; load that of the same model")
-        for stage, names in zip(self._stages, self._names, strict=True):
-            stage.submod.load_state_dict({own: state[known[-1]] for own, known in names.items()})
+        for stage in self._stages:
+            stage.submod.load_state_dict({own: state[known[-1]] for own, known in stage.names.items()})
         with torch.no_grad():
             for name, tensor in self._unused.items():
                 tensor.copy_(state[name])
@@ -242,3 +247,64 @@ def _random_numbers_of_its_own(device: torch.device) -> Iterator[None]:
 def _all_ranks() -> dist.ProcessGroup:
     assert dist.group.WORLD is not None
     return dist.group.WORLD
+
+
+# -- the loss of a whole batch, from those of its microbatches ---------------------------------------------------------
+
+
+Reduction = Literal["mean", "sum"]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class BatchLoss:
+    """A loss that is called for each microbatch, and checked once: of all images at once it must be what the
+    microbatches give together."""
+
+    def __init__(self, loss: Loss, reduction: Reduction | None) -> None:
+        """``reduction``: None for what the loss itself says, as PyTorch's do; else ``mean``. Raises NoPlan."""
+        said = reduction or _said_by(loss) or "mean"
+        if said not in get_args(Reduction):
+            raise NoPlan(f"reduction={said} is none of {', '.join(get_args(Reduction))}; a loss must be one number")
+        self._loss = loss
+        self.reduction: Reduction = "mean" if said == "mean" else "sum"
+        self._seen: list[tuple[Tensor, Tensor, Tensor]] | None = None if reduction else []
+        """Output, target and loss of each microbatch, until the loss is checked; whoever says it is believed."""
+
+    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+        loss = self._loss(output, target)
+        if self._seen is not None:
+            self._seen.append((output.detach(), target.detach(), loss.detach()))
+        return loss
+
+    def flaw(self) -> str:
+        """After a step, on the rank of the last stage: what is wrong with the loss; empty if nothing is, and on other
+        ranks."""
+        seen, self._seen = self._seen, None
+        if not seen:
+            return ""
+        outputs, targets = (torch.cat([each[place] for each in seen]) for place in (0, 1))
+        parts = [each[2] for each in seen]
+        if len(parts) == 1:
+            if len(outputs) < 2 or len(outputs) % 2:
+                return ""
+            parts = [self._of(*halves) for halves in zip(outputs.chunk(2), targets.chunk(2), strict=True)]
+        whole, together = self._of(outputs, targets), torch.stack(parts)
+        found = together.mean() if self.reduction == "mean" else together.sum()
+        if torch.allclose(found.double(), whole.double(), rtol=max(1e-4, 32 * torch.finfo(whole.dtype).eps), atol=1e-6):
+            return ""
+        return (
+            f"the loss of {len(outputs)} images is {float(whole):.6g}, and the {self.reduction} of {len(parts)} equal "
+            f'parts of them {float(found):.6g}: gradients would not be one process\'s; give reduction="mean" or "sum", '
+            "as one of them is, which is then taken as it is"
+        )
+
+    @torch.no_grad()
+    def _of(self, output: Tensor, target: Tensor) -> Tensor:
+        return self._loss(output, target)
+
+
+def _said_by(loss: Loss) -> str | None:
+    if isinstance(loss, partial):
+        return loss.keywords.get("reduction") or _said_by(loss.func)
+    said = getattr(loss, "reduction", None)
+    return said if isinstance(said, str) else None

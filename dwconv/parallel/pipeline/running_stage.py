@@ -1,20 +1,30 @@
-"""A stage of PyTorch's pipelining that notes when it computed what, and averages its gradients once they are there."""
+"""A stage of PyTorch's pipelining on this rank: it notes when it computed what, and averages its gradients.
+
+Each stage has a group of its own for them, so that the transfers of one do not wait for those of another: on gloo a
+thread of the backend runs them, on NCCL a stream of the group.
+
+At its edges tensors go to another rank: dense in the order that both sides expect. What is sent is memory, not a
+tensor, so strides that differ between the two sides would give wrong numbers in silence. A channels_last map is sent as
+the NHWC tensor that it is in memory: no side copies it. Neither edge gives a view, since the first layer of a stage may
+work in place, and what a stage gives is detached in place after its backward pass.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
 from torch.distributed.pipelining import PipelineStage
 
 from dwconv.errors import DwconvError, StageFailed, described_error
-from dwconv.parallel.pipeline.boundary import Boundary, StageModule
-from dwconv.parallel.pipeline.stage_gradients import GradientTimes, StageGradients
 
 Work = Literal["forward", "backward", "dgrad", "wgrad", "gradients"]
 
@@ -43,10 +53,12 @@ class RunningStage(PipelineStage):
         device: torch.device,
         group: dist.ProcessGroup,
         gradients: StageGradients,
+        names: Mapping[str, tuple[str, ...]],
         given: Boundary,
         output: Boundary,
     ) -> None:
-        """``group``: the pipeline that it is part of. ``given``: what the first stage gets. ``output``: what the last
+        """``group``: the pipeline that it is part of. ``names``: what the model calls the stage's tensors; one that is
+        shared has several. ``given``: what the first stage gets. ``output``: what the last
         one gives."""
         # With shapes given, PyTorch runs no trial step on memory that holds anything, which would go into the running
         # statistics of batch normalisation.
@@ -59,7 +71,7 @@ class RunningStage(PipelineStage):
             output_args=(module.sent or output).sent,
             group=group,
         )
-        self.gradients = gradients
+        self.gradients, self.names = gradients, names
         self.spans: list[Span] = []
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
@@ -121,3 +133,192 @@ class RunningStage(PipelineStage):
                 end_s=time.perf_counter(),
             )
         )
+
+
+# -- gradients, averaged over replicas while other stages still compute ------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTimes:
+    """When one stage's gradients were averaged, in seconds of ``time.perf_counter``."""
+
+    started_s: float
+    ended_s: float
+    waited_s: float
+    """How long the step stood still for it: what was not hidden behind computation."""
+
+
+class StageGradients:
+    """Averages the gradients of one stage. ``start`` once its last microbatch is through, ``finish`` before they are
+    used."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], *, group: dist.ProcessGroup | None, divisor: int) -> None:
+        """``group``: the replicas of the stage; None if it has one. ``divisor``: of the sums over microbatches and
+        replicas."""
+        self._group = group
+        self._divisor = divisor
+        self._parameters = list(parameters)
+        self._trained: list[nn.Parameter] = []
+        """Those that the buckets are for: layers may be frozen, and unfrozen, from step to step."""
+        self._buckets: list[_Bucket] = []
+        self._works: list[dist.Work] = []
+        self._started_s = 0.0
+        self._ended_s: list[float] = []
+
+    def start(self) -> None:
+        """Begin. Returns at once; gradients must not be touched before ``finish``."""
+        self._started_s = time.perf_counter()
+        self._ended_s = []
+        self._follow_what_is_trained()
+        for bucket in self._buckets:
+            flat = bucket.gather(self._divisor)
+            if self._group is not None:
+                work = dist.all_reduce(flat, group=self._group, async_op=True)
+                assert work is not None
+                work.get_future().add_done_callback(self._note_end)
+                self._works.append(work)
+
+    def finish(self) -> GradientTimes:
+        """Wait until every parameter has its averaged gradient; None where it has none on any replica."""
+        before_s = time.perf_counter()
+        for work in self._works:
+            work.wait()
+        self._works.clear()
+        for bucket in self._buckets:
+            bucket.assign()
+        after_s = time.perf_counter()
+        ended_s = min(max(self._ended_s, default=self._started_s), after_s)  # the callback runs beside the wait
+        return GradientTimes(started_s=self._started_s, ended_s=ended_s, waited_s=after_s - before_s)
+
+    def _follow_what_is_trained(self) -> None:
+        trained = [parameter for parameter in self._parameters if parameter.requires_grad]
+        if [id(each) for each in trained] == [id(each) for each in self._trained]:
+            return
+        self._trained = trained
+        by_type = defaultdict(list)
+        for parameter in trained:
+            by_type[parameter.dtype, parameter.device].append(parameter)
+        self._buckets = [_Bucket(bucket) for bucket in by_type.values()]
+
+    def _note_end(self, _: Any) -> None:
+        self._ended_s.append(time.perf_counter())
+
+
+class _Bucket:
+    """Gradients of one type side by side in memory, and behind them, for each, how many replicas have one."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        self._parameters = parameters
+        elements = sum(parameter.numel() for parameter in parameters)
+        self._flat = parameters[0].new_empty(elements + len(parameters), requires_grad=False)
+        self._gradients, self._counts = self._flat[:elements], self._flat[elements:]
+        self._views: list[Tensor] = []
+        first = 0
+        for parameter in parameters:
+            view = self._gradients[first : first + parameter.numel()]
+            # Where a parameter is dense in another order, such as channels_last, its gradient is so, too.
+            dense = torch.empty_like(parameter, device="meta")
+            self._views.append(view.as_strided(dense.size(), dense.stride()))
+            first += parameter.numel()
+
+    def gather(self, divisor: int) -> Tensor:
+        """All gradients, copied and divided, 0 where a parameter has none; and the counts."""
+        for parameter, view in zip(self._parameters, self._views, strict=True):
+            if parameter.grad is None:
+                view.zero_()
+            else:
+                view.copy_(parameter.grad)
+        self._gradients.div_(divisor)
+        has_one = [float(parameter.grad is not None) for parameter in self._parameters]
+        self._counts.copy_(torch.tensor(has_one))
+        return self._flat
+
+    def assign(self) -> None:
+        for parameter, view, count in zip(self._parameters, self._views, self._counts.tolist(), strict=True):
+            parameter.grad = view if count else None
+
+
+# -- the edges of a stage ----------------------------------------------------------------------------------------------
+
+
+_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundary:
+    """The tensor between two stages, for one microbatch."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    channels_last: bool
+
+    @staticmethod
+    def like(tensor: Tensor) -> Boundary:
+        """The boundary that ``tensor`` crosses."""
+        last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+        return Boundary(
+            shape=tuple(tensor.shape), dtype=tensor.dtype, channels_last=last and not tensor.is_contiguous()
+        )
+
+    @property
+    def sent(self) -> Tensor:
+        """An example, without memory, of what is sent."""
+        shape = [self.shape[axis] for axis in _TO_NHWC] if self.channels_last else self.shape
+        return torch.empty(shape, dtype=self.dtype, device="meta", requires_grad=self.dtype.is_floating_point)
+
+    @property
+    def given(self) -> Tensor:
+        """An example, without memory, of what the user gives to the first stage."""
+        memory_format = torch.channels_last if self.channels_last else torch.contiguous_format
+        return torch.empty(self.shape, dtype=self.dtype, device="meta", memory_format=memory_format)
+
+
+class StageModule(nn.Module):
+    """The layers of one stage, from what the rank before sends to what the rank after expects."""
+
+    def __init__(self, layers: Sequence[nn.Module], *, received: Boundary | None, sent: Boundary | None) -> None:
+        """``received``, ``sent``: None at the ends of the model."""
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.received, self.sent = received, sent
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.received is not None:
+            x = _Received.apply(x, self.received.channels_last)  # type: ignore[no-untyped-call]
+        for layer in self.layers:
+            x = layer(x)
+        if self.sent is not None:
+            x = _Sent.apply(x, self.sent.channels_last)  # type: ignore[no-untyped-call]
+        return x
+
+
+class _Received(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, channels_last: bool) -> Tensor:
+        ctx.channels_last = channels_last
+        return _not_a_view(x.permute(_TO_NCHW) if channels_last else x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _dense(grad, channels_last=ctx.channels_last), None
+
+
+class _Sent(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, channels_last: bool) -> Tensor:
+        ctx.channels_last = channels_last
+        return _not_a_view(_dense(x, channels_last=channels_last))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.permute(_TO_NCHW) if ctx.channels_last else grad, None
+
+
+def _dense(tensor: Tensor, *, channels_last: bool) -> Tensor:
+    return (tensor.permute(_TO_NHWC) if channels_last else tensor).contiguous()
+
+
+def _not_a_view(tensor: Tensor) -> Tensor:
+    """A tensor on the same memory that autograd does not take for a view of another."""
+    alias = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return alias.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import (
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.discovery.unchanged import unchanged
-from dwconv.parallel.pipeline.boundary import Boundary, StageModule
-from dwconv.parallel.pipeline.replica_batch_norm import synchronise_batch_norms
-from dwconv.parallel.pipeline.running_stage import RunningStage
-from dwconv.parallel.pipeline.stage_gradients import StageGradients
-from dwconv.parallel.planning.plan import Plan
+from dwconv.errors import NoPlan
+from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageGradients, StageModule
+from dwconv.parallel.planning.orders import why_not
+from dwconv.parallel.planning.plan import Plan, check_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,32 +44,19 @@ def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
     """Join the groups of the plan; every rank of the default group calls it."""
     replicas = plan.stages[0].replicas
     ranks = torch.arange(plan.world).view(plan.groups, replicas)
-    pipeline = _joined(ranks.T.tolist(), timeout_s=timeout_s)
-    data = [_joined(ranks.tolist(), timeout_s=timeout_s) for _ in range(plan.stages_per_rank + 1)]
+
+    def joined(groups: list[list[int]]) -> dist.ProcessGroup:
+        """The one of the groups that this rank is in; every rank makes all of them."""
+        mine: dist.ProcessGroup
+        mine, _ = dist.new_subgroups_by_enumeration(groups, timeout=timedelta(seconds=timeout_s))  # type: ignore[no-untyped-call]
+        return mine
+
+    pipeline = joined(ranks.T.tolist())
+    data = [joined(ranks.tolist()) for _ in range(plan.stages_per_rank + 1)]
     mesh = DeviceMesh.from_group(
         [pipeline, data[-1]], device.type, mesh=ranks.tolist(), mesh_dim_names=("pipeline", "data")
     )
     return Grid(mesh=mesh, pipeline=pipeline, gradients=data[:-1], statistics=data[-1])
-
-
-def _joined(groups: Sequence[Sequence[int]], *, timeout_s: float) -> dist.ProcessGroup:
-    """Make every group, on every rank, in the same order; the one that this rank is in."""
-    mine = None
-    for ranks in groups:
-        group = dist.new_group(list(ranks), timeout=timedelta(seconds=timeout_s))
-        if dist.get_rank() in ranks:
-            mine = group
-    assert isinstance(mine, dist.ProcessGroup)
-    return mine
-
-
-@dataclass(frozen=True, kw_only=True)
-class MadeStage:
-    """A stage of this rank."""
-
-    running: RunningStage
-    names: dict[str, tuple[str, ...]]
-    """The model's names of what the stage calls otherwise: parameters and buffers. One that is shared has several."""
 
 
 def make_stages(
@@ -73,7 +69,7 @@ def make_stages(
     device: torch.device,
     synchronised: bool,
     divisor: int,
-) -> list[MadeStage]:
+) -> list[RunningStage]:
     """The stages that this rank runs, which start on all replicas as on the first. ``pieces``: the layers of the plan,
     made of the model's own parameters. ``names``: what the model calls its tensors, by id. ``edges``: what
     ``boundaries`` found. ``synchronised``: batch normalisation with the statistics of all replicas. ``divisor``: of
@@ -91,17 +87,19 @@ def make_stages(
         if synchronised and grid.statistics.size() > 1:
             synchronise_batch_norms(module, grid.statistics)
         gradients = StageGradients(module.parameters(), group=group if group.size() > 1 else None, divisor=divisor)
-        running = RunningStage(
-            module,
-            index=index,
-            count=len(plan.stages),
-            device=device,
-            group=grid.pipeline,
-            gradients=gradients,
-            given=edges[0],
-            output=edges[-1],
+        made.append(
+            RunningStage(
+                module,
+                index=index,
+                count=len(plan.stages),
+                device=device,
+                group=grid.pipeline,
+                gradients=gradients,
+                names=own,
+                given=edges[0],
+                output=edges[-1],
+            )
         )
-        made.append(MadeStage(running=running, names=own))
     return made
 
 
@@ -125,3 +123,122 @@ def boundaries(model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, exampl
                 x = piece(x)
             edges.append(Boundary.like(x))
     return edges
+
+
+# -- PyTorch's schedules -----------------------------------------------------------------------------------------------
+
+
+_MULTI: dict[str, type[ScheduleInterleaved1F1B | ScheduleInterleavedZeroBubble]] = {
+    "interleaved": ScheduleInterleaved1F1B,
+    "zero-bubble": ScheduleInterleavedZeroBubble,  # with one part a rank: ZB-H1 of the paper
+}
+_SINGLE: dict[str, type[ScheduleGPipe | Schedule1F1B]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+
+
+def check_runs(plan: Plan) -> None:
+    """Raises NoPlan, in one line, for a plan that cannot be run."""
+    check_plan(plan)
+    if not plan.is_even:
+        raise NoPlan(
+            f"the stages have {', '.join(str(stage.replicas) for stage in plan.stages)} replicas; only equal numbers "
+            "can be run, since ranks are a grid of pipeline × data"
+        )
+    if plan.stages_per_rank > 1 and plan.schedule not in _MULTI:
+        raise NoPlan(f"{plan.schedule} runs one stage a rank, not {plan.stages_per_rank}; use interleaved")
+    if why := why_not(plan):
+        raise NoPlan(f"{why}; use a multiple of {plan.groups}, or gpipe")
+
+
+def check_splits(plan: Plan, model: nn.Module) -> None:
+    """Raises NoPlan, in one line, if this PyTorch cannot split the backward pass of the layers of ``model`` in two."""
+    splits = plan.schedule == "zero-bubble" and plan.groups > 1
+    if splits and torch.__version__ < "2.13" and any("plain_class" in vars(type(each)) for each in model.modules()):
+        raise NoPlan(
+            f"schedule=zero-bubble needs PyTorch 2.13 to split the backward pass of dwconv's layers, and this is "
+            f"{torch.__version__}; use 1f1b, or dwconv.revert the model"
+        )
+
+
+def make_schedule(
+    plan: Plan, stages: Sequence[PipelineStage], loss: Callable[..., Any]
+) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleaved1F1B | ScheduleInterleavedZeroBubble:
+    """The plan's schedule over this rank's ``stages``. Gradients are summed over the microbatches, not averaged."""
+    if plan.schedule in _MULTI and plan.groups > 1:
+        return _MULTI[plan.schedule](list(stages), plan.microbatches, loss_fn=loss, scale_grads=False)
+    name = plan.schedule if plan.groups > 1 else "1f1b"  # alone, it holds the activations of one microbatch
+    return _SINGLE[name](stages[0], plan.microbatches, loss_fn=loss, scale_grads=False)
+
+
+# -- batch normalisation over the replicas of a stage ------------------------------------------------------------------
+
+
+def synchronise_batch_norms(module: nn.Module, group: dist.ProcessGroup) -> nn.Module:
+    """``module`` with the batch normalisations in it replaced by those whose statistics are over all ranks of
+    ``group``. Parameters and statistics are the same tensors as before."""
+    if isinstance(module, _BatchNorm) and module.track_running_stats:
+        return ReplicaBatchNorm(module, group)
+    for name, child in list(module.named_children()):
+        setattr(module, name, synchronise_batch_norms(child, group))
+    return module
+
+
+class ReplicaBatchNorm(nn.Module):
+    """What ``norm`` does, with the mean and variance of a microbatch on all ranks of ``group``. PyTorch's own
+    SyncBatchNorm takes tensors on a GPU alone.
+
+    Written with PyTorch's operators and one sum over the ranks, so that its backward pass can be split into the
+    gradient of the input, which needs the other replicas, and that of weight and bias, which does not."""
+
+    def __init__(self, norm: _BatchNorm, group: dist.ProcessGroup) -> None:
+        super().__init__()
+        self.eps, self.momentum, self._group = norm.eps, norm.momentum, group
+        self.weight, self.bias = norm.weight, norm.bias
+        self.register_buffer("running_mean", norm.running_mean)
+        self.register_buffer("running_var", norm.running_var)
+        self.register_buffer("num_batches_tracked", norm.num_batches_tracked)
+        self.train(norm.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        running_mean, running_var = self.get_buffer("running_mean"), self.get_buffer("running_var")
+        if not self.training:
+            return nn.functional.batch_norm(x, running_mean, running_var, self.weight, self.bias, eps=self.eps)
+        others = [axis for axis in range(x.dim()) if axis != 1]
+        shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
+        count = x.numel() // x.shape[1] * self._group.size()
+        # The sum first, then the squares of what is left of it: the square of a large mean would drown the variance.
+        mean = self._sum(x.sum(others)) / count
+        centred = x - mean.view(shape)
+        variance = self._sum(centred.square().sum(others)) / count
+        self._remember(mean.detach(), variance.detach() * count / max(count - 1, 1))
+        y = centred * torch.rsqrt(variance + self.eps).view(shape)
+        return y if self.weight is None else y * self.weight.view(shape) + self.bias.view(shape)
+
+    def _sum(self, mine: Tensor) -> Tensor:
+        total: Tensor = _SumOfAll.apply(mine, self._group)  # type: ignore[no-untyped-call]
+        return total
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        tracked = self.get_buffer("num_batches_tracked").add_(1)
+        share = 1.0 / float(tracked) if self.momentum is None else self.momentum
+        self.get_buffer("running_mean").lerp_(mean, share)
+        self.get_buffer("running_var").lerp_(variance, share)
+
+
+class _SumOfAll(Function):
+    """The sum over all ranks, which each of them uses: the gradient is a sum over them, too."""
+
+    @staticmethod
+    def forward(ctx: Any, mine: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return _summed(mine, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _summed(grad, ctx.group), None
+
+
+def _summed(mine: Tensor, group: dist.ProcessGroup) -> Tensor:
+    total = mine.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total

@@ -14,6 +14,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,9 +55,9 @@ def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = DEFA
             forward_us=times.forward_us(each),
             dgrad_us=times.dgrad_us(each),
             wgrad_us=times.wgrad_us(each),
-            output_bytes=_size_bytes(each.output),
+            output_bytes=each.output.nbytes,
             saved_bytes=each.saved_bytes,
-            parameter_bytes=sum(map(_size_bytes, each.parameters)),
+            parameter_bytes=sum(parameter.nbytes for parameter in each.parameters),
         )
         for each in ran
     )
@@ -82,7 +83,7 @@ def _run(cut: nn.Sequential, microbatch: Tensor) -> list[_Ran]:
     for name, module in cut._modules.items():  # named_children leaves out what comes twice
         assert module is not None
         saved: list[Tensor] = []
-        with torch.autograd.graph.saved_tensors_hooks(_keeping(saved), _as_it_is), runs(name, microbatch):
+        with torch.autograd.graph.saved_tensors_hooks(_keeping(saved), lambda kept: kept), runs(name, microbatch):
             output = module(entry)
         storages = {_storage(tensor): tensor.untyped_storage().nbytes() for tensor in saved}
         found.append(
@@ -108,10 +109,6 @@ def _keeping(saved: list[Tensor]) -> Callable[[Tensor], Tensor]:
         return tensor
 
     return pack
-
-
-def _as_it_is(tensor: Tensor) -> Tensor:
-    return tensor
 
 
 class _Times:
@@ -161,7 +158,7 @@ def _passes(ran: Iterable[_Ran]) -> dict[str, Callable[[], object]]:
     """The calls that are timed for each piece, by name."""
     calls: dict[str, Callable[[], object]] = {}
     for each in ran:
-        calls[f"forward {each.name}"] = _forward(each)
+        calls[f"forward {each.name}"] = partial(each.module, each.entry)
         if each.output.requires_grad:
             inputs = (each.entry,) if each.entry.requires_grad else ()
             if inputs:
@@ -184,10 +181,6 @@ def _whole_step(cut: nn.Sequential, ran: Sequence[_Ran]) -> dict[str, Callable[[
     return calls | {_WHOLE_STEP: step} if parameters and output.requires_grad else calls
 
 
-def _forward(ran: _Ran) -> Callable[[], object]:
-    return lambda: ran.module(ran.entry)
-
-
 def _gradients(ran: _Ran, wanted: tuple[Tensor, ...]) -> Callable[[], object]:
     gradient = torch.randn_like(ran.output)
     return lambda: torch.autograd.grad(ran.output, wanted, gradient, retain_graph=True, allow_unused=True)
@@ -208,7 +201,3 @@ def _finished(call: Callable[[], object], device: torch.device) -> Callable[[], 
 
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
-
-
-def _size_bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

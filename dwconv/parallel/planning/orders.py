@@ -14,10 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dwconv.errors import NoPlan
-from dwconv.parallel.planning.plan import Plan
-
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+from dwconv.parallel.planning.plan import Plan, check_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +56,6 @@ def place_of(plan: Plan, *, group: int, replica: int = 0) -> Place:
     )
 
 
-def check_schedule(schedule: str) -> None:
-    """Raises NoPlan if it is unknown."""
-    if schedule not in SCHEDULES:
-        raise NoPlan(f"schedule={schedule} is unknown; use one of {', '.join(SCHEDULES)}")
-
-
 def why_not(plan: Plan) -> str:
     """Why its schedule does not fit its microbatches; empty if it does. With one stage every schedule does."""
     groups, microbatches = plan.groups, plan.microbatches
@@ -85,7 +76,7 @@ def actions(schedule: str, place: Place) -> list[Action]:
     """The passes that a rank runs, in order. Raises NoPlan for an unknown schedule."""
     check_schedule(schedule)
     if schedule == "gpipe":
-        return _forwards_first(place)
+        return [*_passes(place, what="forward"), *_passes(place, what="backward")]
     if schedule == "1f1b":
         return _one_by_one(place, warmup=place.ahead - 1)
     before = (place.stages_per_rank - 1) * _round(place)
@@ -115,10 +106,6 @@ def _passes(place: Place, *, what: Literal["forward", "backward"]) -> list[Actio
         found.append(Action(what=what, stage=stage * place.groups + place.group, microbatch=seen[stage]))
         seen[stage] += 1
     return found
-
-
-def _forwards_first(place: Place) -> list[Action]:
-    return [*_passes(place, what="forward"), *_passes(place, what="backward")]
 
 
 def _one_by_one(place: Place, *, warmup: int) -> list[Action]:

@@ -18,10 +18,23 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
+import torch.distributed as dist
+from torch import Tensor, nn
+
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.orders import check_schedule
-from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
-from dwconv.parallel.planning.prices import COPIES_OF_PARAMETERS, stage_cost, sum_us, transfer_us
+from dwconv.parallel.joining import agreed
+from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.pieces import pieces
+from dwconv.parallel.planning.plan import (
+    COPIES_OF_PARAMETERS,
+    LayerCost,
+    Link,
+    Plan,
+    Stage,
+    check_schedule,
+    sum_us,
+    transfer_us,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,32 +80,6 @@ def partition(layers: Sequence[LayerCost], cluster: Cluster, shape: Shape) -> Pl
         link=cluster.link,
         stages_per_rank=shape.stages_per_rank,
     )
-
-
-def bottleneck_us(plan: Plan) -> float:
-    """The time that the slowest stage or link of a plan is busy in a step."""
-    total = plan.microbatches * plan.stages[0].replicas
-    worst = 0.0
-    for number, stage in enumerate(plan.stages):
-        cost = stage_cost(plan.layers, first=stage.first, last=stage.last)
-        busy_us = total / stage.replicas * cost.compute_us
-        worst = max(worst, busy_us + sum_us(plan.link, cost.parameter_bytes, ranks=stage.replicas))
-        if number + 1 < len(plan.stages):
-            messages = total / min(stage.replicas, plan.stages[number + 1].replicas)
-            worst = max(worst, messages * transfer_us(plan.link, cost.output_bytes))
-    return worst
-
-
-def memory_bytes(plan: Plan) -> list[int]:
-    """The most that a rank of each stage needs, for plans with one stage a rank."""
-    total = plan.microbatches * plan.stages[0].replicas
-    needed = []
-    for number, stage in enumerate(plan.stages):
-        cost = stage_cost(plan.layers, first=stage.first, last=stage.last)
-        before, after = (sum(each.replicas for each in some) for some in (plan.stages[:number], plan.stages[number:]))
-        held = _held(plan.schedule, total=total, replicas=stage.replicas, before=before, after=after)
-        needed.append(COPIES_OF_PARAMETERS * cost.parameter_bytes + held * cost.kept_bytes)
-    return needed
 
 
 def _held(schedule: str, *, total: int, replicas: int, before: int, after: int) -> int:
@@ -179,7 +166,8 @@ class _Search:
         def best(first: int, ranks: int, replicas: int, stages: int | None) -> _Best:
             if ranks == replicas:
                 us = self._stage_us(first, self._count, replicas, ranks) if stages in (None, 1) else math.inf
-                return _Best(us=us, stages=(_stage(first, self._count, replicas),)) if us < math.inf else _IMPOSSIBLE
+                alone = Stage(first=first, last=self._count, replicas=replicas)
+                return _Best(us=us, stages=(alone,)) if us < math.inf else _IMPOSSIBLE
             left = None if stages is None else stages - 1
             found = _IMPOSSIBLE
             if left == 0:
@@ -195,7 +183,7 @@ class _Search:
                     rest = best(last, ranks - replicas, following, left)
                     us = max(own_us, link_us, rest.us)
                     if us < found.us:
-                        found = _Best(us=us, stages=(_stage(first, last, replicas), *rest.stages))
+                        found = _Best(us=us, stages=(Stage(first=first, last=last, replicas=replicas), *rest.stages))
             return found
 
         return min((best(0, ranks, count, stages) for count in counts if count <= ranks), key=lambda each: each.us)
@@ -224,5 +212,57 @@ class _Search:
         return self._shape.microbatches / pairs * transfer_us(self._cluster.link, self._carried_bytes[cut])
 
 
-def _stage(first: int, last: int, replicas: int) -> Stage:
-    return Stage(first=first, last=last, replicas=replicas)
+# -- a plan for the ranks that run -------------------------------------------------------------------------------------
+
+
+MICROBATCHES_A_RANK = 2
+INTERLEAVED_STAGES_A_RANK = 2
+COSTS_S = 3.0
+LINK = Link(gb_s=1.0, latency_us=50.0)
+"""About what gloo has within a machine."""
+
+
+def plan_for_ranks(
+    model: nn.Module,
+    batch: Tensor,
+    *,
+    schedule: str = "1f1b",
+    stages: int | None = None,
+    replicas: int | None = None,
+    microbatches: int | None = None,
+    link: Link = LINK,
+) -> Plan:
+    """The plan for all ranks of the default group, the same on each of them; every rank calls it with the same model.
+
+    ``batch``: of a step, of all ranks together, on the device of the first. ``stages``: by default one for each rank
+    of a pipeline, two with the ``interleaved`` schedule. ``replicas``: of each stage, by default as many as the ranks
+    allow. ``microbatches``: that the whole batch is cut into, by default two for each rank. Raises NoPlan.
+    """
+    world, each = dist.get_world_size(), INTERLEAVED_STAGES_A_RANK if schedule == "interleaved" else 1
+    replicas = replicas or max(1, world * each // (stages or world * each))
+    stages = stages or max(1, world // replicas) * each
+    if stages * replicas != world * each:
+        raise NoPlan(
+            f"{stages} stages, {each} a rank, with {replicas} replicas do not fit world={world}; start "
+            f"{max(1, stages // each) * replicas} ranks, or change the stages or the replicas"
+        )
+    shape = Shape(
+        microbatches=microbatches or MICROBATCHES_A_RANK * world,
+        schedule=schedule,
+        stages=stages,
+        is_even=True,
+        stages_per_rank=each,
+    )
+    cluster = Cluster(world=world, link=link)
+    check_shape(cluster, shape)
+    check_batch(batch, microbatches=shape.microbatches)
+    microbatch = batch[: len(batch) // shape.microbatches]
+    return agreed(
+        lambda: partition(layer_costs(pieces(model, microbatch), microbatch, seconds=COSTS_S), cluster, shape)
+    )
+
+
+def check_batch(batch: Tensor, *, microbatches: int) -> None:
+    """Raises NoPlan for a batch that cannot be shared out."""
+    if len(batch) % microbatches:
+        raise NoPlan(f"a batch of {len(batch)} is not divisible by microbatches={microbatches}; change one of them")

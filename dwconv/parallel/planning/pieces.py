@@ -123,17 +123,13 @@ def _name(nodes: Sequence[fx.Node]) -> str:
         stack = node.meta.get("nn_module_stack") or {}
         path = str(node.target) if node.op == "call_module" else next(reversed(stack), "")
         paths.append(path.split(".") if path else [])
-    common = [parts[0] for parts in itertools.takewhile(_are_equal, zip(*paths, strict=False))]
+    common = [parts[0] for parts in itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
     layers = [str(node.target) for node in nodes if node.op == "call_module"]
     if not common and layers:
         return layers[0]
     if nodes[0].op != "call_module" and (len(nodes) == 1 or not common):
         common.append(operation_name(nodes[0]))
     return ".".join(common)
-
-
-def _are_equal(parts: Sequence[str]) -> bool:
-    return len(set(parts)) == 1
 
 
 def _path(*parts: str) -> str:

@@ -5,7 +5,20 @@ It knows neither torch nor a clock: partitions can be computed, tested and simul
 
 from __future__ import annotations
 
+import math
+from codecs import BOM_UTF8
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from dwconv.errors import NoPlan, one_line
+from dwconv.system.new_file import replace_file
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,3 +85,131 @@ class Plan:
     def is_even(self) -> bool:
         """True if every stage has as many replicas, as a DeviceMesh pipeline × data has: it can be run."""
         return len({stage.replicas for stage in self.stages}) == 1
+
+
+def check_schedule(schedule: str) -> None:
+    """Raises NoPlan if it is unknown."""
+    if schedule not in SCHEDULES:
+        raise NoPlan(f"schedule={schedule} is unknown; use one of {', '.join(SCHEDULES)}")
+
+
+# -- plans in files: data only, checked when it is read ----------------------------------------------------------------
+
+
+def write_plan(plan: Plan, path: Path) -> None:
+    """Write ``plan`` to a file. Raises NoPlan if it cannot be written."""
+    try:
+        replace_file(path, [msgspec.json.format(msgspec.json.encode(plan), indent=1), b"\n"], durable=False)
+    except OSError as error:
+        raise NoPlan(f"plan={path} cannot be written: {error.strerror}; name another file") from None
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file. Raises NoPlan if there is none, or if it is not whole."""
+    try:
+        plan = msgspec.json.decode(path.read_bytes().removeprefix(BOM_UTF8), type=Plan)
+        check_plan(plan)
+    except OSError as error:
+        raise NoPlan(f"plan={path} cannot be read: {error.strerror}; {_WAY_OUT}") from None
+    except (msgspec.DecodeError, NoPlan) as error:
+        raise NoPlan(f"plan={path} is not a plan: {one_line(str(error))}; {_WAY_OUT}") from None
+    return plan
+
+
+_WAY_OUT = "write one with python -m dwconv.parallel plan --json FILE"
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises NoPlan unless its stages hold every layer once, in order, and its numbers make sense."""
+    check_schedule(plan.schedule)
+    bounds = [0, *(stage.last for stage in plan.stages)]
+    if not plan.stages or bounds[-1] != len(plan.layers) or any(one >= other for one, other in pairwise(bounds)):
+        raise NoPlan(f"its stages do not hold each of its {len(plan.layers)} layers once")
+    if [stage.first for stage in plan.stages] != bounds[:-1]:
+        raise NoPlan("a stage does not begin where the one before ends")
+    if min(stage.replicas for stage in plan.stages) < 1 or plan.microbatches < 1:
+        raise NoPlan("replicas and microbatches are at least 1")
+    if plan.stages_per_rank < 1 or len(plan.stages) % plan.stages_per_rank:
+        raise NoPlan(f"{len(plan.stages)} stages are not {plan.stages_per_rank} for each rank")
+    if plan.stages_per_rank > 1 and not plan.is_even:
+        raise NoPlan("with several stages a rank, all have as many replicas")
+    if not (plan.link.gb_s > 0 and 0 <= plan.link.latency_us < math.inf):
+        raise NoPlan(f"a link of {plan.link.gb_s:g} GB/s and {plan.link.latency_us:g} µs carries nothing")
+
+
+# -- prices: a stage by its layers, and a message by its link ----------------------------------------------------------
+
+
+FREE_LINK = Link(gb_s=math.inf, latency_us=0.0)
+"""A link that costs nothing."""
+COPIES_OF_PARAMETERS = 3
+"""A rank holds three numbers for each parameter: the value, its gradient, and the momentum of the optimizer."""
+BUCKET_BYTES = 25 * 2**20
+"""Gradients that plain data parallelism sums at a time: DistributedDataParallel's own size."""
+_BYTES_A_US = 1e3
+"""At one gigabyte a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageCost:
+    """One stage, for one microbatch."""
+
+    forward_us: float
+    dgrad_us: float
+    wgrad_us: float
+    input_bytes: int
+    """Received from the stage before: nothing in the first one, which reads the data."""
+    output_bytes: int
+    kept_bytes: int
+    """From the forward pass to the backward pass: what it received, and what its layers save."""
+    parameter_bytes: int
+
+
+def stage_cost(layers: Sequence[LayerCost], *, first: int, last: int) -> StageCost:
+    """The cost of layers ``first`` to ``last``, ``last`` excluded."""
+    own = layers[first:last]
+    input_bytes = layers[first - 1].output_bytes if first else 0
+    return StageCost(
+        forward_us=sum(layer.forward_us for layer in own),
+        dgrad_us=sum(layer.dgrad_us for layer in own),
+        wgrad_us=sum(layer.wgrad_us for layer in own),
+        input_bytes=input_bytes,
+        output_bytes=own[-1].output_bytes,
+        kept_bytes=input_bytes + sum(layer.saved_bytes for layer in own),
+        parameter_bytes=sum(layer.parameter_bytes for layer in own),
+    )
+
+
+def transfer_us(link: Link, size_bytes: int) -> float:
+    """The time from one rank to another."""
+    return link.latency_us + size_bytes / (link.gb_s * _BYTES_A_US)
+
+
+def sum_us(link: Link, size_bytes: float, *, ranks: int) -> float:
+    """The time to sum over ``ranks`` what each of them has, around a ring: everybody sends and receives a share in each
+    of 2 (ranks − 1) rounds."""
+    rounds = 2 * (ranks - 1)
+    return rounds * (link.latency_us + size_bytes / ranks / (link.gb_s * _BYTES_A_US))
+
+
+class Bucket(NamedTuple):
+    """Gradients that are summed at a time."""
+
+    ready_us: float
+    """When they are there, from the beginning of the backward pass of the last microbatch."""
+    size_bytes: int
+
+
+def buckets(layers: Sequence[LayerCost]) -> list[Bucket]:
+    """The buckets of plain data parallelism, which fill from the last layer to the first."""
+    found: list[Bucket] = []
+    passed_us, waiting_bytes = 0.0, 0
+    for layer in reversed(layers):
+        passed_us += layer.dgrad_us + layer.wgrad_us
+        waiting_bytes += layer.parameter_bytes
+        if waiting_bytes >= BUCKET_BYTES:
+            found.append(Bucket(ready_us=passed_us, size_bytes=waiting_bytes))
+            waiting_bytes = 0
+    if waiting_bytes:
+        found.append(Bucket(ready_us=passed_us, size_bytes=waiting_bytes))
+    return found

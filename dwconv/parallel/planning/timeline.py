@@ -9,12 +9,35 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dwconv.errors import BrokenInstallation, NoPlan
-from dwconv.parallel.planning.events import WHAT, Event, What
 from dwconv.system.new_file import check_replaceable, replace_file
+
+What = Literal["forward", "dgrad", "wgrad", "backward", "communication"]
+"""``backward``: dgrad and wgrad in one, where they were not told apart."""
+WHAT: tuple[What, ...] = get_args(What)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Microseconds count from the beginning of the step. What no event covers is idle time."""
+
+    rank: int
+    stage: int
+    microbatch: int | None
+    """Numbered over the whole batch; None for gradients that are summed over ranks."""
+    what: What
+    start_us: float
+    end_us: float
+    detail: str = ""
+    """For people, such as ``activations to rank 2``."""
+
+
+# -- trace and picture -------------------------------------------------------------------------------------------------
+
 
 _LETTERS: dict[What, str] = {"forward": "F", "dgrad": "D", "wgrad": "W", "backward": "B", "communication": ""}
 # Okabe and Ito's colours, which people who see no red or green tell apart, on a paper of light grey.
@@ -44,6 +67,14 @@ def timeline_files(prefix: Path) -> tuple[Path, Path]:
         with _told(path):
             check_replaceable(path)
     return trace, picture
+
+
+def print_timeline(events: Sequence[Event], trace: Path, picture: Path, *, title: str) -> None:
+    """Write both files, and print their names."""
+    write_chrome_trace(events, trace)
+    print(f"timeline: {trace}")
+    draw_timeline(events, picture, title=title)
+    print(f"timeline: {picture}")
 
 
 def write_chrome_trace(events: Sequence[Event], path: Path) -> None:

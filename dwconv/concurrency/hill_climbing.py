@@ -1,0 +1,135 @@
+"""A task's time by its number of threads, found by hill climbing: a few timed runs for each signature.
+
+threads  1   2   4   8   16   32     doubling, until the time has risen twice in a row; all cores are the last
+         └───┴───┴───●───×────×
+                   6 ● 12            then halfway to the neighbours that were tried, as long as that is faster
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from dwconv.concurrency.cutting import work_us
+from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+
+Timed = Callable[[Task, int], float]
+"""Microseconds of a task with so many threads, measured."""
+
+_RISES = 2
+"""So many counts in a row that are slower than the best end the climb."""
+
+
+class HillClimbing:
+    """Curves of tasks, by timing a few counts of each signature."""
+
+    def __init__(self, *, cores: int) -> None:
+        self._cores = cores
+        self.tried_us: dict[str, dict[int, float]] = {}
+        """By signature, the counts that were timed."""
+
+    def curve(self, task: Task, timed: Timed) -> ScalingCurve:
+        """The time of ``task`` for 1 to all cores. Calls ``timed`` only for a signature that is new."""
+        if task.signature not in self.tried_us:
+            self.tried_us[task.signature] = _climb(lambda threads: timed(task, threads), cores=self._cores)
+        return interpolated(self.tried_us[task.signature], cores=self._cores)
+
+    @property
+    def runs(self) -> int:
+        """How many times ``timed`` was called."""
+        return sum(len(tried) for tried in self.tried_us.values())
+
+
+def _climb(timed: Callable[[int], float], *, cores: int) -> dict[int, float]:
+    tried = _doubled(timed, cores=cores)
+    rises = 0
+    while rises < _RISES:
+        best = min(sorted(tried), key=tried.__getitem__)
+        counts = [count for count in _halfway_to_neighbours(best, tried) if count not in tried]
+        if not counts:
+            break
+        for count in counts:
+            tried[count] = timed(count)
+            rises = 0 if tried[count] < tried[best] else rises + 1
+            if rises == _RISES:
+                break
+    return tried
+
+
+def _doubled(timed: Callable[[int], float], *, cores: int) -> dict[int, float]:
+    tried: dict[int, float] = {}
+    rises, count = 0, 1
+    while rises < _RISES:
+        tried[count] = timed(count)
+        rises = rises + 1 if tried[count] > min(tried.values()) else 0
+        if count == cores:
+            break
+        count = min(2 * count, cores)
+    return tried
+
+
+def _halfway_to_neighbours(best: int, tried: dict[int, float]) -> list[int]:
+    """The counts in the middle between the best and the nearest ones tried on either side."""
+    below = max((count for count in tried if count < best), default=best)
+    above = min((count for count in tried if count > best), default=best)
+    return sorted({(below + best) // 2, (best + above + 1) // 2} - {best})
+
+
+# -- a whole curve from the times of a few counts ----------------------------------------------------------------------
+
+
+def interpolated(tried_us: Mapping[int, float], *, cores: int) -> ScalingCurve:
+    """The curve through ``tried_us`` for 1 to ``cores`` threads.
+
+    Between two counts the time is a line over 1/threads, which is exact where a part of the work is serial and the rest
+    is divided evenly (Amdahl). Beyond the last count the line through the last two goes on over the threads, but never
+    downwards: trying ended there because time did not fall any more."""
+    counts = sorted(tried_us)
+    return ScalingCurve(median_us={count: _at(count, counts, tried_us) for count in range(1, cores + 1)})
+
+
+def _at(count: int, counts: list[int], tried_us: Mapping[int, float]) -> float:
+    if count in tried_us:
+        return tried_us[count]
+    below = [known for known in counts if known < count]
+    above = [known for known in counts if known > count]
+    if not below:
+        return tried_us[above[0]]
+    if not above:
+        return _beyond(count, counts, tried_us)
+    low, high = below[-1], above[0]
+    weight = (1 / count - 1 / high) / (1 / low - 1 / high)
+    return weight * tried_us[low] + (1 - weight) * tried_us[high]
+
+
+def _beyond(count: int, counts: list[int], tried_us: Mapping[int, float]) -> float:
+    last = counts[-1]
+    if len(counts) == 1:
+        return tried_us[last]
+    before = counts[-2]
+    slope_us = max(0.0, (tried_us[last] - tried_us[before]) / (last - before))
+    return tried_us[last] + slope_us * (count - last)
+
+
+def amdahl_us(threads: int, *, one_us: float, all_us: float, cores: int) -> float:
+    """The time with ``threads`` threads of work whose serial part follows from one thread and from all cores."""
+    if cores == 1:
+        return one_us
+    weight = (1 / threads - 1 / cores) / (1 - 1 / cores)
+    return max(weight * one_us + (1 - weight) * all_us, math.ulp(0.0))
+
+
+# -- from work alone: where nothing is timed, or the time is over ------------------------------------------------------
+
+
+def estimated_us(task: Task, threads: int) -> float:
+    """Microseconds of ``task`` with so many threads, as if its work could be divided at will."""
+    return work_us(flops=task.flops, bytes=task.bytes, threads=threads)
+
+
+def estimated_curves(graph: TaskGraph, *, cores: int) -> dict[int, ScalingCurve]:
+    """By task, its time for 1 to all cores."""
+    return {
+        task.index: ScalingCurve(median_us={count: estimated_us(task, count) for count in range(1, cores + 1)})
+        for task in graph.tasks
+    }

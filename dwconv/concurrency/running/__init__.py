@@ -1,1 +1,0 @@
-"""Runs a graph as a schedule says: on persistent threads, or on streams of a GPU."""

@@ -1,0 +1,175 @@
+"""Schedules as plain data: which worker runs which task, the machine they are made for, and the memory that they take.
+
+A result is there from the start of its task until the last task that reads it has ended; what the graph returns stays.
+A schedule takes more than plain order where it runs ahead: where tasks wait whose turn it would be, and with them what
+they will read. So it is kept within a bound by letting no task run further ahead, or behind, than so many others.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import msgspec
+
+from dwconv.concurrency.task_graph import Stored, TaskGraph
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraSlots:
+    """Places beside the cores where one-thread tasks run while the cores are busy: second hardware threads of the
+    cores, or a second stream of a GPU."""
+
+    count: int = 0
+    slowdown: float = 1.0
+    """How many times as long a task takes there as alone on a core."""
+    neighbour_slowdown: float = 1.0
+    """How many times as long a task takes on the cores while an extra slot is busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What list scheduling needs to know."""
+
+    cores: int
+    handover_us: float = 0.0
+    """From the end of a task until a task that waits for it begins on another worker."""
+    change_us: float = 0.0
+    """By how much a task takes longer if its worker ran with another number of threads before."""
+    slots: ExtraSlots = ExtraSlots()
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Threads = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One task on one worker, with the times that the schedule expects, in microseconds since the step began."""
+
+    task: Count
+    worker: Annotated[int, msgspec.Meta(ge=0, lt=4096)]
+    threads: Threads
+    start_us: Microseconds
+    end_us: Microseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Every task of a graph, placed. A worker runs its tasks by their start, each as soon as its needs are met."""
+
+    strategies: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=500)], ...], msgspec.Meta(max_length=200)]
+    """Names of the strategies that made it, such as ``("S1", "S3")``; none for one task at a time on all cores."""
+    cores: Threads
+    placements: Annotated[tuple[Placement, ...], msgspec.Meta(max_length=100_000)]
+
+    @property
+    def makespan_us(self) -> float:
+        """When the last task ends."""
+        return makespan_us(self.placements)
+
+
+def makespan_us(placements: Sequence[Placement]) -> float:
+    """When the last task ends."""
+    return max((placement.end_us for placement in placements), default=0.0)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def peak_bytes(held: Sequence[Stored], schedule: Schedule) -> int:
+    """The most that is held at once."""
+    placed = {each.task: each for each in schedule.placements}
+    changes: list[tuple[float, int]] = []
+    live = 0
+    for each in held:
+        if each.made_by is None:
+            live += each.bytes
+        else:
+            changes.append((placed[each.made_by].start_us, each.bytes))
+        if not each.returned:
+            changes.append((max(placed[reader].end_us for reader in each.read_by), -each.bytes))
+    peak = live
+    for _, change in sorted(changes):  # of one moment, what is freed comes first
+        live += change
+        peak = max(peak, live)
+    return peak
+
+
+def within(graph: TaskGraph, held: Sequence[Stored], schedule: Schedule, *, most_bytes: int) -> Schedule | None:
+    """``schedule``, or one that runs less far ahead, so that it holds at most ``most_bytes``; None if there is none but
+    plain order."""
+    if peak_bytes(held, schedule) <= most_bytes:
+        return schedule
+    ahead = len(graph.tasks)
+    while ahead:
+        ahead //= 2
+        nearer = in_step(graph, schedule, ahead=ahead)
+        if peak_bytes(held, nearer) <= most_bytes:
+            return nearer
+    return None
+
+
+def in_step(graph: TaskGraph, schedule: Schedule, *, ahead: int) -> Schedule:
+    """``schedule`` on the same workers, each of which takes its tasks in an order that differs from the graph's by no
+    more than ``ahead`` places. Times are counted anew."""
+    placed = {each.task: each for each in schedule.placements}
+    by_start = sorted(placed, key=lambda task: (placed[task].start_us, task))
+    place = {task: min(max(at, task - ahead), task + ahead) for at, task in enumerate(by_start)}
+    readers = graph.readers()
+    waiting = {task.index: len(task.needs) for task in graph.tasks}
+    ready = [(place[task], task) for task, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    free_us: dict[int, float] = {}
+    done: dict[int, Placement] = {}
+    before_us = 0.0
+    while ready:
+        _, task = heapq.heappop(ready)
+        each = placed[task]
+        needs_us = [done[needed].end_us for needed in graph.tasks[task].needs]
+        # A worker takes tasks by their starts: no start may come before that of a task whose turn was earlier.
+        start_us = before_us = max([before_us, free_us.get(each.worker, 0.0), *needs_us])
+        done[task] = msgspec.structs.replace(each, start_us=start_us, end_us=start_us + each.end_us - each.start_us)
+        free_us[each.worker] = done[task].end_us
+        for reader in readers[task]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, (place[reader], reader))
+    return replace(schedule, placements=tuple(done.values()))
+
+
+# -- drawn by chance, to show that any schedule gives the same results -------------------------------------------------
+
+
+_FEWEST_US, _MOST_US = 1.0, 100.0
+
+
+def drawn(graph: TaskGraph, *, cores: int, workers: int, seed: str) -> Schedule:
+    """Every task on any of ``workers`` workers with any number of threads, as soon as that worker and what the task
+    needs are ready, in any order in which the tasks can run. The same seed draws the same."""
+    draw = random.Random(seed)
+    readers = graph.readers()
+    missing = {task.index: len(set(task.needs)) for task in graph.tasks}
+    ready = [task for task, count in missing.items() if not count]
+    free_us = [0.0] * workers
+    ended_us: dict[int, float] = {}
+    placements = []
+    while ready:
+        task = graph.tasks[ready.pop(draw.randrange(len(ready)))]
+        worker = draw.randrange(workers)
+        start_us = max([free_us[worker], *(ended_us[needed] for needed in task.needs)])
+        end_us = start_us + draw.uniform(_FEWEST_US, _MOST_US)
+        free_us[worker] = ended_us[task.index] = end_us
+        placements.append(
+            Placement(
+                task=task.index, worker=worker, threads=draw.randint(1, cores), start_us=start_us, end_us=end_us
+            )
+        )  # fmt: skip
+        for reader in set(readers[task.index]):
+            missing[reader] -= 1
+            if not missing[reader]:
+                ready.append(reader)
+    return Schedule(strategies=(), cores=cores, placements=tuple(placements))

@@ -1,1 +1,0 @@
-"""From tasks and their times to schedules, computed: the four strategies, memory, and machines that are not here."""

@@ -1,0 +1,318 @@
+"""The choice: options, which schedule wins, dgrad beside wgrad, and the log in which a choice is found again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from dwconv.concurrency import choice as log
+from dwconv.concurrency import measured
+from dwconv.concurrency import task_timer as budget
+from dwconv.concurrency.candidates import at_once_schedule
+from dwconv.concurrency.choice import Choice, GradientTimes
+from dwconv.concurrency.gradient_pairs import Pair
+from dwconv.concurrency.measured import fastest, noise_us
+from dwconv.concurrency.options import PLAIN, Options, read
+from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.task_timer import PairTimes
+from dwconv.errors import InvalidChoice, LogError, OutOfTime
+from dwconv.measure.clock.timing import Lap
+from dwconv.records.record import Measurement
+from tests.made_up_graphs import check, curve, graph
+
+
+class MadeUpClock:
+    """Each call takes what ``ms`` says, some per cent more or less in turns; ``now_s`` is what all have taken."""
+
+    def __init__(self, ms, *, wobble=0.001, lost=0.0):
+        self._ms, self._wobble, self._lost = ms, itertools.cycle([1 - wobble, 1.0, 1 + wobble]), lost
+        self.turns = []
+        self.calls = [Called(name, ms[name]) for name in ms]
+
+    def now_s(self):
+        return sum(call.count * call.ms for call in self.calls) / 1e3
+
+    def ready(self, call):
+        return call
+
+    def lap(self, call, *, times):
+        before = [called.count for called in self.calls]
+        call()
+        (name,) = (called.name for called, count in zip(self.calls, before, strict=True) if called.count > count)
+        self.turns.append(name)
+        return Lap(seconds=times * self._ms[name] / 1e3 * next(self._wobble), lost=self._lost)
+
+    def enough(self, effort):
+        return effort
+
+    def overall(self):
+        return lambda: 0.0
+
+
+class Called:
+    def __init__(self, name, ms):
+        self.name, self.ms, self.count = name, ms, 0
+
+    def __call__(self):
+        self.count += 1
+
+
+def ranked(ms, *, fall_back=True, seconds=60.0, **clock):
+    made_up = MadeUpClock(ms, **clock)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "now_s", made_up.now_s)
+        calls = {call.name: call for call in made_up.calls}
+        try:
+            found = fastest(calls, clock=made_up, budget=budget.Budget(seconds), fall_back=fall_back)
+        except OutOfTime:
+            found = None
+    return found, made_up
+
+
+def test_the_fastest_schedule_wins():
+    ranking, clock = ranked({PLAIN: 10.0, "S1": 9.5, "S3": 8.0})
+    assert ranking.winner == "S3" and ranking.reason == "S3 is 20.0% faster than plain execution"
+    assert ranking.trusted
+    assert ranking.steps[PLAIN].median_us == pytest.approx(10_000) and ranking.steps["S1"].rounds == 5
+    assert clock.turns[:6] == [PLAIN, "S1", "S3", PLAIN, "S1", "S3"]  # interleaved
+    assert clock.turns[15:19] == [PLAIN, "S3", PLAIN, "S3"] and ranking.steps["S3"].rounds == 15  # once more
+
+
+@pytest.mark.parametrize("ms, wobble, said", [(9.95, 0.0, "may be noise"), (9.0, 0.3, "may be noise"),
+                                              (10.5, 0.001, "5.0% slower")])  # fmt: skip
+def test_what_is_within_the_noise_does_not_win(ms, wobble, said):
+    ranking, _ = ranked({PLAIN: 10.0, "S1": ms}, wobble=wobble)
+    assert ranking.winner == PLAIN and said in ranking.reason
+
+
+def counted(call):
+    call.count += 1
+
+
+def test_no_threads_of_one_schedule_are_left_while_another_is_timed(monkeypatch):
+    events = []
+    monkeypatch.setattr(measured, "rest", lambda: events.append("rest"))
+    monkeypatch.setattr(Called, "__call__", lambda self: events.append(self.name) or counted(self))
+    ranked({PLAIN: 10.0, "S1": 8.0, "S2": 9.0})
+    assert events[:9] == [PLAIN, "rest", PLAIN, PLAIN, PLAIN, "rest", "S1", "S1", "S1"]
+    assert events.count("rest") == (len(events) - 1) / 4
+
+
+def test_plain_execution_may_be_ruled_out():
+    ranking, _ = ranked({PLAIN: 10.0, "S1": 12.0, "S2": 11.0}, fall_back=False)
+    assert ranking.winner == "S2" and "plain execution was ruled out" in ranking.reason
+
+
+@pytest.mark.parametrize("fall_back", [True, False])
+def test_what_other_work_has_disturbed_is_not_used(fall_back):
+    """Such as a plain step of 1.8 s instead of 6 ms, with which any schedule would win."""
+    ranking, _ = ranked({PLAIN: 1830.0, "S1": 5.0}, lost=0.3, fall_back=fall_back)
+    assert ranking.winner == PLAIN and not ranking.trusted
+    assert "other work took 30% of the time" in ranking.reason and len(ranking.steps) == 2
+
+
+FEW = {"S1": 1800.0, "S2": 1700.0, "S3": 1900.0, "S1+S3": 1800.0, "S4": 2000.0, "gradients": 1800.0}
+
+
+@pytest.mark.parametrize("seconds, compared", [(0.5, None), (2, None), (20, None), (40, 1), (60, 1), (120, 4)])
+def test_the_time_bounds_what_is_measured(seconds, compared):
+    """No more than a step too long, however long steps take; with less time, fewer schedules are compared."""
+    ranking, clock = ranked({PLAIN: 1830.0, **FEW}, seconds=seconds)
+    assert clock.now_s() <= seconds + 2.0
+    assert (ranking and len(ranking.steps) - 1) == compared
+    assert ranking is None or ranking.winner == PLAIN or ranking.winner in clock.turns
+
+
+def test_a_schedule_that_takes_much_longer_than_plain_ends_the_measuring():
+    ranking, clock = ranked({PLAIN: 5.0, "S1": 3000.0, "S3": 4.0}, seconds=2)
+    assert ranking is None and clock.now_s() <= 2 + 3.0
+
+
+def test_rounds_end_with_the_time():
+    ranking, clock = ranked({PLAIN: 100.0, "S1": 50.0}, seconds=3)
+    assert ranking.winner == "S1" and 3 <= ranking.steps["S1"].rounds < 15 and clock.now_s() <= 3.1
+
+
+def test_without_schedules_plain_runs():
+    ranking, _ = ranked({PLAIN: 10.0})
+    assert (ranking.winner, ranking.reason) == (PLAIN, "no schedule was offered")
+
+
+def test_noise_shrinks_with_rounds_and_grows_with_spread():
+    def measured(spread, rounds):
+        return Measurement(median_us=100.0, spread_us=spread, rounds=rounds)
+
+    assert noise_us(measured(0, 5), measured(0, 5)) == 0
+    assert noise_us(measured(10, 5), measured(10, 5)) > noise_us(measured(10, 20), measured(10, 20)) > 5
+    assert noise_us(measured(10, 5), measured(0, 5)) < noise_us(measured(10, 5), measured(10, 5))
+
+
+# -- dgrad beside wgrad ------------------------------------------------------------------------------------------------
+
+
+def times(dgrad, wgrad, *, at_once_us):
+    pair = Pair(name=f"dgrad_{dgrad}", dgrad=dgrad, wgrad=wgrad, convolution=None)
+    return PairTimes(pair=pair, apart_us=20.0, at_once_us=at_once_us)
+
+
+def test_pairs_that_win_run_side_by_side_if_what_they_need_is_there():
+    tasks = graph((), (0,), (0,), (), (3,), (1,), (5,), (5, 4))
+    curves = {task.index: curve(16.0, 12.0, 10.0) for task in tasks.tasks}
+    pairs = [
+        times(1, 2, at_once_us=14.0),
+        times(3, 4, at_once_us=9.0),  # cannot be: one needs the other
+        times(6, 7, at_once_us=25.0),  # does not win
+    ]
+    found = at_once_schedule(SimpleNamespace(graph=tasks), curves, pairs, cores=3)
+    check(found, tasks, cores=3)
+    assert found.strategies == ("gradients",) and found.makespan_us == 6 * 10.0 + 14.0
+    beside = {each.task: (each.worker, each.threads) for each in found.placements if each.threads != 3}
+    assert beside == {1: (0, 2), 2: (1, 1)}
+
+
+def test_a_gradient_that_waits_for_a_later_task_is_not_moved():
+    tasks = graph((), (), (1,))
+    curves = {task.index: curve(16.0, 12.0) for task in tasks.tasks}
+    found = at_once_schedule(SimpleNamespace(graph=tasks), curves, [times(0, 2, at_once_us=1.0)], cores=2)
+    check(found, tasks, cores=2)
+    assert {each.worker for each in found.placements} == {0}
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"strategies": ("S1", "S9")}, "strategy 'S9' is unknown; use any of S1, S2, S3, S4, gradients"),
+        ({"strategies": 3}, "strategies=3 is not a list of names"),
+        ({"strategies": [1]}, "strategy 1 is unknown"),
+        ({"model": "guess"}, "model 'guess' is unknown; use one of hill_climbing, regression"),
+        ({"model": 7}, "option model=7 is not a name"),
+        ({"workers": 0}, "workers=0 is too few"),
+        ({"workers": 2.5}, "option workers=2.5 is not a whole number"),
+        ({"memory": -0.1}, "memory=-0.1 is negative"),
+        ({"memory": float("nan")}, "memory=nan is negative"),
+        ({"seconds": "x"}, "option seconds='x' is not a number of seconds"),
+        ({"fall_back": 1}, "option fall_back=1 is not True or False"),
+        (
+            {"schedule": "S7"},
+            "schedule 'S7' is unknown; use plain, gradients, strategies such as S1+S3, or random:SEED",
+        ),
+        ({"schedule": "S1+S1"}, "schedule 'S1+S1' is unknown"),
+        ({"schedule": "S1+gradients"}, "is unknown"),
+        ({"schedule": "random:"}, "schedule 'random:' is unknown"),
+        ({"schedule": "random:x"}, "schedule 'random:x' is unknown"),
+        ({"schedule": "random:-1"}, "schedule 'random:-1' is unknown"),
+        ({"schedule": "random:²"}, "with a whole number"),
+        ({"schedule": ""}, "schedule '' is unknown"),
+        ({"schedule": "plain\n" * 99}, "is unknown"),
+        ({"schedule": 3}, "option schedule=3 is not a name"),
+        ({"strategy": "S1"}, "option 'strategy' is unknown; use any of fall_back, log, memory, model"),
+        ({"a\nb" * 99: 1}, "unknown"),
+    ],
+)
+def test_bad_options_are_refused_in_a_line(given, said):
+    with pytest.raises(InvalidChoice) as caught:
+        read(given)
+    assert said in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 200
+
+
+def test_good_options_are_taken():
+    assert read(None) == read({}) == Options()
+    assert read({"strategies": "S1"}).strategies == ("S1",)
+    found = read({"strategies": ["S3", "S1"], "model": "regression", "workers": 3, "memory": 0, "seconds": 2})
+    assert (found.strategies, found.workers, found.memory) == (("S3", "S1"), 3, 0)
+    assert found.asked == read({"strategies": ["S1", "S3"], "model": "regression", "workers": 3, "memory": 0}).asked
+    assert found.asked != Options().asked
+    for name in ("plain", "gradients", "S1", "S4", "S1+S3", "S3+S1", "random:0", "random:123456789012345678901"):
+        assert read({"schedule": name}).schedule == name
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+STEP = Measurement(median_us=100.5, spread_us=2.0, rounds=15, contention=0.01)
+CHOICE = Choice(
+    graph="ab" * 32, device="some-cpu-2t", cores=2, asked="S1+S3", winner="S3", reason="S3 is 20.0% faster",
+    schedules=(
+        Schedule(strategies=("S3",), cores=2, placements=(
+            Placement(task=0, worker=0, threads=1, start_us=0.0, end_us=2.25),
+            Placement(task=1, worker=1, threads=1, start_us=0.0, end_us=3.5))),
+        Schedule(strategies=("S3",), cores=2, placements=()),
+    ),
+    kept_whole=(1, 4), steps={"plain": STEP, "S3": STEP}, peaks={"plain": 5, "S3": 7}, notes={"S3": "held back"},
+    gradients=(GradientTimes(name="convolution_backward", serial_us=3.0, at_once_us=2.0),),
+    handover_us=3.5, change_us=7.0, versions={"torch": "2.13.0"}, created="2026-01-01T00:00:00+00:00",
+)  # fmt: skip
+ASKED = {"graph": CHOICE.graph, "device": CHOICE.device, "cores": 2, "asked": "S1+S3", "versions": CHOICE.versions}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path / "made"))
+    return tmp_path / "made"
+
+
+def test_a_choice_is_found_again_as_it_was(folder):
+    assert log.kept(**ASKED) is None
+    path = log.keep(CHOICE)
+    assert path == folder / "some-cpu-2t.jsonl"
+    assert log.kept(**ASKED) == CHOICE
+    log.keep(replace(CHOICE, winner="plain", schedules=()))
+    assert log.kept(**ASKED).is_plain  # the last one counts
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"graph": "cd" * 32}, {"cores": 4}, {"asked": "S1"}, {"versions": {"torch": "2.14.0"}}, {"device": "another"}],
+)
+def test_a_choice_holds_for_what_it_was_made_for(other):
+    log.keep(CHOICE)
+    assert log.kept(**{**ASKED, **other}) is None
+
+
+def broken(**change):
+    return json.dumps({**json.loads(log.encode(CHOICE)), **change}).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"", b"{", b"[]", b'"' + CHOICE.graph.encode() + b'"', b"\xff" + log.encode(CHOICE)[1:], broken(format=2),
+        broken(cores=0), broken(schedules=[{"strategies": [], "cores": 1, "placements": [[0, 0, -1, 0, 0]]}]),
+        broken(winner=7), broken(steps={"plain": {"median_us": -1, "spread_us": 0, "rounds": 1}}),
+        broken(reason="x" * 600), broken(kept_whole=[-1]), b"[" * 5000 + CHOICE.graph.encode(),
+    ],
+)  # fmt: skip
+def test_damaged_lines_are_passed_over(line, folder):
+    with pytest.raises(LogError, match="not a choice of schedules"):
+        log.decode(line)
+    log.keep(CHOICE)
+    with log.path_for(CHOICE.device).open("ab") as file:
+        file.write(line + b"\n")
+    assert log.kept(**ASKED) == CHOICE
+
+
+def test_nothing_in_a_line_acts_on_a_terminal():
+    found = log.decode(broken(reason="a\x1b[31mb\nc", winner="S3\x07"))
+    assert found.reason.isprintable() and found.winner.isprintable()
+
+
+def test_what_could_not_be_read_is_not_written(folder):
+    with pytest.raises(LogError):
+        log.keep(replace(CHOICE, reason="x" * 600))
+    assert log.kept(**ASKED) is None
+
+
+def test_a_log_that_is_no_file_is_named(folder):
+    folder.mkdir()
+    log.path_for(CHOICE.device).mkdir()
+    with pytest.raises(LogError, match=r"some-cpu-2t\.jsonl"):
+        log.kept(**ASKED)
+    with pytest.raises(LogError, match=r"some-cpu-2t\.jsonl"):
+        log.keep(CHOICE)
