@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all prebuilt dist lint format clean
+.PHONY: tune test test-all prebuilt dist kernels lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -76,6 +76,13 @@ dist: $(VENV)/installed prebuilt  ## the sdist, the wheel made from it with the 
 	done
 	rm -rf .venv-dist
 
+TARGETS ?= cpu:avx2 cpu:avx512
+
+kernels: $(VENV)/installed  ## packs of kernels for every layer, of TARGETS='cpu:avx2 cpu:avx512', in dist/kernels; cpu:neon on Arm
+	for target in $(TARGETS); do \
+	  $(PY) -m dwconv.export --generic --target $$target -o dist/kernels/$${target#cpu:} || exit 1; \
+	done
+
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
@@ -86,5 +93,5 @@ format: $(VENV)/installed  ## rewrite in the house style
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
-clean:  ## remove what was built
-	rm -rf $(VENV) build dist *.egg-info
+clean:  ## remove what was built, and what the tests keep of it
+	rm -rf $(VENV) build dist *.egg-info $${XDG_CACHE_HOME:-$$HOME/.cache}/dwconv-tests

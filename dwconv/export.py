@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dwconv.commands.command_line import ArgumentParser, run, with_arithmetic
+from dwconv.commands.command_line import ArgumentParser, integers, run, with_arithmetic
 from dwconv.commands.tune_arguments import (
     add_passes,
     add_what_to_tune,
@@ -18,6 +18,7 @@ from dwconv.commands.tune_arguments import (
     workloads_from,
 )
 from dwconv.errors import LogError
+from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.system.remote_files import shown
 from dwconv.system.versions import check_can_build
 
@@ -49,6 +50,12 @@ def parser_of_export() -> ArgumentParser:
     output.add_argument(
         "--log", type=Path, nargs="+", metavar="PATH", help="logs, or folders of logs, to choose from; default your own"
     )
+    output.add_argument(
+        "--generic",
+        action="store_true",
+        help="kernels for every layer instead, of any batch, size and number of channels, for all CPUs with the "
+        "vectors of --target cpu:avx2, cpu:avx512 or cpu:neon; with --dtype, of the usual kernel sizes or --kernel",
+    )
     output.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the pack; it must not exist")
     output.add_argument(
         "--put", metavar="URL", help="also put the pack there, among others, and list it in their index"
@@ -70,11 +77,14 @@ def _export(argv: list[str] | None) -> int:
 
     if args.wheel:
         check_wheel_name(args.wheel)
-    target = with_arithmetic(args, parse_target(args.target))
-    known = _known(args)
-    workloads = _workloads(parser, args, target, known)
-    print(f"note: compiling for {target.device}: kernels of {len(workloads)} passes at most", file=sys.stderr)
-    made = make_pack(workloads, target, folder=args.out, known=known)
+    if args.generic:
+        made = _generic(parser, args)
+    else:
+        target = with_arithmetic(args, parse_target(args.target))
+        known = _known(args)
+        workloads = _workloads(parser, args, target, known)
+        print(f"note: compiling for {target.device}: kernels of {len(workloads)} passes at most", file=sys.stderr)
+        made = make_pack(workloads, target, folder=args.out, known=known)
     _print(made)
     if args.wheel:
         print(f"wheel: {write_wheel(args.out, made.manifest, name=args.wheel, folder=args.out.absolute().parent)}")
@@ -83,6 +93,27 @@ def _export(argv: list[str] | None) -> int:
         print(f"put: {shown(put.url)}")
         print(f"sha256 of the index: {put.index_sha256}")
     return 0
+
+
+def _generic(parser: ArgumentParser, args: argparse.Namespace) -> MadePack:
+    """The pack for every layer. Raises what making it raises."""
+    from dwconv.packs.every_layer import candidates, target_of_vector_set
+    from dwconv.packs.make import make_pack_for_every_layer
+
+    name = next((each for each in FORCED_VECTOR_SETS if args.target == f"cpu:{each}"), None)
+    if name is None:
+        sets = ", ".join(f"cpu:{each}" for each in FORCED_VECTOR_SETS)
+        parser.error(f"target={args.target}: a pack for every layer is for CPUs with a set of vectors; use {sets}")
+    for option in ("shape", "network", "model", "log"):
+        if getattr(args, option) is not None:
+            parser.error(f"--{option} goes without --generic, whose kernels run layers of any size")
+    target = target_of_vector_set(name)
+    taps = integers("kernel", args.kernel) if args.kernel else ()
+    wanted = candidates(target, dtype=args.dtype, taps=taps)
+    if not wanted:
+        parser.error(f"kernel={args.kernel}: no pack for every layer has it; leave it out")
+    print(f"note: compiling for {target.device}: {len(wanted)} kernels", file=sys.stderr)
+    return make_pack_for_every_layer(wanted, target, folder=args.out)
 
 
 def _known(args: argparse.Namespace) -> Database:
@@ -134,7 +165,9 @@ def _print(made: MadePack) -> None:
         print(f"note: {made.of_pytorch} of the passes run on PyTorch's op, which is faster there", file=sys.stderr)
     if made.without_native:
         print(f"note: calls of this pack go through Python: {made.without_native}", file=sys.stderr)
-    if not manifest.made_for.measured:
+    if manifest.made_for.every_layer:
+        print("note: none of these kernels was measured; dwconv.convert with an example races them", file=sys.stderr)
+    elif not manifest.made_for.measured:
         print(
             "note: none of these kernels was measured; dwconv.load_pack(…, unmeasured=True) runs them anyway",
             file=sys.stderr,

@@ -106,10 +106,11 @@ class AnyAxis(Axis):
             before += self.down
         return before - self.down
 
-    def cuts(self, width: int, *, overlap: bool) -> Iterator[list[Run]]:
+    def cuts(self, width: int, *, overlap: bool, narrower: bool = False) -> Iterator[list[Run]]:
         """The ways to cut the axis into tiles of ``width``, each inside the test of whether it fits. ``overlap``:
-        whether outputs may be computed twice."""
-        ways = [self._in_tiles(width, overlap=overlap)]
+        whether outputs may be computed twice. ``narrower``: also into tiles of a half and of a quarter of that."""
+        widths = [width // part // self.down * self.down for part in ((1, 2, 4) if narrower else (1,))]
+        ways = [self._in_tiles(each, overlap=overlap) for each in dict.fromkeys(widths) if each > 1]
         if not self._fits(width, self.known.covered(self.down), overlap=overlap):
             is_known = all_of(self.outputs == self.known.outputs, self.inputs == self.known.inputs)
             ways.insert(0, (is_known, column_runs(self.known, width)))
@@ -204,6 +205,13 @@ def any_axes(workload: Workload) -> Axes:
         rows=sized(known.rows, HEIGHT),
         columns=sized(known.columns, WIDTH),
     )
+
+
+def channels_of(workload: Workload) -> Expr:
+    """Channels of the result: a number, or the symbol ``c``."""
+    if workload.any_channels:
+        return tirx.Var("c", "int32")
+    return workload.channels if workload.pass_ == "dgrad" else workload.out_channels
 
 
 def _beyond(workload: Workload, axis: int) -> tuple[int, int]:

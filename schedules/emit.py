@@ -130,6 +130,16 @@ def store(target: Any, value: Expr, *indices: Expr) -> None:
     T.buffer_store(target, value, list(indices))
 
 
+def is_number(value: Expr) -> bool:
+    """Whether it is known when compiling."""
+    return isinstance(value, int)
+
+
+def size_of(size: Expr) -> Expr:
+    """A size in a tensor's shape: a Python int, or a symbol."""
+    return int(size) if isinstance(size, tirx.IntImm) else size
+
+
 def int32(value: Expr) -> Expr:
     """A Python int as a constant of the kernel."""
     return tirx.IntImm("int32", value) if isinstance(value, int) else value

@@ -48,6 +48,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """True if it also runs an fprop with an epilogue."""
     any_size: bool = False
     """True if its kernels can take the sizes of images with each call, ``Workload.any_size``."""
+    any_channels: bool = False
+    """True if they can take the number of channels, too, ``Workload.any_channels``."""
     spreads_nan: bool = False
     """True if its kernels multiply images by zeros beside the weights: NaN and infinity then make NaN of results beside
     those that they contribute to, at most ``problems.reference.BESIDE`` columns away."""
@@ -169,4 +171,6 @@ def _why_unfit(candidate: ScheduleTemplate[Any], workload: Workload, target: Tar
         return f"it has no epilogue, the workload has epilogue={workload.epilogue}"
     if workload.any_size and not (candidate.any_size and candidate.layout == workload.layout):
         return "its kernels are each built for one size, the workload is of any"
+    if workload.any_channels and not candidate.any_channels:
+        return "its kernels are each built for a number of channels, the workload is of any"
     return candidate.misfit(workload, target)

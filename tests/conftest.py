@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
+import platformdirs
 import pytest
 import torch
 from hypothesis import HealthCheck
@@ -35,6 +37,9 @@ GOLDEN = Path(__file__).parent / "schedules" / "golden"
 _FOLDER = "DWCONV_TESTS_FOLDER"
 _LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
 """Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
+
+COMPILED, MOST_KEPT = ("native", "cubins", "simulator"), 4000
+"""Folders of the cache that stay for the next run, and the most files of each."""
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
 # look for more: `--hypothesis-profile=lucky`. What failed is printed in a form that can be pasted into the test, and
@@ -58,8 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """What dwconv keeps for the user goes to a folder of this run, which its processes share: a clean checkout and a
-    used one behave alike, and neither the home folder nor the checkout has to be writable. Ctrl-C works, for the tests
-    of it, where a shell that runs the tests in the background ignores it."""
+    used one behave alike, and neither the home folder nor the checkout has to be writable. What compilers made stays
+    for the next run. Ctrl-C works, for the tests of it, where a shell that runs the tests in the background ignores
+    it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the environment
         # Otherwise every process that a test starts would compile all of the product's Python again.
@@ -72,9 +78,25 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
             # What is predicted differs from device to device, and with every portfolio: tests of it ask for it.
             os.environ |= {"DWCONV_UNTUNED": "pytorch"}
+            _keep_what_is_compiled()
             config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         if config.getoption("numprocesses", None):
             _compile_beside_the_tests(config)
+
+
+def _keep_what_is_compiled() -> None:
+    """The C++ of calls, kernels for GPUs, and those of the simulator: each is found by all that went into it. Nothing
+    is kept of what was measured, checked or decided."""
+    kept, cache = Path(platformdirs.user_cache_dir("dwconv-tests")), settings.cache_folder()
+    with contextlib.suppress(OSError):  # the home folder is not writable
+        for name in COMPILED:
+            (kept / name).mkdir(0o700, parents=True, exist_ok=True)
+            by_age = sorted((kept / name).iterdir(), key=lambda file: file.stat().st_mtime)
+            for file in [*by_age[:-MOST_KEPT], *(kept / name).glob("*.failed")]:
+                file.unlink(missing_ok=True)
+            cache.mkdir(0o700, parents=True, exist_ok=True)
+            (cache / name).symlink_to(kept / name)
+        os.environ["XDG_STATE_HOME"] = str(kept / "state")  # with the key that signs them
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

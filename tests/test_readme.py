@@ -82,20 +82,21 @@ def test_every_example_names_what_it_uses():
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if _examples(page) and page not in (*RUN_TOGETHER, "docs/packs.md")]
 )
-def test_every_other_example_runs_alone_in_an_empty_folder_with_an_empty_home(page, tmp_path):
-    """But for the cache with the C++ of calls. Those of packs need one."""
+def test_every_other_example_runs_in_an_empty_folder_with_an_empty_home(page, tmp_path):
+    """Those of a page in one process, and none knows another's names; but for the cache with the C++ of calls. Those of
+    packs need one."""
     native.native()  # a process that ends before it is compiled would leave another one behind
     own = {name: value for name, value in os.environ.items() if not name.startswith(("DWCONV", "XDG"))}
-    of_this_machine = [each for each in _examples(page) if '"cuda"' not in each or torch.cuda.is_available()]
-    for number, example in enumerate(of_this_machine):
-        home, folder = tmp_path / f"home {number}", tmp_path / f"folder {number}"
-        home.mkdir(), folder.mkdir()
-        known = {"HOME": str(home), "OMP_DYNAMIC": "false", "DWCONV_CACHE": os.environ["DWCONV_CACHE"]}
-        known["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # with the key of the cache
-        done = subprocess.run(
-            [sys.executable, "-c", example], cwd=folder, env=own | known, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0 and "Traceback" not in done.stderr, f"{example}\n{done.stderr}"
+    programs = [each for each in _examples(page) if '"cuda"' not in each or torch.cuda.is_available()]
+    home, folders = tmp_path / "home", [tmp_path / f"folder {number}" for number, _ in enumerate(programs)]
+    for folder in (home, *folders):
+        folder.mkdir()
+    program = f"import os\nfor folder, program in {list(zip(map(str, folders), programs, strict=True))!r}:\n"
+    program += "    os.chdir(folder)\n    exec(program, {'__name__': '__main__'})\n"
+    known = {"HOME": str(home), "OMP_DYNAMIC": "false", "DWCONV_CACHE": os.environ["DWCONV_CACHE"]}
+    known["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # with the key of the cache
+    done = subprocess.run([sys.executable, "-c", program], env=own | known, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
 
 def _results(benchmark: str, *, vectors: str = "") -> dict[str, Any]:

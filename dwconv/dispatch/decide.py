@@ -245,17 +245,36 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 
 def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
-    """A kernel that was never measured, of a pack that the user has loaded all the same."""
-    kernel = packed.unmeasured(way.kernel, way.target)
+    """A kernel that was never measured, of a pack that the user has loaded all the same; or one for every layer, by
+    what was measured of the layer at the nearest other size."""
+    from dwconv.schedules.template import Candidate
+
+    kernel, reason = packed.unmeasured(way.kernel, way.target), "a pack brings it, and it was never measured"
+    if kernel is None and (record := _of_nearest_size(way)):
+        reason = f"as it was measured at {by(record.workload.input_shape)}"
+        if slower := why_not_faster(record, way.target, sweeps=way.sweeps):
+            return _pytorch(f"{slower}, {reason}")
+        kernel = Candidate(way.kernel, record.config)
     if kernel is None or kernel in way.state.broken:
         return None
     return DispatchDecision(
         provider="dwconv",
-        reason="a pack brings it: computed to be the fastest, never measured",
+        reason=reason,
         workload=kernel.workload,
         target=way.target,
         config=kernel.config,
         command=way.command,
+    )
+
+
+def _of_nearest_size(way: _Way) -> TuningRecord | None:
+    """What was measured of the layer at the nearest other size with a kernel that a pack has for every layer."""
+    configs = packed.configs_for(way.kernel, way.target)
+    found = at_other_sizes(way.kernel, way.target, known=way.known) if configs else ()
+    return min(
+        (record for record in found if record.config in configs),
+        key=lambda record: other_size.octaves_between(record.workload, way.kernel),
+        default=None,
     )
 
 
@@ -427,6 +446,8 @@ def _unknown(way: _Way) -> DispatchDecision:
         templates_for(workload, target)
     except NoTemplate as error:
         return _pytorch(str(error))
+    if packed.configs_for(workload, target) and not versions.can_build():
+        return _pytorch("no race has shown that a pack's kernel is faster; convert again, with an example")
     if not versions.can_build():
         return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
     if way.was_disturbed:

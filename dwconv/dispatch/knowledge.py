@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @cache
 def database() -> Database:
     """The records of this process, read when they are first needed: those of loaded packs, then those of the logs.
-    Where nothing can be built, logs say nothing that could run."""
-    usual = Database.usual() if versions.can_build() else Database.load()
+    Where nothing can be built, logs say nothing that could run, unless a pack has kernels for every layer."""
+    usual = Database.usual() if versions.can_build() or packed.are_for_every_layer() else Database.load()
     return usual.behind(packed.records(), packed.logs())
 
 

@@ -13,6 +13,7 @@ from dwconv import settings
 from dwconv.dispatch import packed
 from dwconv.errors import InvalidConfig
 from dwconv.problems.target import CpuTarget
+from dwconv.system import versions
 
 if TYPE_CHECKING:
     from dwconv.problems.target import Target
@@ -44,6 +45,8 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
     if packed.has(record.workload, record.config, target):
         _check_not_broken(record.workload, record.config, broken)
         return record.config, ""
+    if not versions.can_build():
+        raise InvalidConfig(f"no pack that is loaded has the kernel of {record.config}, and {versions.NO_TVM}")
     space = _space(record.workload, record.config, target)
     fields, changes = record.config.to_dict(), ""
     try:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.schedules.template import Candidate
+from dwconv.system.cpu_facts import VECTOR_SETS
 
 if TYPE_CHECKING:
     from dwconv.kernels.artifact import Artifact
@@ -21,14 +23,19 @@ if TYPE_CHECKING:
     from dwconv.schedules.space import Config
 
 
+VECTOR_BYTES = {each.name: each.bytes for each in VECTOR_SETS}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PackedKernels:
     """The content of one pack."""
 
     device: str
-    """A device's name as in records; the architecture of a GPU, if nothing was measured."""
+    """A device's name as in records; if nothing was measured, the architecture of a GPU or the vector set of a CPU."""
     measured: bool
     """False if its kernels were chosen by computed costs."""
+    only_raced: bool = False
+    """True if a kernel that was not measured runs only where a race found it to be faster."""
     tvm: str
     """The version of TVM that generated the kernels."""
     artifacts: Mapping[Candidate, Artifact]
@@ -37,10 +44,25 @@ class PackedKernels:
     """The file of the records."""
 
     def fits(self, target: Target) -> bool:
-        """True if the kernels run on ``target``. Those of a CPU run on any number of threads."""
+        """True if the kernels run on ``target``. Those of a CPU run on any number of threads, those of a vector set on
+        all vectors that are as wide."""
         if isinstance(target, CpuTarget):
+            if self.device in VECTOR_BYTES:
+                return VECTOR_BYTES[self.device] <= target.vector_bytes
             return target.named(self.device) is not None
         return self.device == (target.device if self.measured else target.arch)
+
+    def for_layer(self, workload: Workload) -> list[Artifact]:
+        """The kernels of any size and any number of channels that run ``workload``, as they were built."""
+        return [one for one in self._of_kind.get(workload.layer_kind, ()) if workload.channels >= one.least_channels]
+
+    @cached_property
+    def _of_kind(self) -> dict[str, list[Artifact]]:
+        found: dict[str, list[Artifact]] = {}
+        for candidate, artifact in self.artifacts.items():
+            if candidate.workload.any_channels:
+                found.setdefault(candidate.workload.layer_kind, []).append(artifact)
+        return found
 
 
 _packs: dict[str, PackedKernels] = {}
@@ -69,11 +91,33 @@ def logs() -> list[Path]:
 
 
 def artifact_of(candidate: Candidate, target: Target) -> Artifact | None:
-    """The built kernel; None if no pack has it."""
+    """The built kernel, or one for every layer at the size of the candidate; None if no pack has it."""
     for pack in _latest_first():
         if pack.fits(target) and (artifact := pack.artifacts.get(candidate)):
             return artifact
-    return None
+    every = for_every_layer(candidate, target)
+    return every.at(candidate.workload) if every else None
+
+
+def for_every_layer(candidate: Candidate, target: Target) -> Artifact | None:
+    """The kernel of any size and any number of channels that is the candidate at one of them, as it was built; None if
+    no pack has it, or one has the candidate itself."""
+    packs = [pack for pack in _latest_first() if pack.fits(target)]
+    if any(candidate in pack.artifacts for pack in packs):
+        return None
+    found = (one for pack in packs for one in pack.for_layer(candidate.workload))
+    return next((one for one in found if one.candidate.config == candidate.config), None)
+
+
+def configs_for(workload: Workload, target: Target) -> list[Config]:
+    """Those of the kernels for every layer that run ``workload``."""
+    packs = [pack for pack in _latest_first() if pack.fits(target)]
+    return [*dict.fromkeys(one.candidate.config for pack in packs for one in pack.for_layer(workload))]
+
+
+def are_for_every_layer() -> bool:
+    """True if a pack has kernels of any size and any number of channels."""
+    return any(pack.device in VECTOR_BYTES for pack in _latest_first())
 
 
 def has(workload: Workload, config: Config, target: Target) -> bool:
@@ -88,14 +132,11 @@ def tvm_of(record: TuningRecord) -> str:
 
 
 def unmeasured(workload: Workload, target: Target) -> Candidate | None:
-    """The kernel for ``workload``, chosen for the nearest batch size, of a pack whose kernels were never measured."""
-    found = [
-        candidate
-        for pack in _latest_first()
-        if not pack.measured and pack.fits(target)
-        for candidate in pack.artifacts
-        if candidate.workload.batchless_key == workload.batchless_key
-    ]
+    """The kernel for ``workload``, chosen for the nearest batch size, of a pack whose kernels were never measured; or
+    one for every layer."""
+    packs = [pack for pack in _latest_first() if pack.fits(target) and not (pack.measured or pack.only_raced)]
+    found = [one for pack in packs for one in pack.artifacts if one.workload.batchless_key == workload.batchless_key]
+    found += [Candidate(workload, one.candidate.config) for pack in packs for one in pack.for_layer(workload)]
     return min(found, key=lambda one: abs(math.log(one.workload.batch / workload.batch)), default=None)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.artifact import Artifact
@@ -28,26 +29,26 @@ class AnySize:
 
     def at(self, workload: Workload) -> Kernel:
         """The kernel at the size of ``workload``, which is else the same: no machine code is made."""
-        call, entry, artifact = self._call, self._entry, self.artifact.at(workload)
-        sizes = artifact.sizes
-        kernel = Kernel(
-            artifact,
-            lambda batch, *addresses: call(batch, *addresses, *sizes),
-            code=(lambda compiled: compiled.MachineCode(entry, call, list(sizes))) if entry else None,
-        )
+        kernel = Kernel.of_machine_code(self.artifact.at(workload), self._call, self._entry)
         kernel.any_size = self
         return kernel
 
     def samples(self) -> Iterator[Kernel]:
         """The kernel at sizes that show whether it is right at all of them: those around the numbers of tiles by which
-        it cuts an axis in another way, and the size that its configuration was chosen for."""
+        it cuts an axis in another way, and the size that its configuration was chosen for. If it takes the channels,
+        too, whole vectors of them and one that overlaps the one before."""
         workload, config = self.artifact.candidate.workload, self.artifact.candidate.config.to_dict()
+        lanes = self.artifact.least_channels if workload.any_channels else 0
+
+        def channels(number: int) -> int:
+            return (number + 2) * lanes // 2 + number % 2 if lanes else workload.channels
+
         width, height = (int(config.get(name, 1)) for name in ("tile_w", "tile_h"))
         for number in range(_SAMPLES):
             sizes = [max(1, tiles * width + off) for tiles, off in (_TILES_AND_OFF[number], _TILES_AND_OFF[-number])]
             outputs = (number % 3 + 1, 1 if workload.is_row else sizes[1] * height // width, sizes[0])
             with contextlib.suppress(InvalidWorkload):  # the kernel is larger than the padded image
-                yield self.at(workload.with_input_size(_size_of(workload, outputs)))
+                yield self.at(replace(workload, input_size=_size_of(workload, outputs), channels=channels(number)))
         yield self.at(workload)
 
 

@@ -11,6 +11,8 @@ from dwconv.schedules.template import Candidate
 
 BATCH = "n"
 """The symbolic size in a kernel's shapes."""
+CHANNELS = "c"
+"""The symbol of a kernel of any number of channels."""
 _OTHER_ITEMSIZE = 4
 """For whole numbers in a workspace."""
 
@@ -118,6 +120,12 @@ class Artifact:
             arguments=tuple(argument.at(sizes) for argument in self.arguments),
             sizes=tuple(sizes[name] for name in size_names(self.arguments)),
         )
+
+    @property
+    def least_channels(self) -> int:
+        """The fewest that a kernel of any number of channels takes: a vector of them."""
+        sizes = (size for argument in self.arguments for size in argument.shape)
+        return max((size.over for size in sizes if isinstance(size, Extent) and size.of == CHANNELS), default=1)
 
     def bytes_at(self, batch: int) -> int:
         """Memory for all tensors, workspaces too."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BuildError, DwconvError
-from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.kernels.artifact import BATCH, Argument, Artifact, Extent
 from dwconv.problems.target import CpuTarget
 from dwconv.schedules.template import Candidate
 
@@ -113,7 +114,7 @@ def describe(buffer: Any) -> Argument:
 
 
 def _size(expression: Any) -> int | Extent:
-    """A number, or the batch times a number."""
+    """A number, or a symbol times a number or, unless it is the batch, divided by one and rounded up."""
     import tvm_ffi
     from tvm import sym, tirx
 
@@ -123,10 +124,15 @@ def _size(expression: Any) -> int | Extent:
 
     def found(symbol: Any) -> None:
         names.append(str(symbol.name))
-        one.bind(symbol, tirx.IntImm(str(expression.ty.dtype), 1))
+        one.bind(symbol, tirx.IntImm(str(expression.ty.dtype), 1 if symbol.name == BATCH else _SAMPLE))
 
     tvm_ffi.structural_walk(expression, [(tirx.Var, found)])
-    return Extent(times=int(one.simplify(expression)), of=names[0])
+    share = Fraction(int(one.simplify(expression)), 1 if names[0] == BATCH else _SAMPLE)
+    return Extent(times=share.numerator, over=share.denominator, of=names[0])
+
+
+_SAMPLE = 64
+"""More lanes than a vector has, and as many of them as are whole vectors."""
 
 
 def first_line(error: BaseException) -> str:

@@ -100,11 +100,21 @@ class Kernel:
                 from dwconv.kernels.any_size import AnySize
 
                 return AnySize(artifact, call, entry).at(artifact.candidate.workload)
-            return cls(artifact, call, code=(lambda compiled: compiled.MachineCode(entry, call, [])) if entry else None)
+            return cls.of_machine_code(artifact, call, entry)
         from dwconv.kernels.launch import load_cuda
 
         launcher = load_cuda(artifact)
         return cls(artifact, launcher, code=launcher.compiled)
+
+    @classmethod
+    def of_machine_code(cls, artifact: Artifact, call: RawCall, entry: int) -> Kernel:
+        """What ``load_cpu`` gave, at the size of ``artifact``."""
+        sizes = artifact.sizes
+        return cls(
+            artifact,
+            (lambda batch, *addresses: call(batch, *addresses, *sizes)) if sizes else call,
+            code=(lambda compiled: compiled.MachineCode(entry, call, list(sizes))) if entry else None,
+        )
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         """Run on tensors of PyTorch's shapes, ``Workload.shape_of``, at any batch.

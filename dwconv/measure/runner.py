@@ -74,11 +74,22 @@ class Runner(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
 
+class Builders(Protocol):
+    """Makes artifacts of candidates, as ``Pool`` does."""
+
+    def start(self) -> None: ...
+
+    def map(self, bodies: Sequence[Candidate], *, timeout_s: float) -> Iterator[tuple[int, Artifact | WorkerError]]: ...
+
+    def kill(self) -> None: ...
+
+
 class Workers:
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
     kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if nobody has yet. ``gpu``: the number of
-    the GPU to measure on. ``measurer`` measures instead of a process that does it on this machine."""
+    the GPU to measure on. ``builders`` and ``measurer`` build and measure instead of processes that do it on this
+    machine."""
 
     def __init__(
         self,
@@ -90,12 +101,13 @@ class Workers:
         caches: Caches = "warm",
         compiles_calls: bool = True,
         gpu: int = 0,
+        builders: Builders | None = None,
         measurer: IsolatedProcess | None = None,
     ) -> None:
         threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
         self.target = target
         self.jobs = jobs
-        self.builders = Pool(
+        self.builders: Builders = builders or Pool(
             "dwconv.measure.building:Builder",
             BuildSetup(target=target, build=build),
             size=jobs,

@@ -57,7 +57,7 @@ def load_pack(
 
     A pack is code that is run: load only packs from people you trust. ``sha256`` is the digest that
     ``python -m dwconv.export`` printed; no other pack is loaded then. ``unmeasured`` accepts kernels that were chosen
-    by computed costs and never measured.
+    by computed costs and never measured. Those for every layer run without it where a race found them faster.
 
     ``path`` may be a URL, of a pack or of a folder of packs with an index, which names the one for this machine. Then
     ``sha256`` has to be given, the pack's or the index's; ``trust`` loads whatever is there without it.
@@ -81,7 +81,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     if sha256 is not None and manifest.sha256 != sha256.lower():
         raise PackError(f"its digest is {manifest.sha256}, not the {sha256} that was asked for")
     made_for = manifest.made_for
-    if not made_for.measured and not unmeasured:
+    if not (made_for.measured or made_for.every_layer or unmeasured):
         raise PackError(
             "its kernels were chosen by computed costs and never measured, they may be slower than PyTorch's op; "
             "load_pack(…, unmeasured=True) runs them anyway"
@@ -95,6 +95,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     kernels = packed.PackedKernels(
         device=made_for.device,
         measured=made_for.measured,
+        only_raced=made_for.every_layer and not unmeasured,
         tvm=manifest.versions.get("tvm", ""),
         artifacts=artifacts,
         records=records,
@@ -169,7 +170,7 @@ def _target(made_for: MadeFor) -> Target:
     if platform.machine() != made_for.arch or platform.system() != "Linux":
         raise PackError(f"it is for Linux on {made_for.arch}, this is {platform.system()} on {platform.machine()}")
     here = cpu_target()
-    if here.named(made_for.device) is None:
+    if not made_for.every_layer and here.named(made_for.device) is None:
         raise PackError(f"it is for {made_for.device}, this is {here.device}; make a pack here")
     if lacking := set(made_for.instructions) - cpu_facts.instructions():
         raise PackError(f"its machine code may need {', '.join(sorted(lacking))}, which this CPU does not have")

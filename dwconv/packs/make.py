@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,7 +26,8 @@ from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.library import check_linker, shared_library
 from dwconv.native.compile import Extension, bound_to
-from dwconv.packs.contents import Choice, choose
+from dwconv.packs.contents import choose
+from dwconv.packs.every_layer import is_of_a_vector_set
 from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
 from dwconv.problems.block import NOTHING
 from dwconv.problems.operands import operands
@@ -35,6 +36,7 @@ from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.line import encode as encode_record
+from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.system import cpu_facts, versions
 
@@ -67,18 +69,8 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
             f"none of {len(found)} passes has a record of {target.device} with the versions installed; tune them first "
             f"(the first: {tune_command(next(iter(found)))} --target {target}), or name the log with --log"
         )
-    if isinstance(target, CpuTarget) and any(choice.candidates for choice in choices):
-        check_linker()
-    # Not a TemporaryDirectory: it is renamed in the end.
-    part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
-    try:
-        part.mkdir(parents=True)
-        manifest, without_native = _write(part, choices, target, name=folder.name)
-        part.rename(folder)
-    except OSError as error:
-        raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    kernels = {candidate: choice.target for choice in choices for candidate in choice.candidates}
+    manifest, without_native = _make(folder, kernels, [choice.record for choice in choices], target)
     return MadePack(
         folder=folder,
         manifest=manifest,
@@ -88,17 +80,46 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
     )
 
 
-def _write(folder: Path, choices: Sequence[Choice], target: Target, *, name: str) -> tuple[Manifest, str]:
+def make_pack_for_every_layer(candidates: Sequence[Candidate], target: CpuTarget, *, folder: Path) -> MadePack:
+    """Write a pack of kernels of any size and channels, which runs on every CPU that has the vector set of ``target``.
+
+    Raises what ``make_pack`` does."""
+    if os.path.lexists(folder):
+        raise PackError(f"out={folder} exists already; name another folder")
+    manifest, without_native = _make(folder, dict.fromkeys(candidates, target), (), target)
+    return MadePack(folder=folder, manifest=manifest, without_records=(), of_pytorch=0, without_native=without_native)
+
+
+def _make(
+    folder: Path, kernels: Mapping[Candidate, Target], records: Sequence[TuningRecord], target: Target
+) -> tuple[Manifest, str]:
+    """``_write`` to ``folder``, all of it or nothing."""
+    if isinstance(target, CpuTarget) and kernels:
+        check_linker()
+    # Not a TemporaryDirectory: it is renamed in the end.
+    part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
+    try:
+        part.mkdir(parents=True)
+        written = _write(part, kernels, records, target, name=folder.name)
+        part.rename(folder)
+    except OSError as error:
+        raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return written
+
+
+def _write(
+    folder: Path, kernels: Mapping[Candidate, Target], records: Sequence[TuningRecord], target: Target, *, name: str
+) -> tuple[Manifest, str]:
     """The manifest, and why the C++ of calls is left out; empty if it is not."""
-    built: dict[Candidate, PackedKernel] = {}
-    for choice in choices:
-        for candidate in choice.candidates:
-            if candidate not in built:
-                artifact = _built(candidate, choice.target)
-                file = _put(folder, _path_of(candidate), artifact.library or artifact.cubin)
-                built[candidate] = PackedKernel.of(artifact, file)
-    lines = dict.fromkeys(encode_record(choice.record) for choice in choices)
-    records = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines))
+    built: list[PackedKernel] = []
+    for candidate, built_for in kernels.items():
+        artifact = _built(candidate, built_for)
+        file = _put(folder, _path_of(candidate), artifact.library or artifact.cubin)
+        built.append(PackedKernel.of(artifact, file))
+    lines = dict.fromkeys(encode_record(record) for record in records)
+    log = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines) or b"\n")
     compiled, without_native = _native(folder)
     manifest = Manifest(
         name=name,
@@ -107,8 +128,8 @@ def _write(folder: Path, choices: Sequence[Choice], target: Target, *, name: str
         made_for=_made_for(target),
         versions={**versions.installed(), **_compiler(target)},
         bytes=0,
-        records=records,
-        kernels=list(built.values()),
+        records=log,
+        kernels=built,
         native=compiled,
     )
     size_bytes = sum(file.bytes for file in manifest.files)
@@ -160,6 +181,9 @@ def _check_same(kernel: Kernel, packed: Kernel) -> None:
 
 def _made_for(target: Target) -> MadeFor:
     if isinstance(target, CpuTarget):
+        if is_of_a_vector_set(target):
+            arch, needed = _LEAST[target.device]
+            return MadeFor(kind="cpu", device=target.device, arch=arch, instructions=list(needed), measured=False)
         words = sorted(cpu_facts.instructions()) if target.present else []
         return MadeFor(
             kind="cpu", device=target.device, arch=platform.machine(), instructions=words, measured=target.present
@@ -167,8 +191,20 @@ def _made_for(target: Target) -> MadeFor:
     return MadeFor(kind="cuda", device=target.device, arch=target.arch, measured=target.present)
 
 
+_AVX2 = ("abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")
+_LEAST = {
+    "avx512": ("x86_64", (*_AVX2, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")),
+    "avx2": ("x86_64", _AVX2),
+    "neon": ("aarch64", ("asimd",)),
+}
+"""The machine, and what LLVM may use of the least CPU that has a vector set, in the words of ``/proc/cpuinfo``."""
+
+
 def _needs(target: Target) -> str:
     has = versions.installed()
+    if isinstance(target, CpuTarget) and is_of_a_vector_set(target):
+        machine = _LEAST[target.device][0]
+        return f"Linux on {machine}, a CPU with {target.device}, dwconv {has['dwconv']}; no TVM, compiler or tuning log"
     device = f"the CPU {target.device}" if isinstance(target, CpuTarget) else f"a GPU {target.device} and cuda-bindings"
     torch_version = has["torch"].partition("+")[0] if target.kind == "cpu" else has["torch"]
     pytorch = f"PyTorch {torch_version}" if target.present else "PyTorch"

@@ -10,6 +10,7 @@ import msgspec
 
 from dwconv.errors import InvalidWorkload, PackError, one_line
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
@@ -45,20 +46,26 @@ class MadeFor(_Struct, frozen=True, kw_only=True):
 
     kind: Literal["cpu", "cuda"]
     device: Name
-    """As in records; of a GPU that was not there, its architecture."""
+    """As in records; of a GPU that was not there, its architecture; of every CPU with a vector set, that."""
     arch: Name
     """``sm_90``; of a CPU ``x86_64`` or the like."""
     instructions: list[Name] = []
-    """All that the CPU had."""
+    """All that the CPU had, or that the vector set takes."""
     measured: bool
-    """False if the kernels were chosen by computed costs."""
+    """False if the kernels were chosen by computed costs, or by rules."""
+
+    @property
+    def every_layer(self) -> bool:
+        """True if the kernels take any size and any number of channels, and run on every CPU with a vector set."""
+        return self.device in FORCED_VECTOR_SETS
 
 
 class Size(_Struct, frozen=True, kw_only=True):
-    """A size that follows the batch."""
+    """A size that follows the batch; or one of an image, or the channels."""
 
     times: _Count
     over: _Count = 1
+    of: Literal["n", "c", "d", "h", "w", "od", "oh", "ow"] = "n"
 
 
 _AnySize = _Count | Size
@@ -218,11 +225,11 @@ class _Version(msgspec.Struct):
 
 
 def _size(size: int | Extent) -> _AnySize:
-    return Size(times=size.times, over=size.over) if isinstance(size, Extent) else size
+    return Size(times=size.times, over=size.over, of=size.of) if isinstance(size, Extent) else size  # type: ignore[arg-type]
 
 
 def _extent(size: _AnySize) -> int | Extent:
-    return Extent(times=size.times, over=max(1, size.over)) if isinstance(size, Size) else size
+    return Extent(times=size.times, over=max(1, size.over), of=size.of) if isinstance(size, Size) else size
 
 
 def _taken(argument: Argument | Scalar) -> Name | Number:

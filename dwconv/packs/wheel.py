@@ -52,9 +52,8 @@ def write_wheel(pack: Path, manifest: Manifest, *, name: str, folder: Path) -> P
     version = ".".join(str(int(part)) for part in version.split("."))
     tag = f"py3-none-linux_{platform.machine()}"
     info = f"{name}-{version}.dist-info"
-    module = _MODULE.format(
-        needs=f"Needs {manifest.needs}.", sha256=manifest.sha256, unmeasured=not manifest.made_for.measured
-    )
+    is_chosen = not (manifest.made_for.measured or manifest.made_for.every_layer)
+    module = _MODULE.format(needs=f"Needs {manifest.needs}.", sha256=manifest.sha256, unmeasured=is_chosen)
     files = (path for path in sorted(pack.rglob("*")) if path.is_file())
     content = {f"{name}/{path.relative_to(pack)}": path.read_bytes() for path in files}
     content[f"{name}/__init__.py"] = module.encode()

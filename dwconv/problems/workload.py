@@ -77,6 +77,7 @@ class Workload:
     says; 0: x is dense itself. Records are of dense tensors, and hold for slices; only kernels are built for one.
     ``any_size``: the kernel takes the sizes of images with each call; ``input_size`` is one of them, for which its
     configuration was chosen. Records are of known sizes; only kernels are built for any.
+    ``any_channels``: it takes the number of channels, too, from a vector of them on.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
 
@@ -96,6 +97,7 @@ class Workload:
     block: Block | None = None
     x_pitch: int = 0
     any_size: bool = False
+    any_channels: bool = False
 
     def __post_init__(self) -> None:
         _one_of("pass", self.pass_, (*BLOCK_PASSES, *EVAL_PASSES) if self.block else PASSES)
@@ -121,6 +123,10 @@ class Workload:
         if self.any_size and self.block:
             raise InvalidWorkload(
                 f"any_size=True: a kernel of the block {self.block} is built for one size; leave it out"
+            )
+        if self.any_channels and not (self.any_size and self.multiplier == 1 and not self.x_pitch):
+            raise InvalidWorkload(
+                "any_channels=True: such a kernel has any_size=True, multiplier=1 and no x_pitch; leave it out"
             )
         if self.axes not in (2, 3):
             raise InvalidWorkload(f"input_size={by(self.input_size)} is not (height, width) or (depth, height, width)")
@@ -263,7 +269,7 @@ class Workload:
     @property
     def key(self) -> str:
         """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``, then
-        ``-silu`` or ``-bn+relu6,bn+relu6``, then ``-pitch288``, then ``-any``."""
+        ``-silu`` or ``-bn+relu6,bn+relu6``, then ``-pitch288``, then ``-any``, then ``-channels``."""
         return f"{self.pass_}-n{self.batch}-{self._batchless()}"
 
     @property
@@ -276,6 +282,13 @@ class Workload:
         """The key without the batch and input sizes: what a layer has in common at every size."""
         return f"{self.pass_}-c{self.channels}-{self._sizeless()}"
 
+    @property
+    def layer_kind(self) -> str:
+        """The key without batch, sizes and channels: what a kernel that takes all of them with each call is built
+        for."""
+        sizeless = self._sizeless().removesuffix("-channels").removesuffix("-any")
+        return f"{self.pass_}-{'row-' * self.is_row}{sizeless}"
+
     def _batchless(self) -> str:
         return f"c{self.channels}-{_key(self.input_size)}-{self._sizeless()}"
 
@@ -286,6 +299,7 @@ class Workload:
             f"-d{_key(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
             f"{'' if self.epilogue == 'none' else f'-{self.epilogue}'}{f'-{self.block}' if self.block else ''}"
             f"{f'-pitch{self.x_pitch}' if self.x_pitch else ''}{'-any' * self.any_size}"
+            f"{'-channels' * self.any_channels}"
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
@@ -326,10 +340,11 @@ class Workload:
     @property
     def image_sizes(self) -> dict[str, int]:
         """What kernels of any size take, by the names that these sizes have in their shapes: ``d``, ``h`` and ``w`` of
-        x, ``od``, ``oh`` and ``ow`` of y."""
+        x, ``od``, ``oh`` and ``ow`` of y; and ``c``, the channels."""
         names = "dhw"[-self.axes :]
         of_x = dict(zip(names, self.input_size, strict=True))
-        return of_x | {f"o{name}": size for name, size in zip(names, self.output_size, strict=True)}
+        of_y = {f"o{name}": size for name, size in zip(names, self.output_size, strict=True)}
+        return of_x | of_y | {"c": self.channels}
 
     def with_batch(self, batch: int) -> Workload:
         """The same problem at another batch size."""
@@ -350,8 +365,9 @@ class Workload:
             del fields["epilogue"]
         if not self.x_pitch:
             del fields["x_pitch"]
-        if not self.any_size:
-            del fields["any_size"]
+        for name in ("any_size", "any_channels"):
+            if not fields[name]:
+                del fields[name]
         return {"pass": fields.pop("pass_"), **fields}
 
     @classmethod

@@ -94,8 +94,10 @@ def passes_that_ran() -> tuple[int, int]:
     return sum(ops["forward"] for ops in counted), sum(ops["backward"] for ops in counted)
 
 
-@pytest.mark.parametrize("inplace", [False, True], ids=["", "in place"])
-@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none", "bn@0.001,bn"])
+@pytest.mark.parametrize(
+    ("block", "inplace"),
+    [(WHOLE, False), (WHOLE, True), ("none,bn+relu", True), ("bn+silu,none", True), ("bn@0.001,bn", False)],
+)
 def test_a_block_is_one_op_each_way(logs, block, inplace):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
     model, seen = plain(block, inplace=inplace), []

@@ -28,11 +28,26 @@ from tests.call.block_parts import CHANNELS, SIZE, WHOLE, drawn, step
 from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of
 
-pytestmark = [
-    both_ways,
-    pytest.mark.parametrize("kind", ["Sequential", "written"]),
-    pytest.mark.filterwarnings("ignore:.* on PyTorch's own op", "ignore::FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op", "ignore::FutureWarning")
+KINDS, WAYS = ("Sequential", "written"), ("compiled", "interpreted")
+
+
+def everywhere(test):
+    """Each kind of model, each way."""
+    return both_ways(pytest.mark.parametrize("kind", KINDS)(test))
+
+
+def taking_turns(cases):
+    """Each case each way and with each kind of model that it is for: two of the four pairs, which take turns."""
+    return pytest.mark.parametrize(
+        ("case", "kind", "way"),
+        [
+            pytest.param(case, ONE_KIND.get(case) or KINDS[(number + turn) % 2], way)
+            for number, case in enumerate(cases)
+            for turn, way in enumerate(WAYS)
+        ],
+        indirect=["way"],
+    )
 
 
 def parts() -> dict[str, nn.Module]:
@@ -272,10 +287,12 @@ OF_WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("case", [*CHANGES, *OF_WRITTEN])
-def test_what_changes_later_is_right(models, kind, case, request):
-    if (kind != "written" and case in OF_WRITTEN) or (kind == "written" and case == "a module less"):
-        pytest.skip("it is nothing that such a model reads")
+ONE_KIND = {"a module less": "Sequential", **dict.fromkeys(OF_WRITTEN, "written")}
+"""Nothing that the other kind reads."""
+
+
+@taking_turns([*CHANGES, *OF_WRITTEN])
+def test_what_changes_later_is_right(models, case):
     change, runs = {**CHANGES, **OF_WRITTEN}[case]
     counted = as_one()
     for each in models:
@@ -328,8 +345,8 @@ ACTIVE = {
 }
 
 
-@pytest.mark.parametrize("case", ACTIVE)
-def test_what_is_active_sees_pytorchs_modules(models, case, request):
+@taking_turns(ACTIVE)
+def test_what_is_active_sees_pytorchs_modules(models, case):
     counted = as_one()
     with ACTIVE[case]():
         assert_same(*models)
@@ -337,6 +354,7 @@ def test_what_is_active_sees_pytorchs_modules(models, case, request):
     assert_same(*models)
 
 
+@everywhere
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_norms_that_learn_without_gradients(models, mode):
     counted = as_one()
@@ -346,6 +364,7 @@ def test_norms_that_learn_without_gradients(models, mode):
     assert_runs(counted, NOWHERE)
 
 
+@everywhere
 def test_autocast(models, kind):
     model, _ = models
     exact = plain_of(kind)
@@ -361,6 +380,7 @@ def test_autocast(models, kind):
     assert as_one()["forward"] == counted["forward"] + 1, "where x has its type already"
 
 
+@everywhere
 def test_other_parameters_for_one_call(models):
     x, results, counted = drawn(), [], as_one()
     for model in models:
@@ -374,6 +394,7 @@ def test_other_parameters_for_one_call(models):
     assert_same(*models)
 
 
+@everywhere
 def test_transforms_of_functions(models):
     x, results, counted = drawn().detach(), [], as_one()
     for model in models:
@@ -391,6 +412,7 @@ def sliced(x: Tensor) -> Tensor:
     return wide[..., : x.shape[3]]
 
 
+@everywhere
 @pytest.mark.parametrize(
     ("made", "runs"),
     [(Tensor.contiguous, NOWHERE), (sliced, "training"), (Tensor.clone, BOTH)],
@@ -403,6 +425,7 @@ def test_images_that_lie_otherwise(models, made, runs):
     assert_runs(counted, runs)
 
 
+@everywhere
 @pytest.mark.parametrize("made", [Tensor.double, lambda x: x[0], lambda x: x[:, :4]])
 def test_images_that_pytorch_refuses(models, kind, made):
     """With PyTorch's own error."""
@@ -413,6 +436,7 @@ def test_images_that_pytorch_refuses(models, kind, made):
         model(made(drawn().detach()))
 
 
+@everywhere
 def test_weights_of_16_bits(models, kind):
     model, plain = models[0].bfloat16(), plain_of(kind).bfloat16()
     plain.load_state_dict(model.state_dict())
@@ -425,6 +449,7 @@ def test_weights_of_16_bits(models, kind):
 # -- copies ------------------------------------------------------------------------------------------------------------
 
 
+@everywhere
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["copy", "pickle"]
 )
@@ -440,6 +465,7 @@ def test_copies_have_guards_of_their_own(models, copied):
     assert_runs(counted, BOTH)
 
 
+@pytest.mark.parametrize(("way", "kind"), [*zip(WAYS, KINDS, strict=True)], indirect=["way"])
 def test_a_new_process_has_guards(models, way, tmp_path):
     torch.save(models, tmp_path / "models")
     code = (

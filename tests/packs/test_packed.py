@@ -12,9 +12,11 @@ import torch
 from dwconv.dispatch import decide, packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.packed import PackedKernels
+from dwconv.kernels.artifact import Argument, Artifact, Extent
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
@@ -84,6 +86,50 @@ def test_one_that_cannot_be_loaded_is_not_asked_again():
     assert decide.decide(WORKLOAD, "cpu").provider == "dwconv"
     state = KernelState(broken={Candidate(WORKLOAD, CONFIG): "it cannot be loaded"})
     assert decide.decide_on(target, WORKLOAD, state=state).provider == "pytorch"
+
+
+def for_every_layer(*, only_raced: bool) -> Workload:
+    """A pack with a kernel of any size and channels; a workload that it runs."""
+    workload = planted_records.workload_of(shape=(8, 32, 20, 20))
+    candidate = Candidate(dataclasses.replace(workload, channels=64, any_size=True, any_channels=True), CONFIG)
+    least = Argument("workspace", "float32", (Extent(over=16, of="c"),))
+    artifact = Artifact(candidate=candidate, kind="cpu", source="", arguments=(least,))
+    packed.add(
+        PackedKernels(
+            device="neon", measured=False, only_raced=only_raced, tvm="1", artifacts={candidate: artifact}, records=(),
+            log=Path("every"),
+        ),
+        digest="every",
+    )  # fmt: skip
+    return workload
+
+
+def test_a_kernel_for_every_layer_runs_by_what_was_measured_at_the_nearest_size():
+    workload = for_every_layer(only_raced=True)
+    faster, slower = (workload.with_input_size(size) for size in ((40, 40), (10, 10)))
+    known = Database.of(
+        [
+            planted_records.record_of(faster, config=CONFIG, device=CPU.device),
+            planted_records.record_of(slower, config=CONFIG, device=CPU.device, baseline_us=20.0),
+            planted_records.record_of(workload.for_pass("dgrad").with_input_size((9, 9)), device=CPU.device),
+        ]
+    )
+
+    def runs(workload: Workload, *, known: Database = known) -> str:
+        return decide.decide_on(CPU, workload, known=known, predicts=False).provider
+
+    assert [runs(workload.with_input_size((size, 33))) for size in (40, 39, 12, 9)] == ["dwconv"] * 2 + ["pytorch"] * 2
+    assert runs(faster, known=Database.of([])) == "pytorch", "no race has found it faster"
+    assert runs(workload.for_pass("dgrad").with_input_size((8, 8))) == "pytorch", "the pack has no dgrad"
+
+
+def test_a_kernel_for_every_layer_takes_no_fewer_channels_than_a_vector_has():
+    workload = for_every_layer(only_raced=False)
+    found = {count: packed.unmeasured(dataclasses.replace(workload, channels=count), CPU) for count in (15, 16, 17)}
+    assert [count for count, kernel in found.items() if kernel] == [16, 17]
+    assert packed.unmeasured(dataclasses.replace(workload, stride=(2, 2)), CPU) is None
+    artifact = packed.artifact_of(Candidate(dataclasses.replace(workload, channels=40), CONFIG), CPU)
+    assert artifact is not None and artifact.arguments[0].shape == (3,)
 
 
 @pytest.mark.parametrize(

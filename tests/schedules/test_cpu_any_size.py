@@ -75,7 +75,7 @@ def test_right_at_every_size(case: str, pass_: Pass) -> None:
     """Within guard bands, also where the kernel is larger than the image, and where an axis has few tiles."""
     workload, wanted = CASES[case]
     kernel = any_size(workload.for_pass(pass_), wanted)
-    for size in some_sizes(kernel.workload, 24):
+    for size in some_sizes(kernel.workload, 16):
         assert_right_at(kernel, size)
 
 
@@ -94,6 +94,28 @@ def test_right_in_16_bits(pass_: Pass, dtype: DType) -> None:
     kernel = any_size(workload, {"tile_w": 4})
     for size in some_sizes(workload, 8):
         assert_right_at(kernel, size, data="extreme")
+
+
+@pytest.mark.parametrize(
+    ("pass_", "wanted"),
+    [
+        ("fprop", {"tile_w": 4, "vectors_c": 3}),
+        ("dgrad", {"unroll": "taps", "order": "hwc"}),
+        ("wgrad", {"tile_w": 4, "vectors_c": 2}),
+        ("wgrad", {"parallel": "channels", "vectors_c": 2, "block_h": MOST}),
+    ],
+    ids=str,
+)
+def test_right_with_every_number_of_channels(pass_: Pass, wanted: dict[str, Value]) -> None:
+    """Whole vectors, vectors that overlap the one before, and groups of vectors that are not full."""
+    layer_of_all = dataclasses.replace(layer(48, (14, 14), (3, 3), padding=SAME, stride=(2, 2)), any_size=True)
+    kernel = any_size(dataclasses.replace(layer_of_all, any_channels=True).for_pass(pass_), wanted)
+    least = kernel.any_size.artifact.least_channels
+    assert least == TARGET.lanes()
+    for channels in (least, least + 1, 2 * least - 1, 2 * least, 3 * least + 5, 4 * least, 5 * least + 1):
+        at = dataclasses.replace(kernel.workload, channels=channels, input_size=(5, channels % 11 + 1))
+        verdict = verify_once(kernel.any_size.at(at), make_case(at, data="integers"))
+        assert verdict.right, f"{at.key}: {verdict.reason}"
 
 
 @pytest.mark.parametrize("pass_", every(3, PASSES))
@@ -147,3 +169,5 @@ def test_a_template_that_cannot_says_so() -> None:
     workload = dataclasses.replace(K3, layout="nchw").with_any_size()
     with pytest.raises(InvalidConfig, match="its kernels are each built for one size"):
         fitting("cpu.fprop_nchw", workload, TARGET)
+    with pytest.raises(InvalidWorkload, match="any_channels=True: such a kernel has any_size=True"):
+        dataclasses.replace(K3, any_channels=True)

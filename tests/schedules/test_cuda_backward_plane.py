@@ -91,13 +91,16 @@ def artifact_of(workload: Workload, config: Config) -> Artifact:
 
 
 def cases() -> Iterator[Any]:
-    """Every shape in two types, of those that it can have, with the default and with another configuration in turns."""
+    """Every shape in a type, of those that it can have, with the default or with another configuration in turns."""
     for number, (name, shape) in enumerate(SHAPES.items()):
         for turn, dtype in enumerate(DTYPES, start=number):
             workload = dataclasses.replace(shape, dtype=dtype)
             if TEMPLATE.misfit(workload, SM_90) is None:
                 for choice in ("default", "drawn"):
-                    is_quick, is_turn = (name, dtype, choice) in QUICK, turn % 3 and (choice == "drawn") == turn % 2
+                    is_quick, is_turn = (
+                        (name, dtype, choice) in QUICK,
+                        turn % 3 == 1 and (choice == "drawn") == turn % 2,
+                    )
                     if is_quick or is_turn:
                         marks = () if is_quick else pytest.mark.slow
                         yield pytest.param(workload, choice, id=f"{name}-{dtype}-{choice}", marks=marks)
@@ -199,24 +202,26 @@ def computed_us(workload: Workload) -> float:
     return min(cost(each.space(workload, SM_90).default) for each in templates_for(workload, SM_90))
 
 
-@pytest.mark.parametrize(("channels", "size", "kernel"), every(4, [LAYERS[4], LAYERS[0], *LAYERS[5:7]]))
-def test_defaults_are_lean(channels: int, size: int, kernel: int) -> None:
-    dtypes: tuple[DType, ...] = ("float32", "float16")
-    for dtype in dtypes:
-        workload = square(channels, size, kernel, dtype)
-        cost = computed_cost(build(Candidate(workload, space(workload).default), SM_90), workload, SM_90)
-        for each in cost.kernels:
-            assert each.resources["spill_bytes"] == each.resources["stack_bytes"] == 0
-            assert not each.note, "addresses follow from thread numbers alone"
-        assert cost.slowest.conflicts <= 1.2
-        assert 0.95 * workload.bytes <= cost.slowest.dram_bytes <= 1.1 * workload.bytes, "x and dy once, dx once"
+@pytest.mark.parametrize(
+    ("channels", "size", "kernel", "dtype"),
+    every(5, [(*LAYERS[4], "float32"), (*LAYERS[4], "float16"), (*LAYERS[0], "float16"),
+              (*LAYERS[5], "float32"), (*LAYERS[6], "float16")]),
+)  # fmt: skip
+def test_defaults_are_lean(channels: int, size: int, kernel: int, dtype: DType) -> None:
+    workload = square(channels, size, kernel, dtype)
+    cost = computed_cost(build(Candidate(workload, space(workload).default), SM_90), workload, SM_90)
+    for each in cost.kernels:
+        assert each.resources["spill_bytes"] == each.resources["stack_bytes"] == 0
+        assert not each.note, "addresses follow from thread numbers alone"
+    assert cost.slowest.conflicts <= 1.2
+    assert 0.95 * workload.bytes <= cost.slowest.dram_bytes <= 1.1 * workload.bytes, "x and dy once, dx once"
 
 
 @pytest.mark.slow
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost() -> None:
     workload = square(192, 28, 3, "float32")
     rng = random.Random(0)
-    found = [space(workload).default, *(config for _ in range(6) if (config := space(workload).sample(rng)))]
+    found = [space(workload).default, *(config for _ in range(4) if (config := space(workload).sample(rng)))]
     costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in found]
     estimates = [estimated_us(workload, config, SM_90) for config in found]
     assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6

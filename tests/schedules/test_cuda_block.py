@@ -87,7 +87,7 @@ def artifact_of(workload: Workload, config: Config) -> Artifact:
 
 
 def cases() -> Iterator[Any]:
-    """Every layer, block and pass in two types; types and configurations, the default and another, take turns."""
+    """Every layer, block and pass; types and configurations, the default and another, take turns."""
     for turn, (name, workload) in enumerate(LAYERS.items()):
         texts = [(pass_, BLOCKS[(turn + 3 * number) % len(BLOCKS)]) for number, pass_ in enumerate(BLOCK_PASSES)]
         for number, (pass_, text) in enumerate([*texts, ("backward", BOTH_GRADIENTS)]):
@@ -95,7 +95,7 @@ def cases() -> Iterator[Any]:
                 for choice in ("default", "drawn"):
                     at = turn + number + place
                     quick = (choice == "drawn") == (turn % 2 == 1) and at % 4 == 0 and turn < 4
-                    if quick or (at % 3 and (choice == "drawn") == at % 2):
+                    if quick or (at % 3 == 1 and (choice == "drawn") == at % 2):
                         yield pytest.param(
                             block(workload, pass_, text, dtype),
                             choice,
@@ -216,10 +216,13 @@ def test_there_is_a_kernel_for_each_time_that_all_must_be_known(text: str) -> No
 REGIMES = [
     (144, 56, 3, 1), (96, 112, 3, 2), (192, 28, 3, 1), (384, 14, 3, 1), (576, 14, 3, 2), (960, 7, 3, 1), (240, 28, 5, 1)
 ]  # fmt: skip
+"""By their row in docs/cuda.md. All of them, each way, take a minute."""
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-@pytest.mark.parametrize(("channels", "size", "kernel", "stride"), every(7, REGIMES))
+@pytest.mark.parametrize(
+    ("channels", "size", "kernel", "stride", "pass_"),
+    every(8, [(*REGIMES[0], BLOCK_PASSES[1])] + [(*each, BLOCK_PASSES[at % 2]) for at, each in enumerate(REGIMES)]),
+)
 def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
     channels: int, size: int, kernel: int, stride: int, pass_: Pass
 ) -> None:

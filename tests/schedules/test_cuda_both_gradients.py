@@ -15,11 +15,9 @@ from tests.schedules.cuda_layers import SM_90, layer
 
 CELLS: list[tuple[str, Layout, DType]] = [
     ("192 × 28², k3", "nchw", "float32"),
-    ("960 × 7², k3", "nchw", "float16"),
-    ("576 × 14², k3", "nhwc", "float32"),
     ("144 × 56², k3", "nhwc", "float16"),
 ]
-"""One of each row of the table that is computed: all of them take minutes."""
+"""One of each layout and type of the table that is computed: all of them take minutes."""
 
 
 def computed_us(workload: Workload) -> float:

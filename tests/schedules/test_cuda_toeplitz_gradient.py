@@ -70,8 +70,10 @@ ODD_UNITS: list[tuple[str, dict[str, int]]] = [
 of kernel rows; units beside others, and one that is the whole row."""
 
 
-@pytest.mark.parametrize("name", WGRADS)
-@pytest.mark.parametrize(("shape", "knobs"), every(2, ODD_UNITS))
+@pytest.mark.parametrize(
+    ("shape", "knobs", "name"),
+    every(2, [(*each, WGRADS[at % 2]) for at, each in enumerate([*ODD_UNITS, ODD_UNITS[3]])]),
+)
 def test_an_odd_unit_is_multiplied_for_two_kernel_rows(
     shape: str, knobs: dict[str, int], name: str, objects: Path
 ) -> None:

@@ -22,11 +22,8 @@ from dwconv.measure.simulator.smaller import source_only
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, loads
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
-from dwconv.tuner.search.ranking import rank_correlation
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean
 from tests.turns import every, in_turns, slow
@@ -206,15 +203,6 @@ def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride
     except InvalidWorkload:
         return
     assert space(workload).why_illegal(space(workload).default) is None
-
-
-@pytest.mark.slow
-def test_estimates_put_candidates_in_the_order_of_their_computed_cost() -> None:
-    workload = layer(96, (28, 28), (5, 5), dtype="float16", layout="nhwc", batch=64)
-    drawn = some_configs(workload, 5)
-    costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in drawn]
-    estimates = [estimated_us(workload, config, SM_90) for config in drawn]
-    assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6
 
 
 def test_what_cannot_run_is_named() -> None:

@@ -46,9 +46,7 @@ def test_what_is_tuned_is_raced_and_ranked(on_stand_in: OnStandIn, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_every_other_stage_shows_something_and_the_second_run_has_nothing_to_do(
-    on_stand_in: OnStandIn, tmp_path: Path
-) -> None:
+def test_every_other_stage_shows_something(on_stand_in: OnStandIn, tmp_path: Path) -> None:
     stages = [stage for stage in STAGES if stage not in RANKED]
     done = on_stand_in([*COMMAND, str(tmp_path / "out"), *stages])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,6 +62,3 @@ def test_every_other_stage_shows_something_and_the_second_run_has_nothing_to_do(
     answers = json.loads((tmp_path / "out" / FILE).read_text())["answers"]
     assert {"smoke", "verify", "tune", "limits", "race", "train"} <= set(answers)
     assert set(answers["limits"]["device"]) >= {"memory_gb_per_s", "launch_us", "clock_ghz", "cache_bytes"}
-    again = on_stand_in([*COMMAND, str(tmp_path / "out"), "verify", "race"])
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "0 to verify" in again.stdout and "[race] fprop" not in again.stdout

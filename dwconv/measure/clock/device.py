@@ -8,6 +8,7 @@ from dwconv import native, settings
 from dwconv.measure.clock.cuda_clock import CudaClock, leave_default_stream
 from dwconv.measure.clock.timing import Clock, CpuClock
 from dwconv.problems.target import Target
+from dwconv.system.versions import can_build
 
 
 def clock_of(target: Target) -> Clock:
@@ -18,7 +19,8 @@ def clock_of(target: Target) -> Clock:
 def get_ready(target: Target, *, compiles_calls: bool = True) -> None:
     """Import and compile the code that loads kernels, which takes seconds the first time in a process. Calls bypass
     Python; where that is not compiled yet, only with ``compiles_calls``."""
-    import tvm  # noqa: F401
+    if can_build():
+        import tvm  # noqa: F401
 
     if target.kind != "cpu":
         leave_default_stream()

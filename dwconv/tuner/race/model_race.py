@@ -3,7 +3,7 @@ distributed job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -12,11 +12,13 @@ from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import measured
 from dwconv.errors import BrokenInstallation, LogError
+from dwconv.kernels.artifact import Artifact
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
+from dwconv.schedules.template import Candidate
 from dwconv.system.versions import check_can_build
 from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
 from dwconv.tuner.race import ranks
@@ -52,29 +54,54 @@ def race_for(
 
 
 def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state: KernelState | None) -> RaceResult:
+    builders = None
     try:
         check_can_build()
     except BrokenInstallation as error:
-        return _without_race(target, counts, problem=str(error))
+        builders = _Packs(target)
+        if not packed.are_for_every_layer():
+            return _without_race(target, counts, problem=str(error))
     try:
         log = TuningLog(log_path(target))
     except LogError as error:
         return RaceResult(left=tuple(counts), problem=str(error))
-    from dwconv.measure.building import BUILD_CACHED
-    from dwconv.measure.clock import contention  # late: where kernels come from packs, psutil may be missing
-    from dwconv.measure.runner import Workers
-    from dwconv.tuner.race.race import race
-    from dwconv.tuner.race.race_progress import RaceProgress
+    try:  # late: where kernels come from packs, psutil and rich may be missing
+        from dwconv.measure.building import BUILD_CACHED
+        from dwconv.measure.clock import contention
+        from dwconv.measure.runner import Workers
+        from dwconv.tuner.race.race import race
+        from dwconv.tuner.race.race_progress import RaceProgress
+    except ImportError as error:
+        return _without_race(target, counts, problem=f"a race needs {error.name}; run: pip install {error.name}")
 
     known = Database.usual().behind(packed.records(), packed.logs())
     jobs = min(contention.cores(), MOST_STARTS)
     with (
-        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu) as workers,
+        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers,
         RaceProgress() as progress,
     ):
         return race(
             counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=progress
         )
+
+
+class _Packs:
+    """``Builders`` that take kernels from the packs that are loaded."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def start(self) -> None:
+        pass
+
+    def map(self, bodies: Sequence[Candidate], *, timeout_s: float) -> Iterator[tuple[int, Artifact]]:
+        for position, candidate in enumerate(bodies):
+            artifact = packed.artifact_of(candidate, self._target)
+            assert artifact is not None, "a pack has all that is raced"
+            yield position, artifact
+
+    def kill(self) -> None:
+        pass
 
 
 def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:

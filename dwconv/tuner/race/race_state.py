@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from dwconv.dispatch import packed
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import NoTemplate
@@ -16,6 +17,7 @@ from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
+from dwconv.system.versions import can_build
 from dwconv.tuner.expected_gain import expected_gains_us, shares
 from dwconv.tuner.race.known import is_known
 from dwconv.tuner.race.race_result import RaceResult
@@ -97,10 +99,11 @@ class RaceState:
 
     def _comparison_of(self, workload: Workload) -> _Comparison:
         try:
-            found = starts(workload, self._target, self._database.bests_of_kind(workload))
+            found = starts(workload, self._target, self._database.bests_of_kind(workload)) if can_build() else []
         except NoTemplate:
             found = []
-        return _Comparison(workload=workload, configs=[start.config for start in found[: self._shares[workload]]])
+        configs = [start.config for start in found] if can_build() else packed.configs_for(workload, self._target)
+        return _Comparison(workload=workload, configs=configs[: self._shares[workload]])
 
     def add(self, records: Sequence[TuningRecord]) -> None:
         """The records of the comparison that began first of those that run."""

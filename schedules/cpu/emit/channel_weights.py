@@ -30,7 +30,8 @@ class PackedWeights:
 
     def pack(self) -> None:
         work, vectors, axes = self.work, self.vectors, self.work.axes
-        loop = parallel if math.prod(axes.taps) * work.weights >= PARALLEL_WEIGHTS else serial
+        is_many = isinstance(work.channels, int) and math.prod(axes.taps) * work.weights >= PARALLEL_WEIGHTS
+        loop = parallel if is_many else serial
         for turn in loop("turn", vectors.count * work.fan_in):
             number, m = turn // work.fan_in, turn % work.fan_in
             start = bind("start", vectors.start(number))

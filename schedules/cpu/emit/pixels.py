@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cpu.emit.words import seen_from
-from dwconv.schedules.emit import Expr, int32
+from dwconv.schedules.emit import Expr, int32, size_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class PixelRow:
     tensor: Any
     before: tuple[Expr, ...]
     """The indices before those of the column and the channels."""
-    pitch: int | None = None
+    pitch: Expr = None
     """From pixel to pixel, where ``tensor`` is what begins with the row."""
 
     @classmethod
@@ -27,7 +27,7 @@ class PixelRow:
         would not be the sum of one that is there and a number."""
         if is_known:
             return cls(tensor, before)
-        return cls(seen_from(tensor, *before, 0, 0), (), pitch=int(tensor.shape[-1]))
+        return cls(seen_from(tensor, *before, 0, 0), (), pitch=size_of(tensor.shape[-1]))
 
     def at(self, column: Expr, channels: Expr) -> tuple[Expr, ...]:
         """The indices in ``tensor`` of channels, one or a vector, of the pixel in a column."""

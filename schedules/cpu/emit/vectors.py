@@ -12,7 +12,7 @@ from tvm import tirx
 
 from dwconv.schedules.cpu.emit.words import scratch
 from dwconv.schedules.cpu.shared.registers import vector_count
-from dwconv.schedules.emit import Expr, bind, int32, least, serial, store
+from dwconv.schedules.emit import Expr, bind, ceil_div, divided, int32, least, serial, store
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Vectors:
     """``elements`` cut into vectors of ``lanes``. Where they do not divide, the last vector is moved back until it
     ends with the elements and computes some of them twice: the same value, stored twice."""
 
-    elements: int
+    elements: Expr
     lanes: int
 
     @property
-    def count(self) -> int:
+    def count(self) -> Expr:
         return vector_count(self.elements, self.lanes)
 
     @property
@@ -42,7 +42,7 @@ class Vectors:
     def start(self, number: Expr) -> Expr:
         """The first element of a vector."""
         first = number * self.lanes
-        if self.elements % self.lanes == 0:
+        if isinstance(self.elements, int) and self.elements % self.lanes == 0:
             return first
         return least(first, self.elements - self.lanes)
 
@@ -65,14 +65,24 @@ class Vectors:
         """The integers of ``span``, each divided by ``divisor`` and rounded down."""
         return tirx.floordiv(span, self.everywhere(int32(divisor))) if divisor > 1 else span
 
-    def several(self, first: Expr, count: int, *, at_a_time: int) -> Iterator[list[Expr]]:
+    def several(self, first: Expr, count: Expr, *, at_a_time: int, overlap: bool = False) -> Iterator[list[Expr]]:
         """Loops over ``count`` vectors from the ``first`` on, then over what is left. Yields the numbers of those that
-        are computed together."""
-        whole, left = divmod(count, at_a_time)
-        for turn in serial("group", whole):
-            yield [first + turn * at_a_time + v for v in range(at_a_time)]
-        if left:
-            yield [first + whole * at_a_time + v for v in range(left)]
+        are computed together. If ``count`` is not known, what is left goes one by one; or, where vectors may be
+        computed twice (``overlap``), the last are moved back, if they are enough."""
+        whole, left = divided(count, at_a_time)
+        if isinstance(left, int):
+            for turn in serial("group", whole):
+                yield [first + turn * at_a_time + v for v in range(at_a_time)]
+            if left:
+                yield [first + whole * at_a_time + v for v in range(left)]
+            return
+        groups = least(whole, 1) * ceil_div(count, at_a_time) if overlap else whole
+        for turn in serial("group", groups):
+            start = bind("number", least(turn * at_a_time, count - at_a_time))
+            yield [first + start + v for v in range(at_a_time)]
+        done = least(whole, 1) * count if overlap else whole * at_a_time
+        for turn in serial("vector", count - done):
+            yield [first + done + turn]
 
     def numbered(self, numbers: list[Expr]) -> list[NumberedVector]:
         """Emits where each of the vectors starts."""

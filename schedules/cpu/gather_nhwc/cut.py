@@ -48,10 +48,14 @@ class Cut:
     @property
     def block_vectors(self) -> int:
         """Vectors of channels in a block."""
-        return vector_count(self.config.block_c, self.lanes)
+        is_known = isinstance(self.work.channels, int)
+        return vector_count(self.config.block_c if is_known else self.work.channels, self.lanes)
 
     @property
     def channel_blocks(self) -> int:
+        """One, if channels are a symbol."""
+        if not isinstance(self.work.channels, int):
+            return 1
         return vector_count(self.work.channels, self.lanes) // self.block_vectors
 
     @property

@@ -14,14 +14,14 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
-from dwconv.schedules.any_size import AnyAxis, any_axes
+from dwconv.schedules.any_size import AnyAxis, any_axes, channels_of
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.gather_nhwc.tile import PixelTile
-from dwconv.schedules.emit import BATCH, Expr, bind, divided, kernel, nest
+from dwconv.schedules.emit import BATCH, Expr, bind, divided, is_number, kernel, nest
 from dwconv.schedules.taps import Run
 
 
@@ -32,7 +32,7 @@ def schedule_gather(workload: Workload, cut: Cut, *, streamed_above: int | None)
     result of more elements; None: never."""
     n = tirx.Var(BATCH, "int32")
     if workload.any_size:
-        cut = replace(cut, work=replace(cut.work, axes=any_axes(workload)))
+        cut = replace(cut, work=replace(cut.work, axes=any_axes(workload), channels=channels_of(workload)))
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
         tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above)
@@ -63,7 +63,9 @@ class PixelTask:
             loops: dict[str, Callable[[], Iterator[Any]]] = {
                 "h": lambda: tile_rows(self.cut.rows, self.top),
                 "w": partial(tile_columns, runs, self.columns),
-                "c": lambda: vectors.several(self.first_vector, self.cut.block_vectors, at_a_time=config.vectors_c),
+                "c": lambda: vectors.several(
+                    self.first_vector, self.cut.block_vectors, at_a_time=config.vectors_c, overlap=True
+                ),
             }
             for at in nest(config.order, loops):
                 left, run = at["w"]
@@ -84,7 +86,9 @@ class PixelTask:
         if not isinstance(columns, AnyAxis):
             return [self.cut.column_runs]
         is_rolled = config.unroll == "none"
-        return [columns.rolled_runs(config.tile_w)] if is_rolled else columns.cuts(config.tile_w, overlap=True)
+        if is_rolled:
+            return [columns.rolled_runs(config.tile_w)]
+        return columns.cuts(config.tile_w, overlap=True, narrower=not is_number(self.cut.work.channels))
 
 
 def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:

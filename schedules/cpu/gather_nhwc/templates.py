@@ -64,6 +64,7 @@ TEMPLATES = gather_family(
     most_axes=3,
     activates=True,
     any_size=True,
+    any_channels=True,
     space=gather_space,
     schedule=schedule,
     estimate_us=estimate_us,

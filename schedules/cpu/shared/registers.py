@@ -8,7 +8,10 @@ CACHE_LINE_BYTES = 64
 
 
 def channel_lanes(channels: int, target: CpuTarget) -> int:
-    """Channels in a vector: as many as a register holds, or the power of two below the number of channels."""
+    """Channels in a vector: as many as a register holds, or the power of two below the number of channels. If that is a
+    symbol, it is no less than a register holds."""
+    if not isinstance(channels, int):
+        return target.lanes()
     return min(target.lanes(), 1 << (channels.bit_length() - 1))
 
 
@@ -19,7 +22,7 @@ def column_lanes(columns: int, target: CpuTarget) -> int:
 
 def vector_count(elements: int, lanes: int) -> int:
     """Vectors that hold ``elements``; the last may overlap the one before."""
-    return -(-elements // lanes)
+    return (elements + lanes - 1) // lanes
 
 
 def vector_registers(target: CpuTarget) -> int:

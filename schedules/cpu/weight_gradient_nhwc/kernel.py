@@ -12,40 +12,47 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
-from dwconv.schedules.any_size import any_axes
+from dwconv.schedules.any_size import any_axes, channels_of
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
-from dwconv.schedules.cpu.emit.words import argument, parallel
+from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, kernel, least, serial, store
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, is_number, kernel, least, serial, size_of, store
 
 
 def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
     are images, workspace (tasks, sums, C·M in whole vectors): the partial sums. In 3-D with depths before heights."""
-    vectors = Vectors(cut.work.channels, cut.lanes)
     n = tirx.Var(BATCH, "int32")
     if workload.any_size:
         cut = replace(cut, work=replace(cut.work, axes=any_axes(workload)))
+    if workload.any_channels:
+        channels = channels_of(workload)
+        cut = replace(cut, work=replace(cut.work, channels=channels, x_pitch=channels))
+    vectors = Vectors(cut.work.channels, cut.lanes)
     with kernel() as builder:
         reader = PixelReader.arguments(cut, vectors, n)
         results = WeightResults.arguments(cut.work, vectors)
         if cut.config.parallel == "channels":
             sum_by_channels(reader, results, n)
         else:
-            partial = argument("workspace", (cut.config.tasks, results.count, vectors.count * vectors.lanes))
-            sum_by_images(reader, results, partial, n)
-            add_partial_sums(partial, results)
+            shape = (cut.config.tasks, results.count, vectors.count * vectors.lanes)
+            if workload.any_channels:  # an argument's sizes are a symbol each, or a part of one
+                partial = seen_as(argument("workspace", (*shape[:2], vectors.count, vectors.lanes)), *shape)
+            else:
+                partial = argument("workspace", shape)
+            tasks = sum_by_images(reader, results, partial, n)
+            add_partial_sums(partial, results, tasks=tasks)
     return s_tir.Schedule(builder.get())
 
 
 def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> None:
-    """A task owns some channels and goes through all images: no partial sums."""
+    """A task owns some channels and goes through all images: no partial sums. Vectors beyond the last store nothing."""
     cut, vectors, vectors_c = reader.cut, reader.vectors, reader.cut.config.vectors_c
-    for task in parallel("task", vectors.count // vectors_c):
+    for task in parallel("task", ceil_div(vectors.count, vectors_c)):
         owned = vectors.numbered([task * vectors_c + v for v in range(vectors_c)])
         for taps in tap_groups(cut):
             sums = TapSums(vectors, taps, vectors_c)
@@ -56,13 +63,15 @@ def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> Non
                 results.store(value, owned[v].number, tap)
 
 
-def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: Expr) -> None:
-    """A task goes through its share of the blocks of all planes, and sums up all results of its own."""
+def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: Expr) -> Expr:
+    """A task goes through its share of the blocks of all planes, and sums up all results of its own. How many tasks
+    there are: those of the configuration, or for any number of channels no more than blocks."""
     cut, vectors, tasks = reader.cut, reader.vectors, reader.cut.config.tasks
     rows, block_h, column_blocks = cut.work.rows.outputs, cut.config.block_h, cut.column_blocks
     blocks = cut.row_blocks * column_blocks
     depths = cut.work.depths.outputs
-    for task in parallel("task", tasks):
+    active = tasks if is_number(cut.work.channels) else bind("active", least(tasks, n * (depths * blocks)))
+    for task in parallel("task", active):
         for number in serial("number", results.count):
             for vector in serial("vector", vectors.count):
                 store(partial, vectors.zero(), task, number, vectors.slot(vector))
@@ -84,13 +93,15 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
                         for tap, v, value in sums.items():
                             at = (task, results.number(tap), vectors.slot(together[v].number))
                             store(partial, partial[at] + value, *at)
+    return active
 
 
-def add_partial_sums(partial: Any, results: WeightResults) -> None:
+def add_partial_sums(partial: Any, results: WeightResults, *, tasks: Expr) -> None:
     """In the order of the tasks, whichever thread ran them: the same bits every time."""
     vectors = results.vectors
-    tasks, numbers, slots = (int(size) for size in partial.ty.shape)
-    loop = parallel if tasks * numbers * slots > PARALLEL_SUMS else serial
+    _, numbers, slots = (size_of(size) for size in partial.ty.shape)
+    is_few = is_number(slots) and tasks * numbers * slots <= PARALLEL_SUMS
+    loop = serial if is_few else parallel
     for number in loop("vector", vectors.count):
         for tap in results.taps():
             total = Accumulators(vectors, 1)

@@ -17,7 +17,7 @@ from dwconv.schedules.cpu.emit.words import argument, prefetch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums
-from dwconv.schedules.emit import Expr, bind, inside, least, most, nest, serial, when
+from dwconv.schedules.emit import Expr, bind, inside, is_number, least, most, nest, serial, when
 from dwconv.schedules.taps import Axis, Run, column_runs
 
 
@@ -165,8 +165,10 @@ class PixelReader:
 
     def _column_cuts(self, columns: Axis) -> Iterable[list[Run]]:
         """Of known sizes there is one way to cut a row into tiles."""
-        width = self.cut.config.tile_w
-        return columns.cuts(width, overlap=False) if isinstance(columns, AnyAxis) else [column_runs(columns, width)]
+        width, narrower = self.cut.config.tile_w, not is_number(self.cut.work.channels)
+        if isinstance(columns, AnyAxis):
+            return columns.cuts(width, overlap=False, narrower=narrower)
+        return [column_runs(columns, width)]
 
     def _row_tiles(self, block: OutputRange) -> list[tuple[int, Callable[[], Iterator[Expr]]]]:
         """The height of tiles with the loop over their first rows: whole ones, then one for each row that is left."""

@@ -54,6 +54,7 @@ TEMPLATES = (
         layout="nhwc",
         most_axes=3,
         any_size=True,
+        any_channels=True,
         space=space,
         schedule=schedule,
         estimate_us=estimate_us,
