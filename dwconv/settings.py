@@ -119,7 +119,7 @@ def worker_environment(*, threads: int, vector_set: str | None = None, gpu: int 
 
 
 def quiet_ray() -> None:
-    """Have a Ray that this process starts tell nobody of it, unless the user has said what it may tell."""
+    """Keep a Ray that this process starts from reporting its use, unless the user has said what it may tell."""
     for name, value in RAY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 

@@ -1,8 +1,8 @@
 """Plan: what runs a call, pass by pass. ``plan_for`` is what the ops look up in every step.
 
 A Plan decides once and builds a kernel when it is first used. Nothing is ever tuned here, and nothing that goes wrong
-here stops a training step: PyTorch's own op can always run. Only who asks for it, with ``DWCONV_UNTUNED=error``, is
-stopped by a workload that was never measured.
+here stops a training step: PyTorch's own op can always run. With ``DWCONV_UNTUNED=error`` a workload that was never
+measured does.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Plan:
         problem, target = self.problem, self.target
         self.decisions = decisions
         self.is_open = any(each.is_open for each in decisions.values())
-        """True if predictions are still to be made: who runs it tells ``meet`` of every call."""
+        """True if predictions are still to be made: every call goes to ``meet``."""
         named = [pass_ for pass_, each in decisions.items() if each.command]
         self._refused = frozenset(named if settings.untuned() == "error" else ())
         """Passes that must not run before they are tuned."""

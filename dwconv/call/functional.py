@@ -122,7 +122,7 @@ _FUNCTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
 def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
-    """A call that C++ has not learnt, on the road for those who look at it."""
+    """A call that C++ has not learnt, on the road that its watchers need."""
     if has_torch_function_variadic(*given[:3]):  # a mode, a subclass, or a proxy that traces, decides instead
         is_mode = torch.compiler.is_compiling() or _is_torch_function_mode_enabled()
         if not is_mode and any(map(_knows_pytorch_alone, given[:3])):

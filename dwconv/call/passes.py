@@ -127,7 +127,7 @@ class PlannedPasses:
 
 
 def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
-    """dw with the strides of the weight, so that who flattens gradients, as DDP does, need not copy it. Weights that
+    """dw with the strides of the weight, so that DDP, which flattens gradients, need not copy it. Weights that
     were made channels_last differ from others in their stride along the axis of length 1."""
     if strides is None or dw.stride() == strides:
         return dw

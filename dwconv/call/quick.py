@@ -174,8 +174,7 @@ def differentiable(passes: PlannedPasses) -> DispatchedPasses:
 
 
 def _pytorch_call(call: Call) -> Any | None:
-    """A call that PyTorch's own op runs as a whole: nobody should pay for having asked. Nothing is compiled for that
-    alone."""
+    """A call that PyTorch's own op runs as a whole, at its price. Nothing is compiled for that alone."""
     compiled = native.native(may_compile=False)
     if compiled is None or isinstance(call.given.padding, str) or has_sides(call.given.padding):
         return None

@@ -65,7 +65,7 @@ Geometry = tuple[Ints, Ints, Ints, Layout]
 
 @dataclass(frozen=True, kw_only=True)
 class DispatchedPasses:
-    """``gradients.Passes`` on the ops: they can be differentiated, and whoever watches learns of them."""
+    """``gradients.Passes`` on the ops: they can be differentiated, and watchers see them."""
 
     input_shape: Ints
     kernel_size: Ints

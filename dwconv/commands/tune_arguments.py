@@ -110,7 +110,7 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
         "--runner",
         choices=RUNNER_KINDS,
         default="auto",
-        help="who finds out what candidates are worth: local measures them here; predict, for a GPU that need not be "
+        help="how candidates are judged: local measures them here; predict, for a GPU that need not be "
         "here, computes costs and runs the source on the CPU, in the simulator, to verify it; default auto: local, or "
         "else predict",
     )

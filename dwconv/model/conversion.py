@@ -39,7 +39,7 @@ class ConversionSummary:
     """What ran in the example through functional calls: the layer whose weight they use, or else the module that makes
     them, and what became of them."""
     blocks: tuple[ConvertedLayer, ...] = ()
-    """The layers with a norm next to them, and whether they run as one with it; empty where nobody asked."""
+    """The layers with a norm next to them, and whether they run as one with it; empty without ``blocks``."""
     discovery: Discovery | None = None
     """The depthwise convolutions that ran in the example; None without one."""
     races: tuple[RaceResult, ...] = ()

@@ -50,7 +50,7 @@ def convert(
 
     With ``example_inputs`` (a tensor, a tuple of positional arguments, or a dict of keyword arguments, on the model's
     device) the model takes one step on them, which changes nothing in it. A few known configurations of each pass that
-    ran, and that nobody tuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
+    ran, and that are untuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
     next call on, and is remembered in the user's own log. After ``seconds``, 60 by default, no further pass is begun;
     those with most to win came first. Call it on every rank of a distributed job: one races for all.
 

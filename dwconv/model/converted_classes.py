@@ -48,7 +48,7 @@ def same_padding_class(plain: Class, ours: Class) -> Class:
 
 def functional_class(module: nn.Module) -> Class:
     """The class of ``module``, with its forward pass under ``active``."""
-    # Of a forward that somebody put into the instance, the class knows nothing.
+    # The class does not know a forward pass that was set on the instance.
     return _made("called" if "forward" in vars(module) else "functional", type(module), None)
 
 

@@ -125,7 +125,7 @@ def _content(path: Path, *, most_bytes: int) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a pipe without waiting for who writes to it."""
+    """Opens a pipe without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

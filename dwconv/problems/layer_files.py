@@ -49,7 +49,7 @@ _KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilog
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One depthwise layer of a network. What is None is left to whoever tunes it."""
+    """One depthwise layer of a network. What is None is chosen when it is tuned."""
 
     channels: int
     input_size: Sizes
