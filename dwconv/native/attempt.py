@@ -104,9 +104,8 @@ class Attempt:
             raise OutOfTime("this process ended before it was compiled")
 
     def run(self, command: Sequence[str], *, folder: Path, timeout_s: float) -> tuple[int, list[str]]:
-        """Exit status, as a shell has it, and lines of stderr. It runs in ``folder``, a private one, and temporary files
-        go there. Raises OutOfTime if it takes longer; then, and after ctrl-C,
-        nothing of it goes on: what a compiler is asked to do is done by its children."""
+        """Exit status, as a shell has it, and lines of stderr. It runs in ``folder``, a private one, where temporary
+        files go. Raises OutOfTime if it takes longer; then, and after ctrl-C, its children end, too."""
         niceness = str(_NICENESS if self.in_background else 0)
         try:
             process = subprocess.Popen(
