@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dwconv.call.functional import conv1d as conv1d
     from dwconv.call.functional import conv2d as conv2d
     from dwconv.call.functional import conv3d as conv3d
+    from dwconv.call.functional import lock as lock
     from dwconv.call.functional import reset as reset
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
@@ -55,6 +56,7 @@ _HOMES = {
     "graphed": "dwconv.model.graphed",
     "layers": "dwconv.model.layers",
     "load_pack": "dwconv.packs.load",
+    "lock": "dwconv.call.functional",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
     "revert": "dwconv.model.reverting",
@@ -65,7 +67,7 @@ _HOMES = {
 
 __all__ = [
     "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d", "convert",
-    "explain", "graphed", "layers", "load_pack", "nn", "report", "reset", "revert", "summary", "tune",
+    "explain", "graphed", "layers", "load_pack", "lock", "nn", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

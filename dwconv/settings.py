@@ -149,6 +149,12 @@ def shared_records() -> str | None:
     return os.environ.get("DWCONV_SHARED_RECORDS") or None
 
 
+def lock_path() -> Path | None:
+    """``DWCONV_LOCK``: the file of ``dwconv.lock`` that says what runs; None if it is not set."""
+    value = os.environ.get("DWCONV_LOCK")
+    return Path(value).absolute() if value else None
+
+
 def written_log_path() -> Path:
     """The file or folder that ``tune`` writes to unless ``--log`` says otherwise: the first one that is read, so that
     new records are found."""

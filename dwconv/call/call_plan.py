@@ -25,6 +25,7 @@ from dwconv.call import arrivals, loaded
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
 from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, sizes_of, warn_of_first
+from dwconv.dispatch import locked
 from dwconv.dispatch.decide import decisions, nearest_of_any_size, of_any_size
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
@@ -338,7 +339,8 @@ def decide_open_plans() -> bool:
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
-    later = settings.untuned() == "predict"
+    lock = locked.current()
+    later = settings.untuned() == "predict" and lock is None
     with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
         for pass_ in problem.passes if _layer_of(problem, device) else ():
             loaded.state.meet(problem.workload(pass_))
@@ -350,7 +352,11 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     if made is None and is_first(reason):
         warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
-    for damage in database().problems if target else ():
+    if lock and lock.other_versions and is_first(lock.other_versions):
+        warn(f"DWCONV_LOCK={lock.path} was made with {lock.other_versions}: bits may differ")
+    if reasons := [each.reason for each in chosen.values() if each.is_not_as_locked]:
+        warn_of_first("lock", f"{problem} runs on PyTorch's own op: {reasons[0]}")
+    for damage in database().problems if target and not lock else ():
         if is_first(damage):
             warn(damage)
     plan = Plan(problem, device, decisions=chosen, target=target)

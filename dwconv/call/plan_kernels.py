@@ -15,7 +15,7 @@ import torch
 
 from dwconv.call import loaded
 from dwconv.call.untold import kind_of, warn_of_first
-from dwconv.dispatch import legality
+from dwconv.dispatch import legality, locked
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
@@ -69,6 +69,13 @@ class PlanKernels(_BuiltWhenFirstUsed):
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.update({pass_: None for pass_ in of_pytorch if pass_ not in refused})
 
+    def code(self, pass_: Pass) -> str | None:
+        """The digest of the code that runs a pass; empty if it was not used yet, None where PyTorch's op runs."""
+        if pass_ not in self:
+            return ""
+        kernel = self[pass_]
+        return None if kernel is None else locked.digest_of(kernel.artifact)
+
     def at(self, x_pitch: int) -> Mapping[Pass, Kernel | None]:
         """The kernels for an x of that ``Workload.x_pitch``. Those that read x do so in place, if they can be had; the
         others copy it."""
@@ -92,6 +99,9 @@ class PlanKernels(_BuiltWhenFirstUsed):
         candidate, target = known
         self._note_predicted(decision, target)
         kernel, fault = self._kernel_of(candidate, target)
+        if kernel is not None and decision.code not in ("", locked.digest_of(kernel.artifact)):
+            said = f"the kernel of {self._named(candidate.workload)} is not the code that was locked: bits may differ"
+            warn_of_first("lock", said)
         if fault:
             loaded.state.broken[dataclasses.replace(candidate, config=decision.config)] = f"it {fault}"
             known_as = "predicted" if decision.expected else "tuned"

@@ -91,7 +91,7 @@ def convert(
             called = _called(discovery, model, swaps, functional=functional)
             raced = discovery if functional is not False else discovery.without_functional()
             raced = raced.with_blocks(all_of_them=blocks is not False)
-            races = race_and_build(raced, seconds=seconds)
+            races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)
             whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
             skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
             told = dataclasses.replace(
