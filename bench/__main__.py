@@ -12,8 +12,6 @@ GROUPS = {
     "layers": {
         "cpu": "tuned kernels against all others who can run them, over layers of well-known networks",
         "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
-        "cliffs": "awkward shapes against the nearest even one",
-        "threads": "our kernels and PyTorch's, one after the other, against each alone",
         "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
     },
     "steps": {
@@ -22,9 +20,7 @@ GROUPS = {
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
     "search": {
-        "search": "the default search against the best of many random candidates",
-        "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
-        "compile": "how long candidates for the CPU take to build",
+        "search": "the default search against the best of many random candidates, timed or replayed",
     },
     "systems": {
         "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
@@ -48,7 +44,6 @@ _IN_FOLDERS = {
     "concurrency": "concurrency.bench",
     "cuda": "gpu.cuda",
     "parallel": "parallel.bench",
-    "spaces": "spaces.bench",
 }
 
 

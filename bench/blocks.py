@@ -24,16 +24,14 @@ from torch import Tensor, nn
 import dwconv
 from bench.cases import BLOCK_NETWORKS, ListedLayer, listed_layers
 from bench.cpu import MEASURING_S, estimate, tuned
-from bench.evidence import Control, Ratio, ratio_of, summary_of, timed_again
-from bench.limits import percent_of_limit
-from bench.machine import MachineWatch
-from bench.results import add_log_argument, add_out_argument, write_results
+from bench.evidence import Control, Ratio, percent_of_limit, ratio_of, summary_of, timed_again
+from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import CannotBeCaptured, one_line
-from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, rounds_in_turns
-from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.problem import Problem

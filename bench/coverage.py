@@ -2,6 +2,7 @@
 
 Weights are random, images and sentences small: nothing is timed, and the output is compared with the plain model's.
 What nobody tuned runs on PyTorch's op, so that no kernel has to be built: the question is which calls come to dwconv.
+Libraries of models are imported also where torchvision was built for another PyTorch: no network needs its ops.
 """
 
 from __future__ import annotations
@@ -9,25 +10,55 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
+import importlib
+import importlib.util
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import dwconv
-from bench.libraries import library
 from bench.results import FOLDER
 from dwconv.discovery import discover
 from dwconv.discovery.step import tensors_in
 from dwconv.errors import one_line
 from dwconv.model.by_name import load_model
+
+_kept: list[Any] = []
+
+
+def library(name: str) -> Any:
+    """``timm``, ``torchvision`` or ``transformers``. Raises ImportError."""
+    if not _kept and importlib.util.find_spec("torchvision"):  # the others import it, some of them late
+        try:
+            importlib.import_module("torchvision")
+        except RuntimeError as error:
+            if "operator torchvision::" not in str(error):
+                raise
+            _declare_the_ops_of_torchvision()
+    return importlib.import_module(name)
+
+
+def _declare_the_ops_of_torchvision() -> None:
+    """The ops that torchvision looks for when it is imported. From PyPI it is built for PyTorch with CUDA, and finds
+    them only there."""
+    spec = importlib.util.find_spec("torchvision")
+    assert spec is not None and spec.origin is not None, "it was found a moment ago"
+    source = Path(spec.origin).with_name("_meta_registrations.py").read_text()
+    fragment: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for op in dict.fromkeys(re.findall(r"torchvision::(\w+)", source)):
+        fragment.define(f"{op}(Tensor input) -> Tensor")
+    _kept.append(fragment)
+
 
 _SENTENCE = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "pad_token_id": 0}
 _MAMBA = {"state_size": 8, "use_cache": False, **_SENTENCE}

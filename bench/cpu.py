@@ -16,14 +16,12 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
 from bench.evidence import Control, ratio_of, summary_of, timed_again
-from bench.layer_race import AGAIN, OURS, ControlRace, LayerRace, LayerRaces
-from bench.layer_rows import HEAD, line_of, means_of, row_of
-from bench.machine import MachineWatch
-from bench.results import add_log_argument, add_out_argument, write_results
+from bench.layer_race import AGAIN, HEAD, OURS, ControlRace, LayerRace, LayerRaces, line_of, means_of, row_of
+from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
-from dwconv.measure.clock.caches import CACHES, Caches
-from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.clock.timing import CACHES, Caches
+from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, cpu_target
 from dwconv.problems.workload import DTYPES, LAYOUTS, Workload
@@ -31,8 +29,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 
 TUNING_OVERHEAD_S = 3.0

@@ -184,8 +184,7 @@ def _rows(regime: Regime, target: CudaTarget, arguments: argparse.Namespace) -> 
 
 def _best(workload: Workload, target: CudaTarget, arguments: argparse.Namespace) -> list[Config]:
     from dwconv.records.log import TuningLog
-    from dwconv.tuner.search.loop import SearchPlan, tune_workload
-    from dwconv.tuner.search.runners import RunnerChoice
+    from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
     from dwconv.tuner.search.search_result import Budget
 
     with tempfile.TemporaryDirectory() as folder:
@@ -221,7 +220,7 @@ def _line(regime: Regime, which: str, config: Config, cost: Cost, missed: list[s
 
 
 def _data(regime: Regime, which: str, config: Config, cost: Cost, missed: list[str]) -> dict[str, Any]:
-    from dwconv.tuner.gpu_cost.cost_report import cost_data
+    from dwconv.tuner.gpu_cost.cost_model import cost_data
 
     return {
         "regime": regime.name,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from bench.sequences import Mamba
-from bench.volumes import X3D, MedNeXt
+from bench.rows_and_volumes import X3D, Mamba, MedNeXt
 from dwconv.errors import InvalidWorkload
 
 

@@ -50,8 +50,19 @@ from bench.networks import (
     network_from,
     where_layers_run,
 )
-from bench.step_profile import STEPS, Step, profiles
-from bench.step_rows import AGAIN, CONVERTED, OTHER_LAYOUT, PLAIN, WITH_BLOCKS, WITH_GRAPHS, WITH_INDUCTOR, summary
+from bench.step_rows import (
+    AGAIN,
+    CONVERTED,
+    OTHER_LAYOUT,
+    PLAIN,
+    STEPS,
+    WITH_BLOCKS,
+    WITH_GRAPHS,
+    WITH_INDUCTOR,
+    Step,
+    profiles,
+    summary,
+)
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, run, writable_file
 from dwconv.errors import one_line

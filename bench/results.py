@@ -1,6 +1,7 @@
 """The output of a benchmark: bench/results/<benchmark>-<device>.json, with everything that its figures depend on.
 
 One file a benchmark and device, overwritten by the next run; what it said before, the history of the repository knows.
+With it goes the state of the machine: what it was measured on, and how quiet that was.
 """
 
 from __future__ import annotations
@@ -8,17 +9,22 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import platform
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+import psutil
 
 from dwconv.commands.command_line import writable_folder
 from dwconv.errors import InvalidChoice
-from dwconv.measure.limits.limits import known_limits
-from dwconv.measure.stamp import now
+from dwconv.measure.clock.contention import Quiet, cores
+from dwconv.measure.limits import known_limits
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.record import CONTENDED
 from dwconv.system import versions
@@ -54,7 +60,7 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
     results = {
         "benchmark": name,
         "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
-        "created": now(),
+        "created": versions.now(),
         "device": target.device,
         "threads": target.threads if isinstance(target, CpuTarget) else None,
         "limits": dataclasses.asdict(limits) if limits else None,
@@ -74,3 +80,47 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
             f"note: the machine was busy with other work in {contended} of {len(rows)} rows; measure again when quiet"
         )
     return path
+
+
+class MachineWatch:
+    """Looks at the machine now, which takes some tenths of a second, and when it is asked for ``facts``. Make one
+    before the first time is taken."""
+
+    def __init__(self, *, threads: int) -> None:
+        self._threads = threads
+        quiet = Quiet(threads=threads)
+        self._was_quiet, self._busy = quiet.look(), quiet.busy
+        self._load, self._clock_mhz = _load_average(), clock_mhz()
+
+    def facts(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Threads and cores; load averages of 1, 5 and 15 minutes and the clock before and after, None where the system
+        does not tell; the share of the cores that other work had before; the share of the time that other work took
+        from the rows."""
+        contention = [row["contention"] for row in rows if "contention" in row]
+        return {
+            "threads": self._threads,
+            "cores": cores(),
+            "quiet_before": self._was_quiet,
+            "busy_before": round(self._busy, 3),
+            "load_average_before": self._load,
+            "load_average_after": _load_average(),
+            "clock_mhz_before": self._clock_mhz,
+            "clock_mhz_after": clock_mhz(),
+            "contention": {"mean": round(fmean(contention), 3), "most": max(contention)} if contention else None,
+        }
+
+
+def clock_mhz() -> float | None:
+    """The mean clock of the cores now; None where the system does not tell."""
+    try:
+        frequency = psutil.cpu_freq()
+    except (AttributeError, OSError, RuntimeError, NotImplementedError):  # as systems differ
+        return None
+    return round(frequency.current, 1) if frequency and frequency.current else None
+
+
+def _load_average() -> list[float] | None:
+    try:
+        return [round(value, 2) for value in os.getloadavg()]
+    except (AttributeError, OSError):
+        return None

@@ -3,7 +3,7 @@
 Both write a log of their own and go on from there, so that an interrupted run loses nothing. At the end the winners of
 the two are verified and timed once more, side by side.
 
-With ``--replay`` nothing is run: strategies search the spaces that ``bench spaces`` measured (``bench.spaces.replay``).
+With ``--replay`` nothing is run: strategies search among configurations that were measured once (``bench.replay``).
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
+from bench.replay import FOLDER, replay, tables
 from bench.results import add_out_argument, write_results
-from bench.spaces.measured_spaces import FOLDER, tables
-from bench.spaces.replay import replay
 from dwconv.commands.command_line import ArgumentParser, run, whole
-from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.choices import Search
-from dwconv.tuner.search.loop import SearchPlan, tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
-from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
+from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
+from dwconv.tuner.search.search_result import Budget, Search, Stop, TuningResult
 
 GOAL = 1.1
 """The search may be this many times as slow."""
@@ -54,7 +51,7 @@ def _search(argv: Sequence[str] | None) -> int:
     )
     parser.add_argument(
         "--replay", nargs="?", type=Path, const=FOLDER, metavar="PATH",
-        help=f"run nothing: replay searches on a table of bench spaces, or on all in a folder, default {FOLDER}",
+        help=f"run nothing: replay searches on a table of measured times, or all in a folder, default {FOLDER}",
     )  # fmt: skip
     add_out_argument(parser)
     arguments = parser.parse_args(argv)

@@ -22,17 +22,15 @@ from typing import Any
 
 from bench.cpu import estimate, tuned
 from bench.evidence import Control, Ratio, summary_of, timed_again
-from bench.machine import MachineWatch
 from bench.models import NETWORKS, Network
 from bench.networks import add_device_arguments, add_network_arguments, image_for, network_from, workloads_of
 from bench.paired_steps import made_up, step_of
-from bench.results import add_log_argument, add_out_argument, name_part, write_results
-from bench.step_profile import table
-from bench.step_rows import losses_of, table_of
+from bench.results import MachineWatch, add_log_argument, add_out_argument, name_part, write_results
+from bench.step_rows import losses_of, table, table_of
 from dwconv import settings
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import WorkerDied, WorkerTimeout
-from dwconv.measure.clock.caches import Caches
+from dwconv.measure.clock.timing import Caches
 from dwconv.problems.target import CpuTarget, Target, cpu_target, parse_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
@@ -175,7 +173,7 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
 
 def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.Namespace) -> None:
     """Every pass of every depthwise layer that is in no log."""
-    from dwconv.measure.limits.limits import with_limits
+    from dwconv.measure.limits import with_limits
     from dwconv.measure.runner import Workers
 
     known = Database.usual(arguments.log)

@@ -169,7 +169,7 @@ def _tune(argv: list[str] | None) -> int:
     target = parse_target("auto") if args.ray is not None else with_arithmetic(args, parse_target(args.target))
     choices = _choices(args)
     if choices.board:
-        from dwconv.measure.boards.address import target_on
+        from dwconv.measure.boards.session import target_on
 
         target = target_on(choices.board, target)
     if request:
@@ -213,7 +213,7 @@ def _on_ray(
 ) -> TunedDevices:
     """Tune on the devices of a cluster. Builds take the cores of a node, not as many as there are here."""
     from dwconv.tuner.cluster.driver import tune_on
-    from dwconv.tuner.cluster.messages import Setup
+    from dwconv.tuner.cluster.node import Setup
     from dwconv.tuner.cluster.on_ray import RayCluster
 
     jobs = None if choices.jobs == cores() else choices.jobs
@@ -223,7 +223,7 @@ def _on_ray(
 
 
 def _choices(args: argparse.Namespace) -> Choices:
-    from dwconv.measure.boards.address import parse_address
+    from dwconv.measure.boards.session import parse_address
     from dwconv.tuner.device_campaign import Choices
 
     return Choices(

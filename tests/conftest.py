@@ -26,7 +26,7 @@ from dwconv import settings
 from dwconv.kernels import load
 from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
-from dwconv.tuner.search import unvisited
+from dwconv.tuner.search import spaces as search_spaces
 from dwconv.tuner.search.analytic import Analytic
 from tests.native_needed import go_through_python, needs_native, wait_for_native
 
@@ -38,7 +38,7 @@ _FOLDER = "DWCONV_TESTS_FOLDER"
 _LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
 """Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
 
-COMPILED, MOST_KEPT = ("native", "cubins", "simulator"), 4000
+COMPILED, MOST_KEPT = ("native", "cubins", "simulator", "stand-in"), 4000
 """Folders of the cache that stay for the next run, and the most files of each."""
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
@@ -85,8 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_what_is_compiled() -> None:
-    """The C++ of calls, kernels for GPUs, and those of the simulator: each is found by all that went into it. Nothing
-    is kept of what was measured, checked or decided."""
+    """The C++ of calls, kernels for GPUs, those of the simulator, and the stand-in for a GPU: each is found by all that
+    went into it. Nothing is kept of what was measured, checked or decided."""
     kept, cache = Path(platformdirs.user_cache_dir("dwconv-tests")), settings.cache_folder()
     with contextlib.suppress(OSError):  # the home folder is not writable
         for name in COMPILED:
@@ -205,7 +205,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large space a few hundred configurations are estimated, instead of thousands."""
-    monkeypatch.setattr(unvisited, "ENUMERABLE", 300)
+    monkeypatch.setattr(search_spaces, "ENUMERABLE", 300)
     monkeypatch.setattr(Analytic, "LISTED", 300)
 
 

@@ -38,7 +38,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("dwconv", "schedules")
-RUN_CUDA_KERNELS = ("tests/measure/simulator/test_templates.py", "tests/kernels")
+RUN_CUDA_KERNELS = ("tests/measure/simulator/test_simulate.py", "tests/kernels")
 """Pytest runs nothing at all where one of the paths that it is given does not exist."""
 TIMEOUT_S = 1800.0
 """For the tests of one mutation: one that hangs them is noticed, too."""

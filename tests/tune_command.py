@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dwconv import native, show, tune
-from dwconv.measure.limits import limits
+from dwconv.measure import limits
 from dwconv.problems import target
 from dwconv.schedules import template as template_module
 from dwconv.tuner.search import loop

@@ -17,13 +17,10 @@ from typing import Any
 from bench.blocks import Case, control_of, line_of, row_of
 from bench.cases import ListedLayer
 from bench.evidence import Control
-from bench.gpu.budget import Pace
-from bench.gpu.device import warm_up
-from bench.gpu.run import Ended, Run, of_all, say
-from bench.gpu.state import has_failed
+from bench.gpu.run import Ended, Pace, Run, has_failed, of_all, say
 from bench.gpu.train import TRAINED
 from bench.gpu.tune import COMPARED_S, compare_starts
-from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
+from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from bench.models import Network
 from bench.networks import workloads_of
 from dwconv.kernels.wire import message

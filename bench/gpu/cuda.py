@@ -27,7 +27,6 @@ from typing import Any
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.blocks import FIRST_S as BLOCK_S
 from bench.gpu.blocks import blocks_stage
-from bench.gpu.budget import Budget, Interrupted, interrupted_after
 from bench.gpu.fit import fit_stage
 from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_stage
@@ -35,10 +34,9 @@ from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_stage, worst_first
 from bench.gpu.rank import FIRST_S as RANK_S
 from bench.gpu.rank import rank_stage
-from bench.gpu.run import Ended, Run, say
+from bench.gpu.run import FILE, Budget, Ended, Interrupted, Run, State, interrupted_after, say, take_over
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
 from bench.gpu.smoke import smoke_stage
-from bench.gpu.state import FILE, State, take_over
 from bench.gpu.train import FIRST_S as TRAIN_S
 from bench.gpu.train import train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage

@@ -27,8 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
-from bench.gpu.run import Ended, Run, of_all, say
-from bench.gpu.state import has_failed
+from bench.gpu.run import Ended, Run, has_failed, of_all, say
 from bench.gpu.tune import compare_starts
 from bench.networks import mixed_precision
 from dwconv import native

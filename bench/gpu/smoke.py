@@ -18,12 +18,10 @@ import torch
 import torch.nn.functional as F
 
 from bench.cases import odd_blocks
-from bench.gpu.budget import Interrupted, interrupted_after
-from bench.gpu.device import host_us, warm_up
 from bench.gpu.limits import MeasureLimits, Sizes, known_limits, limits_of
-from bench.gpu.run import Ended, Run, say
+from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, say
 from bench.gpu.verify import RIGHT, VerifierSetup, in_words, verified
-from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
+from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, host_us, warm_up
 from dwconv.errors import DwconvError
 from dwconv.kernels import build, nvrtc
 from dwconv.kernels.wire import message

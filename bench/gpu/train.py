@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from bench.gpu.budget import Pace
-from bench.gpu.run import Ended, Run, of_all, say
-from bench.gpu.state import has_failed
+from bench.gpu.run import Ended, Pace, Run, has_failed, of_all, say
 from bench.gpu.tune import COMPARED_S, compare_starts
 from bench.models import NETWORKS, Network
 from bench.networks import workloads_of

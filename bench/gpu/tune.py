@@ -8,9 +8,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from bench.gpu.budget import Interrupted, interrupted_after
-from bench.gpu.run import Ended, Run, of_all, say
-from bench.gpu.state import has_failed
+from bench.gpu.run import Ended, Interrupted, Run, has_failed, interrupted_after, of_all, say
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.building import BUILD_CACHED
@@ -21,10 +19,8 @@ from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.interrupts import ctrl_c_waits
-from dwconv.tuner.search.loop import tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
-from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
+from dwconv.tuner.search.loop import RunnerChoice, tune_workload
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult, ctrl_c_waits
 from dwconv.untuned.starts import starts
 
 COMPARED_S = 3.0

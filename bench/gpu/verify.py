@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.gpu.budget import Interrupted, interrupted_after
-from bench.gpu.device import warm_up
-from bench.gpu.run import Ended, Run, of_all, say
-from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
+from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, of_all, say
+from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from dwconv import settings
 from dwconv.errors import NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact

@@ -1,7 +1,8 @@
 """A process that uses the GPU for ``bench cuda``: a request that breaks it is tried once more, in another process.
 
 After an illegal access every CUDA call fails in the process that made it. So the handler says with each refusal whether
-the device still works for it; if not, its process is replaced.
+the device still works for it; if not, its process is replaced. At the end the requests of stages to their device,
+except for the clock: the same on a CPU, where tests run them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
+import torch
+
 from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
 from dwconv.kernels.wire import message
+from dwconv.measure.clock.device import get_ready, synchronize
+from dwconv.measure.clock.timing import Call
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
 from dwconv.problems.target import Target
@@ -108,3 +113,23 @@ class GpuWorker:
         if isinstance(answer, Refused):
             raise GpuFailure(answer.reason, broken=answer.broken)
         return answer
+
+
+def warm_up(target: Target) -> None:
+    """Use the device once: the first time in a process takes seconds. Raises the device's error."""
+    get_ready(target)
+    torch.zeros(1, device=target.kind)
+    synchronize(target)
+
+
+def host_us(call: Call, *, target: Target, calls: int = 200) -> float:
+    """Microseconds that a call takes on the host, without waiting for the device."""
+    for _ in range(10):
+        call()
+    synchronize(target)
+    started_s = time.perf_counter()
+    for _ in range(calls):
+        call()
+    taken_s = time.perf_counter() - started_s
+    synchronize(target)
+    return taken_s / max(1, calls) * 1e6

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.report.charts import axis_of, grouped
-from bench.report.contests import Contest, of_layers
-from bench.report.files import ResultFile
+from bench.report.files import Contest, ResultFile, of_layers
 from bench.report.roofline import HEIGHT_PX, Roofline, drawn, of_devices, rates
 from dwconv.errors import InvalidChoice
 from dwconv.problems.workload import PASSES

@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.report.charts import counted, grouped
-from bench.report.contests import group_of
-from bench.report.files import LayerRow, ResultFile
-from bench.report.layers import workload_of
+from bench.report.charts import counted, grouped, workload_of
+from bench.report.files import LayerRow, ResultFile, group_of
 from dwconv.problems.target import CacheLevel, Limits
 from dwconv.reporting.drawing import marked, round_numbers, text
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bench.report.charts import shown, steps
-from bench.report.contests import in_us, of_blocks, of_steps
-from bench.report.files import BlockRow, ResultFile, StepRow
+from bench.report.files import BlockRow, ResultFile, StepRow, in_us, of_blocks, of_steps
 from dwconv.reporting.drawing import name, stacked, text
 
 _PARTS = {

@@ -22,7 +22,7 @@ from dwconv.commands.command_line import (
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Pass, Workload
-from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
+from dwconv.tuner.search.search_result import RUNNER_KINDS, SEARCHES
 
 _CACHES = ("warm", "training")
 _INPUT_DTYPES = ("float32", "int64")

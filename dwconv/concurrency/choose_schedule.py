@@ -24,7 +24,6 @@ from dwconv.concurrency.task_graph import Task
 from dwconv.concurrency.task_timer import Budget, Known, PairTimes, TaskTimer, pair_times
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock
-from dwconv.measure.stamp import now
 from dwconv.problems.target import cpu_target, cuda_target
 from dwconv.system import versions
 
@@ -148,7 +147,7 @@ class Chooser:
             change_us=self._machine.change_us,
             trusted=ranking.trusted,
             versions=kept_versions(),
-            created=now(),
+            created=versions.now(),
         )
 
     def _parts(self, budget: Budget) -> list[Part]:

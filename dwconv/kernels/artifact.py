@@ -13,6 +13,7 @@ BATCH = "n"
 """The symbolic size in a kernel's shapes."""
 CHANNELS = "c"
 """The symbol of a kernel of any number of channels."""
+_MOST_LANES = 16
 _OTHER_ITEMSIZE = 4
 """For whole numbers in a workspace."""
 
@@ -123,9 +124,13 @@ class Artifact:
 
     @property
     def least_channels(self) -> int:
-        """The fewest that a kernel of any number of channels takes: a vector of them."""
+        """The fewest that a kernel of any number of channels takes: a vector of them, as its workspace shows; without
+        one, the widest."""
         sizes = (size for argument in self.arguments for size in argument.shape)
-        return max((size.over for size in sizes if isinstance(size, Extent) and size.of == CHANNELS), default=1)
+        return max(
+            (size.over for size in sizes if isinstance(size, Extent) and size.of == CHANNELS and size.over > 1),
+            default=_MOST_LANES,
+        )
 
     def bytes_at(self, batch: int) -> int:
         """Memory for all tensors, workspaces too."""

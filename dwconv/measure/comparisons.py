@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from dwconv import settings
 from dwconv.errors import RequestFailed, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.grid import is_late
-from dwconv.measure.measuring import Comparison, LineUp, Measured
-from dwconv.measure.outcomes import failed_to_build, measured_record, remember_right
+from dwconv.measure.measuring import Comparison, LineUp, Measured, is_late
+from dwconv.measure.outcomes import failed_to_build, measured_record, right_finalist
 from dwconv.measure.runner import LocalRunner, Workers, found_wrong, is_vandalism
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.records.record import TuningRecord, Verdict
@@ -186,8 +185,8 @@ class Comparisons:
         if verdict is None:
             return self._confirmed_alone(artifact)
         if verdict.right:
-            remember_right(artifact, self._target)
-            return [dataclasses.replace(record, verdict=verdict, confirmed=True, raced=True)]
+            judged = dataclasses.replace(record, verdict=verdict, raced=True)
+            return [right_finalist(artifact, judged, target=self._target, sure=True)]
         self._workers.measurer.kill()
         return [measured_record(artifact, Measured(verdict=verdict), target=self._target)]
 

@@ -1,26 +1,48 @@
-"""Inside the measuring worker: verify and time artifacts."""
+"""Inside the measuring worker: verify and time artifacts.
+
+    Prepared     what all candidates of a workload share: inputs, right answers, PyTorch's calls
+    Grid         candidates of one workload, loaded and verified, until they are timed side by side
+
+Measurer is the handler: a request in, what was measured out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import torch
 
-from dwconv.errors import DeviceLost
+from dwconv.errors import CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.wire import message
-from dwconv.measure.clock.caches import Caches
 from dwconv.measure.clock.device import clock_of, get_ready, is_lost, synchronize
-from dwconv.measure.clock.timing import FINAL, TRIAL, time_in_turns
-from dwconv.measure.grid import IMAGES, Grid
-from dwconv.measure.prepared import Prepared
+from dwconv.measure.clock.timing import (
+    FINAL,
+    RACE,
+    TRIAL,
+    Caches,
+    Call,
+    Clock,
+    InTurn,
+    Taken,
+    inputs_in_turn,
+    results_held,
+    rounds_in_turns,
+    time_in_turns,
+)
 from dwconv.measure.processes.worker import locate, one_line
+from dwconv.measure.providers import around_call, better_layout, pytorch_calls
 from dwconv.measure.verify.bare_kernel import LoadedKernel
+from dwconv.measure.verify.cases import Case, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.verify.verify import explained, verify, verify_call, verify_finalist
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
-from dwconv.records.record import Measurement, Verdict
+from dwconv.records.record import AROUND, CONTENDED, Measurement, Verdict
+from dwconv.schedules.template import Candidate
 
 message(Verdict)
 message(Measurement)
@@ -116,7 +138,141 @@ class Measured:
     kernels: tuple[Measurement, ...] = ()
     providers: dict[str, Measurement] = field(default_factory=dict)
     is_clear: bool = False
-    """Of a Comparison, that its winner is told although other work disturbed it."""
+    """Of a Comparison, that other work disturbed it, and yet the fastest kernel is sure: the times of the others
+    are the least that its turns allow."""
+
+
+class Prepared:
+    """Inputs, answers and providers for all candidates of a workload."""
+
+    def __init__(
+        self, workload: Workload, *, target: Target, clock: Clock, caches: Caches, images: int | None = None
+    ) -> None:
+        """``images``: how many different images are enough; they repeat."""
+        self.workload = workload
+        self._clock = clock
+        self._device = target.kind
+        self._fast_math = target.fast_math
+        self.exact = make_case(workload, data="integers", device=self._device, images=images)
+        self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches, target=target)
+        self._held = results_held(workload, caches=caches, target=target)
+        calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]
+        in_turn = {name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]}
+        self.providers = ready(in_turn, clock)
+        self.beside = dict(self.providers)
+        """The providers, and of a block PyTorch's ops besides its convolution: what finalists are timed beside."""
+        around = [call for call in (around_call(workload, *inputs) for inputs in self._inputs) if call]
+        if around:
+            with contextlib.suppress(CannotBeCaptured):
+                self.beside |= ready({AROUND: InTurn(around, held=self._held)}, clock)
+
+    @cached_property
+    def baseline(self) -> str:
+        """The provider of PyTorch's better layout, by a glance."""
+        return better_layout(self.providers, clock=self._clock)
+
+    @cached_property
+    def finalists_cases(self) -> list[Case]:
+        return cases_of_finalists(self.workload, device=self._device, fast_math=self._fast_math)
+
+    @cached_property
+    def fresh(self) -> Case:
+        return fresh_case(self.workload, device=self._device)
+
+    def make_finalists_cases(self) -> None:
+        """Make them now, so that they do not count as the first finalist's time."""
+        _ = self.finalists_cases, self.fresh
+
+    def call(self, kernel: LoadedKernel) -> Call:
+        """The call of a kernel, as a user calls it."""
+        return InTurn([partial(kernel, *inputs) for inputs in self._inputs], held=self._held)
+
+
+def ready(calls: Mapping[str, Call], clock: Clock) -> dict[str, Call]:
+    """The calls that the clock can time. Raises CannotBeCaptured if there are none."""
+    ready: dict[str, Call] = {}
+    for name, call in calls.items():
+        try:
+            ready[name] = clock.ready(call)
+        except CannotBeCaptured:
+            if name == list(calls)[-1] and not ready:
+                raise
+    return ready
+
+
+IMAGES = 3
+"""Different images that candidates of a race are verified on at first, as in the cases of finalists."""
+
+_LATE = "after it was timed"
+_CLEAR = 2.0
+"""Times as fast as PyTorch's op from which on a kernel is told to be faster beside other work."""
+
+
+def is_late(verdict: Verdict) -> bool:
+    """True of a wrong verdict from after the timing; others came before it."""
+    return verdict.reason.endswith(f"({_LATE})")
+
+
+class Grid:
+    """The candidates of one workload. ``load`` loads an artifact."""
+
+    def __init__(self, prepared: Prepared, *, load: Callable[[Artifact], LoadedKernel]) -> None:
+        self._prepared = prepared
+        self._load = load
+        self._kernels: dict[Candidate, LoadedKernel] = {}
+        self._verdicts: dict[Candidate, Verdict] = {}
+
+    def kernel(self, artifact: Artifact) -> LoadedKernel | None:
+        """The kernel of a candidate that was lined up here."""
+        return self._kernels.get(artifact.candidate)
+
+    def line_up(self, artifacts: Sequence[Artifact]) -> None:
+        """Load and verify the candidates that are not here yet."""
+        for artifact in artifacts:
+            if artifact.candidate not in self._kernels:
+                kernel = self._load(artifact)
+                self._verdicts[artifact.candidate] = verify(kernel, self._prepared.exact)
+                self._kernels[artifact.candidate] = kernel
+
+    def time(self, artifacts: Sequence[Artifact], *, clock: Clock) -> Measured:
+        """Time those that are right, beside PyTorch's op; then judge one more call of each."""
+        self.line_up(artifacts)
+        candidates = [artifact.candidate for artifact in artifacts]
+        right = {candidate: f"dwconv {i}" for i, candidate in enumerate(candidates) if self._verdicts[candidate].right}
+        if not right:
+            return Measured(verdicts_after=tuple(self._verdicts[candidate] for candidate in candidates), kernels=())
+        calls = {name: self._prepared.call(self._kernels[candidate]) for candidate, name in right.items()}
+        beside = self._prepared.beside
+        taken = rounds_in_turns({**calls, **beside}, clock=clock, effort=RACE)
+        for candidate in right:
+            last = verify_call(self._kernels[candidate], self._prepared.exact)
+            if not last.right:
+                self._verdicts[candidate] = explained(last, _LATE)
+        still_right = [right[candidate] for candidate in right if self._verdicts[candidate].right]
+        clear = {} if self._prepared.workload.block else clearly_faster(taken, still_right, beside)
+        times = {**taken.measurements, **clear}
+        return Measured(
+            verdicts_after=tuple(self._verdicts[candidate] for candidate in candidates),
+            kernels=tuple(times[right[each]] for each in candidates if self._verdicts[each].right),
+            providers={name: times[name] for name in beside},
+            is_clear=bool(clear),
+        )
+
+
+def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) -> dict[str, Measurement]:
+    """Beside other work times say little, but turns say which call is the faster one. Where the fastest of ``kernels``
+    is faster than all ``others`` by far: its least time, and for the others as many times that as their turns make
+    sure. Empty where nothing disturbed them, and where it is not clear."""
+    times = taken.measurements
+    if not kernels or max(each.contention for each in times.values()) <= CONTENDED:
+        return {}
+    least_us = {name: min(taken.turns_us[name]) for name in kernels}
+    fastest = min(kernels, key=least_us.__getitem__)
+    sure = {name: taken.at_least(name, fastest) for name in others}
+    if not sure or min(sure.values()) < _CLEAR:
+        return {}
+    found = least_us | {name: ratio * least_us[fastest] for name, ratio in sure.items()}
+    return {name: dataclasses.replace(times[name], median_us=us) for name, us in found.items()}
 
 
 class Measurer:
@@ -159,10 +315,7 @@ class Measurer:
         if isinstance(request, LineUp):
             return self._line_up(request)
         if isinstance(request, Comparison):
-            timed = self._grid_of(request.artifacts).time(request.artifacts, clock=self._clock)
-            return Measured(
-                verdicts_after=timed.verdicts, kernels=timed.kernels, providers=timed.providers, is_clear=timed.is_clear
-            )
+            return self._grid_of(request.artifacts).time(request.artifacts, clock=self._clock)
         return self._final(request.artifacts)
 
     def _prepare(self, workload: Workload, *, images: int | None = None) -> Prepared:
@@ -200,7 +353,7 @@ class Measurer:
         )
         last = verify_call(kernel, prepared.exact)
         if not last.right:
-            return Measured(verdict=explained(last, "after it was timed"))
+            return Measured(verdict=explained(last, _LATE))
         return Measured(verdict=verdict, kernels=(taken.pop("dwconv"),), providers=taken)
 
     def _check(self, artifact: Artifact) -> Measured:
@@ -213,7 +366,7 @@ class Measurer:
         kernels = [self._load(artifact) for artifact in artifacts]
         calls = {f"dwconv {i}": prepared.call(kernel) for i, kernel in enumerate(kernels)}
         taken = time_in_turns({**calls, **prepared.beside}, clock=self._clock, effort=FINAL)
-        verdicts = [explained(verify(kernel, prepared.fresh), "after it was timed") for kernel in kernels]
+        verdicts = [explained(verify(kernel, prepared.fresh), _LATE) for kernel in kernels]
         return Measured(
             verdicts_after=tuple(verdicts), kernels=tuple(taken.pop(name) for name in calls), providers=taken
         )

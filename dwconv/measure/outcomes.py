@@ -1,17 +1,40 @@
-"""Outcomes: the record of a candidate, from what its worker answered or how its request failed."""
+"""Outcomes: the record of a candidate, from what its worker answered or how its request failed.
+
+Every new record carries the same facts, whatever happened to its candidate: device, versions, time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 
-from dwconv.errors import WorkerDied, WorkerError
+from dwconv.errors import WorkerDied, WorkerError, WorkerTimeout
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import remember_checked
 from dwconv.measure.measuring import Measured
-from dwconv.measure.stamp import new_record, status_after
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, version_of
+from dwconv.system import versions
+
+
+def new_record(candidate: Candidate, target: Target, *, status: Status) -> TuningRecord:
+    """A record of ``candidate`` made now, without any measurement or verdict yet."""
+    facts = {**versions.installed(), "template": str(version_of(candidate.config.template))}
+    return TuningRecord(
+        workload=candidate.workload,
+        config=candidate.config,
+        device=target.device,
+        status=status,
+        versions={**facts, "math": "fast"} if target.fast_math else facts,
+        created=versions.now(),
+    )
+
+
+def status_after(error: WorkerError, *, otherwise: Status) -> Status:
+    """How far a candidate got whose worker ended in ``error``; ``otherwise`` if the worker lives on."""
+    if isinstance(error, WorkerTimeout):
+        return Status.TIMEOUT
+    return Status.CRASHED if isinstance(error, WorkerDied) else otherwise
 
 
 def measured_record(artifact: Artifact, measured: Measured, *, target: Target) -> TuningRecord:
@@ -43,7 +66,9 @@ def failed_to_run(artifact: Artifact, error: WorkerError, *, target: Target) -> 
     return dataclasses.replace(known, resources=artifact.resources, detail=str(error))
 
 
-def remember_right(artifact: Artifact, target: Target) -> None:
-    """A finalist was right: who trains with its kernel need not check it again."""
+def right_finalist(artifact: Artifact, record: TuningRecord, *, target: Target, sure: bool) -> TuningRecord:
+    """``record`` of a finalist that was right: confirmed if its time is ``sure``. Training with its kernel does not
+    check it again."""
     threads = {target.threads, 1} if isinstance(target, CpuTarget) else set[int]()
     remember_checked(artifact, target, threads=threads)
+    return dataclasses.replace(record, confirmed=sure)

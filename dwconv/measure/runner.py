@@ -10,7 +10,6 @@ candidate is tried again, and if the shortage stays, measuring ends.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ from dwconv.errors import DeviceLost, Shortage, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
-from dwconv.measure.clock.caches import Caches
+from dwconv.measure.clock.timing import Caches
 from dwconv.measure.measuring import (
     LOAD,
     Check,
@@ -34,9 +33,8 @@ from dwconv.measure.measuring import (
     Request,
     Trial,
 )
-from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record, remember_right
-from dwconv.measure.processes.environment import Patience
-from dwconv.measure.processes.pool import Pool
+from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record, right_finalist
+from dwconv.measure.processes.pool import Patience, Pool
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import CpuTarget, Target
@@ -249,8 +247,7 @@ class LocalRunner:
                     continue
                 alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
                 record = measured_record(artifact, alone, target=self._target)
-                remember_right(artifact, self._target)
-                yield dataclasses.replace(record, confirmed=not record.disturbed)
+                yield right_finalist(artifact, record, target=self._target, sure=not record.disturbed)
         elif len(finalists) == 1:
             yield failed_to_run(finalists[0][0], outcome, target=self._target)
         else:  # one of them is to blame: time them one by one, so that it costs no other

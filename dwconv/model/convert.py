@@ -28,7 +28,7 @@ from dwconv.model.swaps import Swaps, swap_layers
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
     from dwconv.problems.problem import Problem
-    from dwconv.tuner.race.race_result import RaceResult
+    from dwconv.tuner.race_result import RaceResult
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -110,7 +110,7 @@ def convert(
 
 def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
     """Race what is untuned, and build what won, unless there are no ``seconds``. The next call decides anew."""
-    from dwconv.tuner.race.model_race import race_for
+    from dwconv.tuner.model_race import race_for
 
     races = race_for(discovery.counts_by_device(), seconds=seconds, state=kernel_state())
     reset()

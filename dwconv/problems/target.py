@@ -68,7 +68,7 @@ class CpuTarget:
     others_cache_bytes: int = 0
     """The rest of the last level, which other work may use: what the threads have put there may be found, or not."""
     limits: Limits | None = None
-    """None until measured (dwconv.measure.limits.limits)."""
+    """None until measured (dwconv.measure.limits)."""
     vector_set: ForcedVectorSet | None = None
     """The vector set that was asked for, if it is not this machine's widest."""
     present: bool = True

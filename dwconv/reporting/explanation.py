@@ -16,7 +16,7 @@ from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import alignment_bytes, why_copied, x_pitch_of
-from dwconv.measure.limits.limits import known_limits
+from dwconv.measure.limits import known_limits
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget

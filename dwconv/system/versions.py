@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import re
 from functools import cache
@@ -18,6 +19,11 @@ def installed() -> dict[str, str]:
     """Versions by name; not to be changed by the caller. Imports none of the packages. One that is missing is left out:
     kernels of a pack run without TVM."""
     return {name: version for name, package in _PACKAGES.items() if (version := _version(package))}
+
+
+def now() -> str:
+    """The time, ISO 8601, UTC: beside the versions in whatever was measured."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def can_build() -> bool:

@@ -1,30 +1,64 @@
 """Campaign: many workloads tuned one after the other, as a user chose it. The command and ``dwconv.tune`` both run it.
 
-Notes, and how the searches stand, go to stderr.
+Notes, and how the searches stand, go to stderr. What is tuned here goes to the records of the team, too, if the
+settings name any.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from dwconv import native
-from dwconv.errors import BrokenInstallation, NoTemplate
+from dwconv import native, settings
+from dwconv.errors import BrokenInstallation, NoTemplate, RemoteError, one_line
+from dwconv.measure import limits
 from dwconv.measure.clock import contention
-from dwconv.measure.limits import limits
 from dwconv.measure.simulator.compile import check_compiler
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
-from dwconv.tuner.choices import Search
+from dwconv.records.log import TuningLog
+from dwconv.records.shared import SharedRun
 from dwconv.tuner.device_campaign import Choices, DeviceCampaign, check_choices, opened_log
-from dwconv.tuner.progress import Progress
-from dwconv.tuner.results_table import Outcome
+from dwconv.tuner.results_table import Outcome, Progress
 from dwconv.tuner.search import loop
-from dwconv.tuner.search.runners import RunnerChoice
-from dwconv.tuner.search.search_result import Stop
-from dwconv.tuner.sharing import shared
+from dwconv.tuner.search.loop import RunnerChoice
+from dwconv.tuner.search.search_result import Search, Stop
 from dwconv.tuner.tuned import Tuned
+
+
+@contextlib.contextmanager
+def shared(log: TuningLog, target: Target, *, wanted: bool) -> Iterator[Callable[[], None]]:
+    """What is appended to ``log`` inside is shared at the end, whatever that is, and one line says where it is; and
+    now and then, if the yielded function is called, while nothing is timed. Nothing is shared without a URL, and where
+    it is not ``wanted``."""
+    url = settings.shared_records()
+    if url is None or not wanted:
+        yield lambda: None
+        return
+    run = SharedRun(url, device=target.device)
+    log.followers.append(run.add)
+
+    def put_if_due() -> None:
+        if run.is_due:
+            with contextlib.suppress(RemoteError):  # told at the end, if it does not work then
+                run.put()
+
+    try:
+        yield put_if_due
+    finally:
+        log.followers.remove(run.add)
+        try:
+            if count := run.put():
+                _say(f"{count} record{'s' * (count != 1)} shared: {run.shown}")
+        except RemoteError as error:
+            lost = f"what was measured is not shared, {run.shown} cannot be written: {error}; it is in {log.path}"
+            _say(f"{lost}, and python -m dwconv.merge can put that there later")
+
+
+def _say(what: str) -> None:
+    print(f"note: {one_line(what)}", file=sys.stderr)
 
 
 def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> Tuned:

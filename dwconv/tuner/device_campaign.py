@@ -14,8 +14,8 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.errors import InvalidChoice, NoDevice, NoTemplate, UnknownTarget
-from dwconv.measure.boards.address import Board
 from dwconv.measure.boards.board_runner import BoardWorkers
+from dwconv.measure.boards.session import Board
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
@@ -23,14 +23,11 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import templates_for
 from dwconv.tuner.agenda import Agenda, without_searched
-from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
-from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first, with_both_gradients
+from dwconv.tuner.expected_gain import StepTime, ToGain, expected_gains_us, most_to_win_first, with_both_gradients
 from dwconv.tuner.results_table import Outcome
-from dwconv.tuner.search.loop import SearchPlan
-from dwconv.tuner.search.runners import RunnerChoice
-from dwconv.tuner.search.search_result import Budget
-from dwconv.tuner.search.warm_start import to_race_again
-from dwconv.tuner.step_time import StepTime, ToGain
+from dwconv.tuner.search.loop import RunnerChoice, SearchPlan
+from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, RunnerKind, Search
+from dwconv.tuner.search.strategies import to_race_again
 from dwconv.tuner.tuned import Gain, Tuned
 
 _LEAST_MINUTES_TO_COMPILE = 5.0

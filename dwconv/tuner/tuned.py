@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dwconv.problems.target import Target
 from dwconv.problems.tune_command import workload_options
+from dwconv.tuner.expected_gain import ToGain
 from dwconv.tuner.results_table import Outcome, as_data, print_costs, print_table
-from dwconv.tuner.step_time import ToGain
 
 if TYPE_CHECKING:
     from rich.console import Console

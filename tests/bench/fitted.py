@@ -6,7 +6,7 @@ import dataclasses
 import math
 import random
 
-from bench.fitting import MeasuredWork
+from bench.gpu.fit import MeasuredWork
 from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.schedules.cuda.gpu.cost import BlockWork, constants_of, total_us

@@ -8,9 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bench.gpu.budget import Pace
-from bench.gpu.run import Run
-from bench.gpu.state import State
+from bench.gpu.run import Pace, Run, State
 from dwconv.errors import BuildError, RequestFailed
 from dwconv.kernels.artifact import Argument, Artifact, Extent
 from dwconv.problems.reference import reference, right_answers

@@ -6,8 +6,7 @@ import time
 from functools import partial
 
 from bench.models import Network
-from bench.sequences import Mamba
-from bench.volumes import X3D, MedNeXt
+from bench.rows_and_volumes import X3D, Mamba, MedNeXt
 from tests.models import TinyNet
 
 TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import pytest
 
-from bench import cpu, limits
+from bench import cpu
+from bench import evidence as limits
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS
 from bench.evidence import Control
-from bench.layer_race import ControlRace, LayerRace, LayerTimes
-from bench.layer_rows import line_of, means_of
-from bench.layer_rows import row_of as cpu_row_of
+from bench.layer_race import ControlRace, LayerRace, LayerTimes, line_of, means_of
+from bench.layer_race import row_of as cpu_row_of
 from bench.results import write_results
 from dwconv.errors import BeyondLimit, WorkerDied
 from dwconv.problems.target import CpuTarget, Limits, cpu_target

@@ -12,8 +12,7 @@ import torch
 from bench.__main__ import main
 from bench.cases import GPU_LAYERS, OWN, gpu_workloads, odd_workloads
 from bench.gpu import cuda
-from bench.gpu.run import Ended
-from bench.gpu.state import FILE
+from bench.gpu.run import FILE, Ended
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, LAYOUTS, PASSES

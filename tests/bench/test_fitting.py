@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from bench import fitting
-from bench.fitting import MeasuredWork, fit
+from bench.gpu import fit as fit_stage
+from bench.gpu.fit import MeasuredWork, fit
 from dwconv.errors import CannotFit
 from dwconv.problems.cost_constants import NAMES
 from dwconv.schedules.cuda.gpu.cost import BlockWork, constants_of, total_us
@@ -109,4 +109,4 @@ def test_errors_are_medians_of_how_far_off() -> None:
     measured = [
         dataclasses.replace(each, median_us=each.median_us / 1.5) for each in measured_with(constants_of(SM_90))
     ]
-    assert fitting._off(measured, constants_of(SM_90), SM_90) == pytest.approx(0.5)
+    assert fit_stage._off(measured, constants_of(SM_90), SM_90) == pytest.approx(0.5)

@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from bench.gpu import race as race_module
-from bench.gpu import race_worker as racer_module
-from bench.gpu.budget import Pace
 from bench.gpu.limits import MeasureLimits, Sizes, as_limits
-from bench.gpu.race import answer_of, in_words, race_stage, worst_first
-from bench.gpu.race_worker import Race, Raced, Racer, RacerSetup
+from bench.gpu.race import Race, Raced, Racer, RacerSetup, answer_of, in_words, race_stage, worst_first
+from bench.gpu.run import Pace
 from bench.gpu.worker import GpuFailure, Refused
 from bench.providers import Provider
 from dwconv.errors import WorkerCannotStart
@@ -40,14 +38,14 @@ def candidate():
 @pytest.fixture
 def clock(monkeypatch):
     still = StillClock()
-    monkeypatch.setattr(racer_module, "clock_of", lambda target: still)
+    monkeypatch.setattr(race_module, "clock_of", lambda target: still)
     return still
 
 
 @pytest.fixture
 def racer(monkeypatch, clock):
     faults.clear()
-    monkeypatch.setattr(racer_module, "build_cached", lambda candidate, target: artifact(candidate))
+    monkeypatch.setattr(race_module, "build_cached", lambda candidate, target: artifact(candidate))
     return Racer(RacerSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
 
 
@@ -93,7 +91,7 @@ def test_settings_are_around_making_and_capturing_not_around_what_is_timed(racer
 
     monkeypatch.setattr(clock, "ready", lambda call: seen["captured"].append(len(inside)) or call)
     monkeypatch.setattr(
-        racer_module, "providers", lambda *of, compiled: [Provider(name="other-nhwc", make=made, settings=settings)]
+        race_module, "providers", lambda *of, compiled: [Provider(name="other-nhwc", make=made, settings=settings)]
     )
     assert "other-nhwc" in racer(race()).warm
     assert set(seen["made"]) == {1} and seen["captured"][2:4] == [1, 1] and set(seen["timed"]) == {0}
@@ -116,7 +114,7 @@ def test_who_comes_too_late_does_not_race(racer):
 def test_what_compiles_is_not_timed_cold(racer, monkeypatch):
     made = []
     slow = Provider(name="inductor-nhwc", make=lambda inputs: made.append(1) or (lambda: None), slow=True)
-    monkeypatch.setattr(racer_module, "providers", lambda *of, compiled: [slow] if compiled else [])
+    monkeypatch.setattr(race_module, "providers", lambda *of, compiled: [slow] if compiled else [])
     raced = racer(race(compiled=True))
     assert "inductor-nhwc" in raced.warm and "inductor-nhwc" not in raced.cold and len(made) == 1
 
@@ -139,7 +137,7 @@ def test_limits_are_measured(racer, monkeypatch):
 
 
 def test_no_effort_and_no_size_divide_by_nothing(racer, monkeypatch):
-    monkeypatch.setattr(racer_module, "Effort", lambda **how: timing.Effort(round_s=0.0, rounds=15, budget_s=0.0))
+    monkeypatch.setattr(race_module, "Effort", lambda **how: timing.Effort(round_s=0.0, rounds=15, budget_s=0.0))
     assert racer(race(seconds=0.0)).warm
     assert racer(MeasureLimits(sizes=Sizes(memory_bytes=0, small_bytes=0, product=0)))
 

@@ -12,13 +12,13 @@ from typing import ClassVar
 import pytest
 import torch
 
-from bench import ranking
 from bench.gpu import fit as fit_module
 from bench.gpu import host, rank, smoke, verify
+from bench.gpu import rank as ranking
 from bench.gpu import tune as tune_module
-from bench.gpu.budget import Pace
 from bench.gpu.fit import fit_stage
 from bench.gpu.rank import rank_stage
+from bench.gpu.run import Pace
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.tune import tune_stage
 from bench.gpu.verify import candidates_on, verify_stage

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from bench import providers
 from bench.cases import odd_workloads
 from bench.providers import causal_conv1d, cudnn_op, is_eager, onednn_blocked, plain
-from dwconv.measure.verify.cases import make_case
-from dwconv.measure.verify.judge import judge_all
+from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems.workload import LAYOUTS, Workload
 
 FPROP = Workload(

@@ -13,7 +13,8 @@ import pytest
 
 from bench import report
 from bench.__main__ import main
-from bench.report import charts, contests, pictures, provenance, roofline, steps
+from bench.report import charts, pictures, provenance, roofline, steps
+from bench.report import files as result_files
 from bench.report.files import read
 from dwconv.reporting.drawing import LogAxis, lines_of, name
 from dwconv.reporting.frame import heat
@@ -124,7 +125,7 @@ def test_all_that_was_committed_makes_one_page():
             assert row.layer in tags.text
         for row in (*file.block_rows, *file.step_rows):
             assert row.network in tags.text
-    every = sum(len(list(contests.of_layers(file))) for file in files)
+    every = sum(len(list(result_files.of_layers(file))) for file in files)
     shown = Tags(charts.speedups(files))
     assert every > 300 and len(shown.of("row")) - len(shown.of("axis")) == every
     others = Tags(provenance.others(files))
@@ -165,26 +166,26 @@ def test_what_has_no_time_is_named_with_the_reason(made_up):
     ],
 )
 def test_an_interval_is_that_of_the_file_or_else_the_spread(made_up, facts, ends, kind):
-    (contest,) = contests.of_layers(made_up(layer_row(**facts)))
+    (contest,) = result_files.of_layers(made_up(layer_row(**facts)))
     assert (contest.dot.low, contest.dot.high) == pytest.approx(ends) and contest.dot.kind == kind
 
 
 def test_the_worst_rows_are_held_against_whoever_was_the_fastest(made_up):
     best = {"best_other": "inductor-nhwc", "over_best_other": 0.97, "over_best_other_interval": [0.96, 0.985]}
     file = made_up(layer_row(**best, verdict="tie", caches="cold"), layer_row(**best, verdict="slower"), layer_row())
-    (over_best, slower, other) = contests.of_all([file])
+    (over_best, slower, other) = result_files.of_all([file])
     assert (over_best.ratio, over_best.over, over_best.dot.kind) == (0.97, "inductor-nhwc", "even"), "a tie, as it says"
     assert (slower.dot.kind, over_best.group, slower.group) == ("loss", "fprop, cold", "fprop")
     assert (other.ratio, other.over) == (2.0, "PyTorch's better layout")
     assert "2 rows of 3 are slower than the other side, 1 of them beyond the noise" in charts.worst([file])
-    assert [each.ratio for each in contests.of_layers(file)] == [2.0, 2.0, 2.0]
+    assert [each.ratio for each in result_files.of_layers(file)] == [2.0, 2.0, 2.0]
     assert "0.97 × inductor-nhwc: tie" in Tags(charts.speedups([file])).text
     step = step_row(**best, verdict="slower", best_ours="blocks + inductor")
     step["ratio"]["interval"] = [1.4, 1.6]
-    converted, at_best = contests.of_all([made_up(step, benchmark="train-nhwc")])
+    converted, at_best = result_files.of_all([made_up(step, benchmark="train-nhwc")])
     assert (converted.dot.low, at_best.ratio, at_best.dot.kind) == (1.4, 0.97, "loss")
     assert at_best.name == "Net: blocks + inductor, memory kept" and at_best.over == "inductor-nhwc"
-    (block,) = contests.of_all([made_up(block_row(**best, verdict="faster"), benchmark="blocks")])
+    (block,) = result_files.of_all([made_up(block_row(**best, verdict="faster"), benchmark="blocks")])
     assert (block.ratio, block.dot.kind) == (0.97, "win")
 
 
@@ -193,10 +194,10 @@ def test_two_models_are_held_against_each_other_once_and_where(made_up):
     best = {"best_other": "plain", "over_best_other": 1.4, "over_best_other_interval": [1.3, 1.45]}
     row = step_row(**best, verdict="faster", best_ours="converted")
     file = made_up(row, benchmark="train-compile-bfloat16-nhwc")
-    (only,) = contests.of_steps(file)
+    (only,) = result_files.of_steps(file)
     assert (only.over, only.ratio, only.dot.kind) == ("plain", 1.4, "win")
-    assert f"; bfloat16 on {file.device}" in Tags(charts.steps([file], contests.of_steps)).text
-    assert "bfloat16" not in Tags(charts.steps([made_up(row, benchmark="train-nhwc")], contests.of_steps)).text
+    assert f"; bfloat16 on {file.device}" in Tags(charts.steps([file], result_files.of_steps)).text
+    assert "bfloat16" not in Tags(charts.steps([made_up(row, benchmark="train-nhwc")], result_files.of_steps)).text
 
 
 def test_only_what_is_ours_is_held_against_others(made_up):
@@ -205,7 +206,7 @@ def test_only_what_is_ours_is_held_against_others(made_up):
         compiled={"plain + inductor": ratio, "converted + inductor": ratio}, inductor={**ratio, "median": 0.9},
         blocks={"plain": ratio, "converted": ratio, "blocks + inductor": {**ratio, "median": 0.8}},
     )  # fmt: skip
-    found = list(contests.of_steps(made_up(row, benchmark="train-nhwc")))
+    found = list(result_files.of_steps(made_up(row, benchmark="train-nhwc")))
     assert [(each.name.partition(": ")[2], each.over, each.ratio) for each in found] == [
         ("converted, memory kept", "plain", 1.5),
         ("converted + inductor, memory kept", "plain + inductor", 0.9),

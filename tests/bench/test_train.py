@@ -18,11 +18,10 @@ from torch import nn
 import dwconv
 from bench import networks, paired_steps, train
 from bench.gpu import train as gpu_train
-from bench.gpu.budget import Pace
+from bench.gpu.run import Pace
 from bench.launched import passes_of, why_misnamed
 from bench.networks import network_from, where_layers_run
-from bench.step_profile import profiles, table
-from bench.step_rows import summary, table_of
+from bench.step_rows import profiles, summary, table, table_of
 from dwconv.errors import InvalidWorkload, WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from bench import first_steps
-from bench.draws import draws
-from bench.untuned import summary
+from bench.untuned import draws, summary
 from dwconv.problems.layer_files import shipped_networks
 from dwconv.problems.workload import PASSES
 

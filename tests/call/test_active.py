@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 
 import dwconv
 from dwconv.discovery import discover
-from dwconv.tuner.race import model_race
-from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner import model_race
+from dwconv.tuner.race_result import RaceResult
 from tests.planted_records import plant, workload_of
 
 pytestmark = [

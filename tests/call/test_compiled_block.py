@@ -16,7 +16,7 @@ import dwconv
 from dwconv.call import block_call, blocks
 from dwconv.call.call_plan import plans
 from dwconv.system import versions
-from dwconv.tuner.race import model_race
+from dwconv.tuner import model_race
 from tests.call.block_parts import ACTIVATIONS, CHANNELS, SIZE, WHOLE, drawn, step
 from tests.planted_records import plant, workload_of
 

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.problems.workload import BLOCK_PASSES
-from dwconv.tuner.race import model_race
+from dwconv.tuner import model_race
 from tests.call.block_parts import CHANNELS, SIZE, WHOLE, drawn, step
 from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of

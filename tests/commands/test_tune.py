@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dwconv import settings, tune
-from dwconv.measure.limits import limits
+from dwconv.measure import limits
 from dwconv.problems import target as target_module
 from dwconv.problems.target import Limits
 from dwconv.problems.workload import Workload

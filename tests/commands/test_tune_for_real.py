@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from dwconv import tune
-from dwconv.measure.limits import limits
+from dwconv.measure import limits
 from dwconv.problems import target
 from dwconv.records.log import TuningLog
-from dwconv.tuner.search import finalists
+from dwconv.tuner.search import loop
 from tests import fake_tuning as fake
 
 _PATIENCE_S = 300.0
@@ -54,7 +54,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     known = len({record.config for record in TuningLog(log).load().records})
     assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
 
-    monkeypatch.setattr(finalists, "_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
+    monkeypatch.setattr(loop, "_QUIET_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
 
     def again() -> dict:
         assert tune.main([*options, "--trials", str(known + 2)]) == 0
@@ -76,7 +76,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("short_ranking")
 def test_predicts_for_a_gpu_that_is_not_here(capsys, tmp_path):
     command = ["--shape", "8,32,28,28", "--kernel", "3", "--target", "cuda:sm_90", "--passes", "fprop",
-               "--trials", "2", "--log", str(tmp_path / "log.jsonl"), "--json"]  # fmt: skip
+               "--trials", "2", "--jobs", "1", "--log", str(tmp_path / "log.jsonl"), "--json"]  # fmt: skip
     assert tune.main(command) == 0
     answer = json.loads(capsys.readouterr().out)
     (fprop,) = answer["results"]
@@ -93,7 +93,7 @@ def test_predicts_for_a_gpu_that_is_not_here(capsys, tmp_path):
 def test_fast_math_is_recorded_and_searched_afresh(capsys, tmp_path):
     log = tmp_path / "log.jsonl"
     command = ["--shape", "2,8,9,9", "--kernel", "3", "--target", "cuda:sm_90", "--passes", "fprop", "--trials", "1",
-               "--log", str(log), "--json"]  # fmt: skip
+               "--jobs", "1", "--log", str(log), "--json"]  # fmt: skip
     for options in ([], ["--fast-math"]):
         assert tune.main([*command, *options]) == 0
         assert json.loads(capsys.readouterr().out)["results"][0]["measured"] == 1

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import dwconv
 from dwconv.call.call_plan import plans
-from dwconv.tuner.race import model_race
+from dwconv.tuner import model_race
 from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant
 

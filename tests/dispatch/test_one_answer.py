@@ -22,8 +22,8 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.tuner.expected_gain import ExpectedGains
-from dwconv.tuner.race.known import is_known
-from dwconv.tuner.search.warm_start import to_race_again
+from dwconv.tuner.race import is_known
+from dwconv.tuner.search.strategies import to_race_again
 from dwconv.untuned import gain
 from tests.planted_records import record_of, workload_of
 

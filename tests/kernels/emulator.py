@@ -14,8 +14,7 @@ import torch
 
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure.simulator.compile import available as available
-from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.report import Report
+from dwconv.measure.simulator.machine import Machine, Report
 
 PARAMETER = re.compile(r"^(?P<type>(?:float|half|nv_bfloat16) ?\*|int)(?: __restrict__)? (?P<name>\w+)$")
 

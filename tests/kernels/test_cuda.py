@@ -16,7 +16,7 @@ from dwconv.errors import BuildError, InvalidConfig
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Scalar
 from dwconv.kernels.cuda import extent, lower
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config

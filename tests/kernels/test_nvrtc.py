@@ -16,6 +16,7 @@ from dwconv.kernels.entry import write_entry
 from dwconv.kernels.sass import disassemble
 from dwconv.system import versions
 from tests.conftest import GOLDEN
+from tests.turns import slow
 
 COPY = 'extern "C" __global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
 
@@ -179,14 +180,15 @@ def test_what_one_compiled_is_not_the_others(compiled: list[str], twelve: nvrtc.
     assert len(compiled) == 2
 
 
-@pytest.mark.parametrize(
-    "arch", ["sm_90", *(pytest.param(f"sm_{other}", marks=pytest.mark.slow) for other in (80, 86, 89, 100, 120))]
-)
-def test_cuda_12_compiles_every_template(twelve: nvrtc.Nvrtc, arch: str) -> None:
-    sources = [path.read_text() for path in GOLDEN.glob("*.cu")]
+OTHER_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
+
+
+@pytest.mark.parametrize("archs", [("sm_90",), slow(OTHER_ARCHS)], ids=["sm_90", "the others in turns"])
+def test_cuda_12_compiles_every_template(twelve: nvrtc.Nvrtc, archs: tuple[str, ...]) -> None:
+    sources = [path.read_text() for path in sorted(GOLDEN.glob("*.cu"))]
     assert len(sources) > 30
-    for source in sources:
-        assert nvrtc.compile_cubin(source, arch=arch).resources["spill_bytes"] == 0
+    for number, source in enumerate(sources):
+        assert nvrtc.compile_cubin(source, arch=archs[number % len(archs)]).resources["spill_bytes"] == 0
 
 
 def test_the_report_of_several_kernels_is_that_of_the_neediest() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from dwconv.measure.processes import channel
+from dwconv.measure.processes import worker
 
 SOCKET = 2
 """Which of its arguments tells a worker its end of the socket to the parent."""
@@ -149,14 +149,14 @@ class Faulty:
         self.change_next_message(times=0)
 
     def change_next_message(self, *, times):
-        usual = channel.send
+        usual = worker.send
 
         def send(*given):
-            channel.send = usual
+            worker.send = usual
             for _ in range(times):
                 usual(*given)
 
-        channel.send = send
+        worker.send = send
 
     def environment(self):
         return {

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from dwconv.errors import DwconvWarning, NoDevice
-from dwconv.measure.limits import limits as limits_module
-from dwconv.measure.limits.limits import (
+from dwconv.measure import limits as limits_module
+from dwconv.measure.limits import (
     ENOUGH_READINGS,
     Kept,
     are_settled,
@@ -19,7 +19,7 @@ from dwconv.measure.limits.limits import (
     limits_path,
     with_limits,
 )
-from dwconv.measure.limits.meter import Reading, level_bytes
+from dwconv.measure.meter import Reading, level_bytes
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)

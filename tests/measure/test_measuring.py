@@ -1,13 +1,21 @@
-"""Faults that a few runs on usual data do not show: planted in kernels, they are found before these are confirmed."""
+"""Faults that a few runs on usual data do not show: planted in kernels, they are found before these are confirmed.
+
+A build worker's answer is checked before it is run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
 
 import pytest
 import torch
 
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
+from dwconv.kernels.artifact import Argument, Extent
+from dwconv.measure.building import misfit
 from dwconv.measure.clock.timing import CpuClock
-from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
-from dwconv.measure.prepared import ready
+from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial, ready
 from dwconv.problems.target import CpuTarget, parse_target
 from tests.measure.planted_kernels import artifact, candidate, workload
 
@@ -148,3 +156,40 @@ def test_calls_that_cannot_be_captured_do_not_take_part():
     assert list(ready({"a": fine, "b": lambda: None}, Clock())) == ["a"]
     with pytest.raises(CannotBeCaptured):
         ready({"b": lambda: None}, Clock())
+
+
+OF_TWO_VECTORS = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
+GOOD = artifact(candidate())
+X, W, Y, WORKSPACE = GOOD.arguments
+
+
+def with_arguments(*arguments):
+    return dataclasses.replace(GOOD, arguments=arguments)
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_the_artifact_of_the_candidate_fits(pass_, layout):
+    wanted = candidate(of=workload(pass_, layout=layout, bias=pass_ != "dgrad", multiplier=2, stride=(2, 1)))
+    assert misfit(wanted, artifact(wanted), target=OF_TWO_VECTORS) == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "NoneType is no artifact"),
+        (candidate(), "Candidate is no artifact"),
+        (artifact(candidate(order=1)), "the artifact of another candidate, fault=none order=1"),
+        (artifact(candidate(of=workload(channels=7))), "the artifact of another candidate"),
+        (dataclasses.replace(GOOD, kind="cuda"), "an artifact for cuda, not for cpu"),
+        (with_arguments(), "a kernel without x"),
+        (with_arguments(X, W), "a kernel without y"),
+        (with_arguments(W, X, Y), "a kernel without x"),
+        (with_arguments(X, W, dataclasses.replace(Y, dtype="float16")), "a kernel of Argument"),
+        (with_arguments(X, W, dataclasses.replace(Y, shape=(Extent(), 9, 7, 7))), "a kernel of Argument"),
+        (with_arguments(X, W, dataclasses.replace(Y, shape=(2, 9, 7, 6))), "a kernel of Argument"),
+        (with_arguments(X, W, Y, WORKSPACE, Argument("bias", "float32", (6,))), "a kernel of bias"),
+    ],
+)
+def test_others_do_not(answer, words):
+    assert misfit(candidate(), answer, target=OF_TWO_VECTORS).startswith(words)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dwconv.measure import meter as meter_module
 from dwconv.measure.clock.timing import Lap
-from dwconv.measure.limits import meter as meter_module
-from dwconv.measure.limits.meter import Gauge, Meter
-from dwconv.measure.limits.meter_kernels import copies
+from dwconv.measure.meter import Gauge, Meter
+from dwconv.measure.meter_kernels import copies
 from dwconv.problems.target import CpuTarget, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=2, vector_bytes=32, cache_bytes=1 << 24)

@@ -12,7 +12,7 @@ import pytest
 
 from dwconv import settings
 from dwconv.errors import EnvironmentFailure, Shortage, WorkerCannotStart, WorkerDied, WorkerTimeout
-from dwconv.measure.processes import environment
+from dwconv.measure.processes import pool as pool_module
 from dwconv.measure.processes.pool import Pool
 from dwconv.system import memory
 
@@ -156,7 +156,7 @@ def test_real_want_of_disk_space(tmp_path, monkeypatch, capsys):
         pool.start()
         filler = tmp_path / "filler"
         filler.write_bytes(b"x" * (900 << 10))
-        monkeypatch.setattr(environment, "time", SimpleNamespace(sleep=lambda seconds: filler.unlink()))
+        monkeypatch.setattr(pool_module, "time", SimpleNamespace(sleep=lambda seconds: filler.unlink()))
         assert list(pool.map(["fill_own_folder"], timeout_s=30)) == [(0, "filled")]
         assert "short of disk space" in capsys.readouterr().err and not filler.exists()
     finally:

@@ -21,8 +21,9 @@ from dwconv.errors import (
 )
 from dwconv.measure.processes import process as process_module
 from dwconv.measure.processes import started_process
-from dwconv.measure.processes.environment import Patience, shortage_of
+from dwconv.measure.processes.pool import Patience
 from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.processes.worker import shortage_of
 from dwconv.system import memory
 
 # -- what a worker may take ------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """LocalRunner with faults planted in builders and kernels, in real worker processes."""
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 from math import nan
@@ -12,12 +14,18 @@ from dwconv.errors import EnvironmentFailure, WorkerCannotStart
 from dwconv.kernels import cache
 from dwconv.measure import runner as runner_module
 from dwconv.measure.measuring import Check, Final, Measured, Prepare, Trial
+from dwconv.measure.outcomes import new_record
 from dwconv.measure.runner import LocalRunner, Workers
-from dwconv.problems.target import CpuTarget, parse_target
+from dwconv.problems.target import CpuTarget, cpu_target, parse_target
 from dwconv.records.record import Measurement, Status, Verdict
-from dwconv.system import memory
+from dwconv.records.validity import is_current
+from dwconv.schedules import template as template_module
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.system import memory, versions
 from tests.measure import planted_kernels
 from tests.measure.planted_kernels import artifact, candidate, workload
+from tests.planted_records import workload_of
 from tests.turns import slow
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -312,3 +320,20 @@ def test_artifacts_survive_the_way_between_processes():
 
     built = planted_kernels.artifact(candidate())
     assert wire.decode(wire.encode(built)) == built
+
+
+@pytest.mark.parametrize("version", [1, 7])
+def test_a_new_record_is_current_and_names_the_version_of_its_template(monkeypatch, version):
+    known = template_module.all_templates()
+    changed = {**known, "cpu.fprop_nhwc": dataclasses.replace(known["cpu.fprop_nhwc"], version=version)}
+    monkeypatch.setattr(template_module, "all_templates", lambda: changed)
+    candidate = Candidate(workload_of(), Config.of("cpu.fprop_nhwc", block_h=1))
+    record = new_record(candidate, cpu_target(), status=Status.COMPILE_ERROR)
+    assert record.versions == {**versions.installed(), "template": str(version)}
+    assert is_current(record, versions.installed())
+
+
+def test_relaxed_arithmetic_is_named_beside_the_versions():
+    target = dataclasses.replace(parse_target("cuda:sm_90"), fast_math=True)
+    record = new_record(Candidate(workload_of(), Config.of("gone")), target, status=Status.CRASHED)
+    assert record.fast_math and record.versions["template"] == "1"

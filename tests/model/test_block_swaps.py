@@ -15,7 +15,7 @@ from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer
-from dwconv.tuner.race import model_race
+from dwconv.tuner import model_race
 from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant, workload_of
 

@@ -10,7 +10,7 @@ import torch
 import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.model.by_name import load_model
-from dwconv.tuner.race import model_race
+from dwconv.tuner import model_race
 from tests.planted_records import plant
 
 MODELS = {

@@ -15,7 +15,7 @@ from dwconv.kernels import cache
 from dwconv.problems.target import cpu_target
 from dwconv.schedules.template import Candidate
 from dwconv.system import versions
-from dwconv.tuner.race.model_race import race_for
+from dwconv.tuner.model_race import race_for
 from tests.packs.conftest import LAYER
 from tests.packs.forging import forge, made_for
 

@@ -6,7 +6,7 @@ import pytest
 
 from dwconv.errors import NoDevice, UnknownTarget
 from dwconv.kernels.cpu import llvm_target
-from dwconv.measure.boards.address import parse_address, target_on
+from dwconv.measure.boards.session import parse_address, target_on
 from dwconv.problems.target import check_present, cpu_of_device, parse_target
 
 

@@ -7,10 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.report import Report
-from dwconv.measure.simulator.simulate import verified
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.machine import Machine, Report
+from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from dwconv.errors import NoTemplate
-from dwconv.measure.verify.cases import Case, make_case
-from dwconv.measure.verify.judge import judge_all
+from dwconv.measure.verify.cases import Case, judge_all, make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import block_reference
 from dwconv.problems.block import ACTIVATIONS, Activation, Block, Norm

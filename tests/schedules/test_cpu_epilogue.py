@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from dwconv.errors import NoTemplate
-from dwconv.measure.verify.cases import Case, make_case
-from dwconv.measure.verify.judge import judge_all
+from dwconv.measure.verify.cases import Case, judge_all, make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import epilogue
 from dwconv.problems.reference import reference

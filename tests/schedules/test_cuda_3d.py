@@ -13,7 +13,7 @@ import pytest
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.cuda.channels_last.estimate import block_work as of_pixels
 from dwconv.schedules.cuda.global_strip.estimate import block_work as of_strips
@@ -24,7 +24,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, fitting, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn
 from tests.schedules.volumes import VOLUMES

@@ -20,8 +20,7 @@ from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.simulate import verified
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import NOTHING, Block
 from dwconv.problems.workload import DTYPES, DType, Workload
@@ -30,7 +29,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_right_on_extreme_values, drawn

@@ -19,8 +19,7 @@ from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.simulate import verified
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
@@ -31,7 +30,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden
 from tests.pages import table_row, text_of
 from tests.schedules import cuda_layers

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dwconv.errors import InvalidConfig
 from dwconv.kernels import build
 from dwconv.kernels.sass import disassemble
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
 from dwconv.schedules.cuda.channels_last.patch import row_pitch
 from dwconv.schedules.cuda.channels_last.templates import TEMPLATES as CHANNELS_LAST

@@ -15,9 +15,8 @@ import pytest
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.smaller import source_only
-from dwconv.measure.verify.cases import make_case
-from dwconv.measure.verify.judge import judge_all
+from dwconv.measure.simulator.simulate import source_only
+from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType, Layout, Pass, Workload

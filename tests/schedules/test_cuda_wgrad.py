@@ -17,8 +17,7 @@ from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.simulate import verified
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, loads

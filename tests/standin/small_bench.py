@@ -15,15 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from bench.cases import Layer
-from bench.gpu import cuda, host, race, smoke, tune
+from bench.gpu import cuda, host, race, smoke, tune, verify
 from bench.gpu.blocks import blocks_stage
-from bench.gpu.budget import Budget
 from bench.gpu.host import host_stage
 from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage
-from bench.gpu.run import Ended, Run, say
+from bench.gpu.run import Budget, Ended, Run, State, say
 from bench.gpu.smoke import smoke_stage
-from bench.gpu.state import State
 from bench.gpu.train import train_stage
 from bench.models import Network
 from dwconv.problems.target import parse_target
@@ -79,9 +77,9 @@ def main() -> int:
     given = parser.parse_args()
     os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
     host.ROADS = {"Python": "0"}
-    smoke._TYPES = ("float32",)
+    smoke._TYPES, verify.DRAWN = ("float32",), 0
     tune.LEAST_S = tune.MOST_S = 1.5
-    tune._PATIENCE = race._START_S = 600.0  # a process that starts on a busy machine takes minutes
+    tune._PATIENCE = race._START_S = host._MOST_S = 600.0  # a process that starts on a busy machine takes minutes
     cuda.STAGES = stages()
     target = parse_target("cuda")
     state = State.open(given.folder, device=target.device)

@@ -19,7 +19,7 @@ import pytest
 from dwconv import settings
 from dwconv.errors import DwconvWarning, LogError, NotKept
 from dwconv.kernels.entry import write_entry
-from dwconv.measure.limits import limits
+from dwconv.measure import limits
 from dwconv.problems.target import Limits
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog

@@ -13,7 +13,7 @@ from dwconv.records.line import encode
 from dwconv.records.record import Measurement
 from dwconv.schedules.space import Config
 from dwconv.system import versions
-from dwconv.tuner.cluster.messages import Facts, Line, Report, Setup, Task
+from dwconv.tuner.cluster.node import Facts, Line, Report, Setup, Task
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Stop, TuningResult
 from tests import fake_tuning as fake
 

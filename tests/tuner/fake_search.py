@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from dwconv.tuner.search import loop
-from dwconv.tuner.search.loop import USUAL_PLAN, SearchPlan, tune_workload
-from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.loop import USUAL_PLAN, RunnerChoice, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from tests import fake_tuning as fake
 

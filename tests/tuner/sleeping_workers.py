@@ -13,7 +13,7 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.cluster.messages import Facts, Setup
+from dwconv.tuner.cluster.node import Facts, Setup
 from dwconv.tuner.cluster.worker import Worker
 from dwconv.tuner.search import loop, search_state
 from tests import fake_tuning as fake

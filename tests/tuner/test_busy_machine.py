@@ -7,7 +7,7 @@ import pytest
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.evolve import Evolve
-from dwconv.tuner.search.finalists import FINALISTS
+from dwconv.tuner.search.loop import FINALISTS
 from tests import fake_tuning as fake
 from tests.tuner.fake_search import AFRESH, tune
 

@@ -22,8 +22,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost import cost_model
 from dwconv.tuner.gpu_cost.block_trace import Untraceable
-from dwconv.tuner.gpu_cost.cost_model import Cost, computed_cost, issue_budget
-from dwconv.tuner.gpu_cost.cost_report import cost_data, cost_lines
+from dwconv.tuner.gpu_cost.cost_model import Cost, computed_cost, cost_data, cost_lines, issue_budget
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)

@@ -11,7 +11,7 @@ from statistics import mean, median
 import pytest
 
 from bench.cases import Layer
-from bench.ranking import costs_of
+from bench.gpu.rank import costs_of
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import parse_target
 from dwconv.records.database import Database
@@ -19,7 +19,7 @@ from dwconv.records.log import TuningLog
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import all_templates
-from dwconv.tuner.search.ranking import rank_correlation
+from dwconv.tuner.search.analytic import rank_correlation
 from tests.pages import ROOT, table_row, text_of
 
 GRADIENTS = ("dgrad", "wgrad")

@@ -14,10 +14,9 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
+from dwconv.tuner import model_race
 from dwconv.tuner.device_campaign import Choices, DeviceCampaign
-from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, most_to_win_first, with_both_gradients
-from dwconv.tuner.race import model_race
-from dwconv.tuner.step_time import StepTime
+from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, StepTime, most_to_win_first, with_both_gradients
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
 from tests.planted_gain import plant_gain

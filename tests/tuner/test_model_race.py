@@ -1,22 +1,29 @@
-"""The race before a model's first step: on every kind of device that the model uses."""
+"""The race before a model's first step: on every kind of device that the model uses.
+
+The ranks of a distributed job choose alike: two real processes, and a race whose outcome is planted.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from dwconv import settings
 from dwconv.measure import runner
 from dwconv.measure.processes import started_process
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
-from dwconv.tuner.race import model_race, race
-from dwconv.tuner.race.model_race import race_for
-from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner import model_race, race
+from dwconv.tuner.model_race import race_for
+from dwconv.tuner.race_result import RaceResult
 from tests.planted_records import workload_of
 
 NAMES = ("slow-gpu", "fast-gpu", "slow-gpu")
@@ -66,3 +73,36 @@ def test_a_worker_has_the_gpu_that_it_is_for(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(OSError, match="not now"):
             started_process.Running.start("a:role", threads=1, gpu=gpu)
     assert seen == [None, "2", "4,GPU-5, 6", "GPU-5", "6"]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="PyTorch was built without gloo")
+def test_one_rank_races_for_both_and_both_know_the_same(tmp_path):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "DWCONV_NATIVE": "0",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "MASTER_ADDR": "127.0.0.1",
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.tuner.two_ranks", str(rank), str(tmp_path / "store")],
+            env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    try:
+        ended = [rank.communicate(timeout=300) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], ended
+    first, second = (json.loads(out.splitlines()[-1]) for out, _ in ended)
+    assert len(first["raced"]) == 18, "3 passes of 3 layers, at 2 batch sizes"
+    assert second["raced"] == []
+    assert first["won"] == second["won"] == 18
+    assert sorted(first["lines"]) == sorted(second["lines"]) and len(first["lines"]) == 18
+    assert first["providers"] == second["providers"] == ["dwconv"] * 3

@@ -15,14 +15,11 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
-from dwconv.tuner import expected_gain
-from dwconv.tuner.race import race as race_module
-from dwconv.tuner.race import race_progress, race_state
-from dwconv.tuner.race.known import is_known
-from dwconv.tuner.race.race import race
-from dwconv.tuner.race.race_progress import RaceProgress
-from dwconv.tuner.race.race_result import RaceResult
-from dwconv.tuner.search.history import History
+from dwconv.tuner import expected_gain, race_result
+from dwconv.tuner import race as race_module
+from dwconv.tuner.race import is_known, race
+from dwconv.tuner.race_result import RaceProgress, RaceResult
+from dwconv.tuner.search.search_state import History
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
 
@@ -114,7 +111,7 @@ def test_what_has_most_to_win_comes_first_and_gets_more_candidates(comparisons, 
 
 def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
     now = iter(range(0, 1000, 10))
-    monkeypatch.setattr(race_state.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(race_module.time, "monotonic", lambda: float(next(now)))
     result = run(log, SMALL, LARGE, fake.WORKLOAD, seconds=15.0)
     assert result.won == (LARGE,)
     assert result.left == (fake.WORKLOAD, SMALL)
@@ -125,7 +122,7 @@ def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
 
 def test_without_time_nothing_starts_or_is_predicted(comparisons, log, monkeypatch):
     asked = []
-    monkeypatch.setattr(race_state, "expected_gains_us", lambda *given: asked.append(given))
+    monkeypatch.setattr(race_module, "expected_gains_us", lambda *given: asked.append(given))
     assert run(log, SMALL, LARGE, seconds=0.0).left == (SMALL, LARGE)
     assert not comparisons.raced and not asked
 
@@ -141,7 +138,7 @@ def test_on_a_busy_machine_the_race_ends(comparisons, log):
     comparisons.busy = 1000
     sizes = [dataclasses.replace(fake.WORKLOAD, batch=batch) for batch in range(1, 21)]
     result = run(log, *sizes)
-    assert len(result.inconclusive) == race_state._MOST_INCONCLUSIVE
+    assert len(result.inconclusive) == race_module._MOST_INCONCLUSIVE
     assert "other work keeps the machine busy" in result.problem
     assert len(result.left) == 20 - len(result.inconclusive)
     comparisons.busy = 0
@@ -182,7 +179,7 @@ def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(comparisons, 
 
     monkeypatch.setattr(comparisons, "_record", record)
     two = list(fake.space(LARGE, fake.TARGET))[:2]
-    monkeypatch.setattr(race_state, "starts", lambda *known: [Start(config=config, reason="") for config in two])
+    monkeypatch.setattr(race_module, "starts", lambda *known: [Start(config=config, reason="") for config in two])
     result = run(log, LARGE)
     assert comparisons.raced == [(LARGE, 2), (LARGE, 1)]
     assert result.won == (LARGE,)
@@ -275,7 +272,7 @@ def test_how_a_race_stands_is_a_bar_on_a_terminal_and_elsewhere_a_line_now_and_t
     )
     now = iter([0.0, 1.0, 6.0, 7.0])
     if not is_terminal:
-        monkeypatch.setattr(race_progress.time, "monotonic", lambda: next(now))
+        monkeypatch.setattr(race_result.time, "monotonic", lambda: next(now))
     with RaceProgress() as progress:
         progress(RaceResult(left=(SMALL, LARGE), running=(SMALL,), ends_in_s=60.0))
         progress(RaceResult(won=(SMALL,), left=(LARGE,), running=(LARGE,), ends_in_s=41.0))
@@ -296,7 +293,7 @@ def test_every_workload_is_named_while_it_is_raced(comparisons, log):
     comparisons.busy = 1000
     seen.clear()
     run(log, dataclasses.replace(SMALL, batch=3), progress=seen.append)
-    assert any("slower since the machine is busy (1 inconclusive)" in race_progress.stands(each) for each in seen)
-    assert race_progress.stands(RaceResult(left=(SMALL,), ends_in_s=9)) == (
+    assert any("slower since the machine is busy (1 inconclusive)" in race_result.stands(each) for each in seen)
+    assert race_result.stands(RaceResult(left=(SMALL,), ends_in_s=9)) == (
         "the processes that build and measure start, at most 9 s more"
     )

@@ -13,8 +13,8 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules import template as template_module
 from dwconv.tuner.cluster import driver
-from dwconv.tuner.cluster.messages import Setup
-from dwconv.tuner.cluster.node_table import NodeTable
+from dwconv.tuner.cluster.device_work import NodeTable
+from dwconv.tuner.cluster.node import Setup
 from dwconv.tuner.device_campaign import Choices
 from tests import fake_tuning as fake
 

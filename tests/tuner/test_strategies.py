@@ -10,12 +10,11 @@ from dwconv.problems.target import CpuTarget, parse_target
 from dwconv.records.record import Status
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
-from dwconv.tuner.choices import SEARCHES
 from dwconv.tuner.search import analytic
 from dwconv.tuner.search.analytic import Analytic
-from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.search_result import SEARCHES
+from dwconv.tuner.search.spaces import SpaceUnion, Unvisited
 from dwconv.tuner.search.strategies import Strategy, make_strategy
-from dwconv.tuner.search.unvisited import Unvisited
 from tests import fake_tuning as fake
 
 SM_90 = parse_target("cuda:sm_90")

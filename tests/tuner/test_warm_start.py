@@ -10,11 +10,10 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
-from dwconv.tuner.search import loop, warm_start
-from dwconv.tuner.search.finalists import FINALISTS
-from dwconv.tuner.search.loop import SearchPlan
+from dwconv.tuner.search import loop, strategies
+from dwconv.tuner.search.loop import FINALISTS, SearchPlan
 from dwconv.tuner.search.search_result import Stop
-from dwconv.tuner.search.warm_start import to_race_again
+from dwconv.tuner.search.strategies import to_race_again
 from tests import fake_tuning as fake
 from tests.tuner.fake_search import AFRESH, tune
 
@@ -37,7 +36,7 @@ def old(log):
     return records
 
 
-def fastest(records, count=warm_start.MOST):
+def fastest(records, count=strategies.MOST_WARM_STARTS):
     """The fastest of what worked; those were confirmed."""
     worked = {record.config for record in records if record.status is Status.OK}
     return sorted(worked, key=fake.time_us)[:count]
@@ -48,7 +47,7 @@ def test_what_was_best_with_other_versions_is_tried_first_and_is_no_result(log, 
     runner = fake.FakeRunner()
     result = tune(log, runner, plan=SearchPlan(strategy=strategy))
     assert (result.trials, result.measured, result.resumed) == (24, 24, 0)
-    assert runner.measured[: warm_start.MOST] == fastest(old)
+    assert runner.measured[: strategies.MOST_WARM_STARTS] == fastest(old)
     assert len(set(runner.measured)) == 24, "and not once more later"
     assert len(runner.confirmed) == FINALISTS and result.best.confirmed
 
@@ -85,7 +84,7 @@ def test_what_is_current_is_not_tried_before_the_default(log):
 
 def test_as_many_are_tried_as_are_asked_for(old):
     spaces, configs = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET), fastest(old)
-    strategy = warm_start.WarmStart(spaces, configs, then=None)
+    strategy = strategies.WarmStart(spaces, configs, then=None)
     assert [strategy.ask(count) for count in (1, 9, 9)] == [configs[:1], configs[1:], []]
 
 
@@ -96,7 +95,7 @@ def test_a_changed_template_makes_its_records_starts(log, monkeypatch):
     monkeypatch.setattr(template_module, "all_templates", lambda: {changed.name: changed})
     runner = fake.FakeRunner()
     assert tune(log, runner, trials=8).resumed == 0
-    assert runner.measured[: warm_start.MOST] == fastest(before)
+    assert runner.measured[: strategies.MOST_WARM_STARTS] == fastest(before)
 
 
 def test_no_more_than_the_trials_are_tried(log, old):
@@ -110,7 +109,7 @@ def test_refresh_races_the_best_again_and_nothing_else(log, old):
     result = tune(log, runner, plan=REFRESH, trials=None)
     assert runner.measured == runner.confirmed == fastest(old)
     assert result.stopped is Stop.REFRESHED and result.best.confirmed and result.best.config == fastest(old)[0]
-    assert len(log.load().records) == len(old) + 2 * warm_start.MOST
+    assert len(log.load().records) == len(old) + 2 * strategies.MOST_WARM_STARTS
     assert to_race_again([fake.WORKLOAD], Database.load([log.path]), fake.TARGET) == []
 
 

@@ -12,9 +12,8 @@ from dwconv.records.line import decode, encode
 from dwconv.records.record import Measurement
 from dwconv.schedules import template as template_module
 from dwconv.tuner.cluster import worker as worker_module
-from dwconv.tuner.cluster.messages import Line, Report, Setup, Task
-from dwconv.tuner.cluster.reference import Reference
-from dwconv.tuner.cluster.worker import Outbox, SentLog, Worker
+from dwconv.tuner.cluster.node import Line, Report, Setup, Task
+from dwconv.tuner.cluster.worker import Outbox, Reference, SentLog, Worker
 from dwconv.tuner.device_campaign import Choices
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import Stop

@@ -1,22 +1,164 @@
-"""BoardRunner: from candidates to tuning records of a board."""
+"""BoardRunner: from candidates to tuning records of a board.
+
+BoardMeasurer is inside the process with the session: it verifies and times artifacts on the board. Answers are judged
+there.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
 
 from dwconv import settings
 from dwconv.errors import BoardLost, WorkerCannotStart, WorkerDied, WorkerError
-from dwconv.measure.boards.address import Board
-from dwconv.measure.boards.board_measurer import BoardSetup, Connect
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.wire import message
+from dwconv.measure.boards.session import Board, RemoteKernel, Session, time_kernels
 from dwconv.measure.building import BUILD_FOR_BOARD
 from dwconv.measure.clock import contention
-from dwconv.measure.measuring import Check, Final, Measured, Trial
+from dwconv.measure.clock.timing import FINAL, TRIAL
+from dwconv.measure.measuring import HOPELESS, Check, Final, Measured, Prepare, Trial
 from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.processes.worker import one_line
 from dwconv.measure.runner import LocalRunner, Workers, misfit_of_answer
+from dwconv.measure.verify.cases import Case, fresh_case, make_case
+from dwconv.measure.verify.verify import explained, verify_runs
+from dwconv.problems.operands import Data
 from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
+from dwconv.records.record import Verdict
 
-_MEASURE = "dwconv.measure.boards.board_measurer:BoardMeasurer"
+_CASES: tuple[tuple[int, Data], ...] = ((1, "extreme"), (3, "integers"), (2, "normal"))
+"""Batch sizes and data that a finalist is verified on, besides one image more than it was tuned for: each case crosses
+the network several times."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class BoardSetup:
+    board: Board
+    target: CpuTarget
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Connect:
+    """Begin a session, for the one request that follows."""
+
+    session_s: float
+
+
+BoardRequest = Connect | Prepare | Trial | Check | Final
+
+
+class _Cases:
+    """Inputs and right answers for all candidates of a workload."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.exact = make_case(workload, data="integers")
+
+    @cached_property
+    def of_finalists(self) -> list[Case]:
+        more = self.workload.with_batch(self.workload.batch + 1)
+        cases = [make_case(self.workload.with_batch(batch), data=data, seed=batch) for batch, data in _CASES]
+        return [*cases, make_case(more, data="integers", seed=more.batch)]
+
+    @cached_property
+    def fresh(self) -> Case:
+        return fresh_case(self.workload, device="cpu")
+
+
+class BoardMeasurer:
+    """Handler: one request of a session at a time. Raises BoardLost for what the board is to blame for."""
+
+    def __init__(self, setup: BoardSetup) -> None:
+        self._board = setup.board
+        self._threads = setup.target.threads
+        self._session: Session | None = None
+        self._cases: _Cases | None = None
+        import tvm.rpc  # noqa: F401  takes a second or two, which should not count as the first request's time
+
+    def __call__(self, request: BoardRequest) -> Measured:
+        if isinstance(request, Connect):
+            self._session = None  # an old one ends first
+            self._session = Session(self._board, session_s=request.session_s)
+            return Measured()
+        with torch.inference_mode():
+            if isinstance(request, Prepare):
+                cases = self._cases_of(request.workload)
+                if request.finalists:
+                    _ = cases.of_finalists, cases.fresh
+                return Measured()
+            return self._in_session(request)
+
+    def _in_session(self, request: Trial | Check | Final) -> Measured:
+        session, self._session = self._session, None
+        if session is None:
+            raise BoardLost("there is no session")
+        try:
+            if isinstance(request, Trial):
+                return self._trial(session, request)
+            if isinstance(request, Check):
+                return self._check(session, request.artifact)
+            return self._final(session, request.artifacts)
+        except Exception as error:
+            if not session.is_alive():
+                raise BoardLost(one_line(error)) from None
+            raise
+
+    def _cases_of(self, workload: Workload) -> _Cases:
+        if self._cases is None or self._cases.workload != workload:
+            self._cases = None  # free the memory of the one before
+            self._cases = _Cases(workload)
+        return self._cases
+
+    def _verdict(self, kernel: RemoteKernel, case: Case, *, place: int = 0) -> Verdict:
+        """On the board's threads, and on one."""
+        return verify_runs(kernel, case, threads=dict.fromkeys((self._threads, 1)), place=place)
+
+    def _trial(self, session: Session, request: Trial) -> Measured:
+        cases = self._cases_of(request.artifact.candidate.workload)
+        kernel = session.load(request.artifact)
+        verdict = verify_runs(kernel, cases.exact, threads=[self._threads])
+        if not verdict.right:
+            return Measured(verdict=verdict)
+        hopeless_above_us = None if request.best_us is None else request.best_us * HOPELESS
+        (taken,) = time_kernels(
+            [kernel], round_s=TRIAL.round_s, rounds=TRIAL.rounds, budget_s=TRIAL.budget_s,
+            hopeless_above_us=hopeless_above_us,
+        )  # fmt: skip
+        last = verify_runs(kernel, cases.exact, threads=[self._threads])
+        if not last.right:
+            return Measured(verdict=explained(last, "after it was timed"))
+        return Measured(verdict=verdict, kernels=(taken,))
+
+    def _check(self, session: Session, artifact: Artifact) -> Measured:
+        kernel = session.load(artifact)
+        for place, case in enumerate(self._cases_of(artifact.candidate.workload).of_finalists):
+            verdict = self._verdict(kernel, case, place=place)
+            if not verdict.right:
+                return Measured(verdict=explained(verdict, f"at batch size {case.workload.batch}, {case.data} data"))
+        return Measured(verdict=verdict)
+
+    def _final(self, session: Session, artifacts: tuple[Artifact, ...]) -> Measured:
+        cases = self._cases_of(artifacts[0].candidate.workload)
+        kernels = [session.load(artifact) for artifact in artifacts]
+        before = [verify_runs(kernel, cases.exact, threads=[self._threads]) for kernel in kernels]  # and leave tensors
+        taken = time_kernels(kernels, round_s=FINAL.round_s, rounds=FINAL.rounds, budget_s=FINAL.budget_s)
+        after = [self._verdict(kernel, cases.fresh) for kernel in kernels]
+        verdicts = [
+            explained(one if not one.right else other, "as a finalist")
+            for one, other in zip(before, after, strict=True)
+        ]
+        return Measured(verdicts_after=tuple(verdicts), kernels=tuple(taken))
+
+
+_MEASURE = "dwconv.measure.boards.board_runner:BoardMeasurer"
 _TRANSFERS = 8
 """How often the tensors of a candidate cross the network in one request, about."""
 _PAUSE_S = 1.0

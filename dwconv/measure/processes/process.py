@@ -24,10 +24,19 @@ from dwconv.errors import (
     WorkerError,
     WorkerTimeout,
 )
-from dwconv.measure.processes import channel
-from dwconv.measure.processes.environment import shortage_in, shortage_of
 from dwconv.measure.processes.started_process import Running
-from dwconv.measure.processes.worker import MOST_EXTENSION, READY, Answer, Failure, Request, one_line
+from dwconv.measure.processes.worker import (
+    MOST_EXTENSION,
+    READY,
+    Answer,
+    Failure,
+    Request,
+    one_line,
+    receive,
+    send,
+    shortage_in,
+    shortage_of,
+)
 from dwconv.system import memory
 
 Misfit = Callable[[Any, Any], str]
@@ -181,7 +190,7 @@ class IsolatedProcess:
         self._most_bytes = math.inf
         self._allow(settings.WORKER_START_TIMEOUT_S)
         with contextlib.suppress(OSError):  # if it is dead already, that is noticed soon
-            channel.send(self.connection, self._setup, deadline=self._deadline_s)
+            send(self.connection, self._setup, deadline=self._deadline_s)
 
     def _hand_over(self) -> None:
         assert self._running is not None and self._request is not None
@@ -190,7 +199,7 @@ class IsolatedProcess:
         share_bytes = self._memory_share * memory.available_bytes()
         self._little_memory = share_bytes < memory.LITTLE_BYTES
         self._most_bytes = self._running.watch.resident_bytes + max(share_bytes, memory.LITTLE_BYTES)
-        self._exchange(lambda connection: channel.send(connection, self._request, deadline=self._deadline_s))
+        self._exchange(lambda connection: send(connection, self._request, deadline=self._deadline_s))
 
     def _allow(self, timeout_s: float) -> None:
         assert self._running is not None
@@ -202,7 +211,7 @@ class IsolatedProcess:
         """Read a message if one has ``arrived``, else check the limits; then move the request on."""
         try:
             if arrived:
-                self._take(self._exchange(lambda connection: channel.receive(connection, deadline=self._deadline_s)))
+                self._take(self._exchange(lambda connection: receive(connection, deadline=self._deadline_s)))
             elif self.patience_s == 0:
                 self._looked_s = time.monotonic()
                 self._keep_limits()

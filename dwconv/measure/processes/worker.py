@@ -1,12 +1,14 @@
 """Inside a worker process: read a request, do it, answer, until the parent is gone.
 
 A handler does the work: a class that is made once from the setup message and then called with each request. An
-exception becomes an answer; a crash of this process costs the parent one request.
+exception becomes an answer; a crash of this process costs the parent one request. Both sides send whole messages
+through a socket.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import resource
@@ -16,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,9 +28,50 @@ from typing import Any
 import psutil
 
 from dwconv import settings
+from dwconv.errors import Shortage
+from dwconv.kernels import wire
 from dwconv.kernels.wire import message
-from dwconv.measure.processes import channel
-from dwconv.measure.processes.environment import shortage_of
+
+_START = b"dwconv\x00\x01"  # anything else was not sent by ``send``
+_LENGTH_BYTES = 8
+_INSTANT_S = 1e-3
+_LONGEST = 2**30  # a longer message comes from a worker gone wild
+
+
+def send(connection: socket.socket, message: object, *, deadline: float | None = None) -> None:
+    """Send a message. Raises TimeoutError after ``deadline`` (of time.monotonic), OSError if the other side is gone."""
+    data = wire.encode(message)
+    _end_at(connection, deadline)
+    connection.sendall(_START + len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+
+
+def receive(connection: socket.socket, *, deadline: float | None = None) -> Any:
+    """The next message. Raises TimeoutError after ``deadline``, EOFError or OSError if the other side is gone,
+    ValueError if it is no message."""
+    start = _receive_exactly(connection, len(_START), deadline)
+    if start != _START:
+        raise ValueError(f"{start!r} starts no message")
+    length = int.from_bytes(_receive_exactly(connection, _LENGTH_BYTES, deadline), "big")
+    if length > _LONGEST:
+        raise ValueError(f"a message of {length} bytes")
+    return wire.decode(_receive_exactly(connection, length, deadline))
+
+
+def _receive_exactly(connection: socket.socket, count: int, deadline: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        _end_at(connection, deadline)
+        part = connection.recv(min(count - len(data), 1 << 20))
+        if not part:
+            raise EOFError("the other side is gone")
+        data += part
+    return bytes(data)
+
+
+def _end_at(connection: socket.socket, deadline: float | None) -> None:
+    """Make the next call on ``connection`` end at the deadline. Data that has arrived by then can still be read."""
+    connection.settimeout(None if deadline is None else max(deadline - time.monotonic(), _INSTANT_S))
+
 
 Handler = Callable[[Any], Any]
 
@@ -112,22 +156,22 @@ def one_line(error: BaseException) -> str:
 def _serve(connection: socket.socket, role: str) -> None:
     def make_handler(_: None) -> Handler:
         make = locate(role)  # before the setup is read: the import registers the handler's messages
-        handler: Handler = make(channel.receive(connection))
+        handler: Handler = make(receive(connection))
         return handler
 
     made = _answer(make_handler, READY)
     if isinstance(made, Failure):
-        channel.send(connection, made)
+        send(connection, made)
         return
-    channel.send(connection, Answer(number=READY.number, body=None))
+    send(connection, Answer(number=READY.number, body=None))
     while True:
-        request = channel.receive(connection)
+        request = receive(connection)
         with _limit(request.timeout_s * MOST_EXTENSION + _GRACE_S):
             answer = _answer(made.body, request)
         try:
-            channel.send(connection, answer)
+            send(connection, answer)
         except TypeError as error:  # the handler's answer is no message
-            channel.send(connection, _failure(request, error))
+            send(connection, _failure(request, error))
 
 
 def _answer(handler: Handler, request: Request) -> Answer | Failure:
@@ -180,3 +224,43 @@ def kill_with_children(worker: int) -> None:
 def _be_first_to_go_when_memory_runs_out() -> None:
     with contextlib.suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+# -- the machine is short of something: that says nothing about the candidate that was running  -----------------------
+
+_OF_ERRNO = {
+    errno.ENOSPC: Shortage.DISK,
+    errno.EDQUOT: Shortage.DISK,
+    errno.ENOMEM: Shortage.MEMORY,
+    errno.EMFILE: Shortage.FILES,
+    errno.ENFILE: Shortage.FILES,
+    errno.EAGAIN: Shortage.PROCESSES,
+}
+# The messages that libraries and compilers print for the same errors.
+_OF_WORDS = {
+    **{os.strerror(number): shortage for number, shortage in _OF_ERRNO.items()},
+    "can't start new thread": Shortage.PROCESSES,
+    "std::bad_alloc": Shortage.MEMORY,
+    "CUDA out of memory": Shortage.GPU_MEMORY,
+    "CUDA error: out of memory": Shortage.GPU_MEMORY,
+    "CUDA_ERROR_OUT_OF_MEMORY": Shortage.GPU_MEMORY,
+}
+
+
+def shortage_of(error: BaseException) -> Shortage | None:
+    """The shortage that ``error``, or an error that caused it, is about; None if it is about something else."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, MemoryError):
+            return Shortage.MEMORY
+        if isinstance(seen, OSError) and seen.errno in _OF_ERRNO:
+            return _OF_ERRNO[seen.errno]
+        if found := shortage_in(str(seen)):
+            return found
+        seen = seen.__cause__ or seen.__context__  # also of one that is not shown: it says what was short
+    return None
+
+
+def shortage_in(words: str) -> Shortage | None:
+    """The shortage that the last line of a process's output is about; None if it is about something else."""
+    return next((shortage for telling, shortage in _OF_WORDS.items() if telling in words), None)

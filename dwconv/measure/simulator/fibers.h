@@ -6,7 +6,7 @@
 #include <ucontext.h>
 
 #include "matrices.h"
-#include "requests.h"
+#include "memory.h"
 
 namespace sim {
 

@@ -21,8 +21,7 @@ import torch
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel
-from dwconv.measure.verify.cases import Case
-from dwconv.measure.verify.judge import judge_all
+from dwconv.measure.verify.cases import Case, judge_all
 from dwconv.problems.operands import Data, operands
 from dwconv.problems.reference import Answer, right_answers
 from dwconv.problems.workload import IMAGES, Workload

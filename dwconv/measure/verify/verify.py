@@ -1,19 +1,10 @@
-"""Is a kernel right? Every candidate is verified before it is timed, in the process that will time it.
-
-    verify           a candidate: a run and a call
-    verify_finalist  more of both, on other data, at other batch sizes, on several numbers of threads, from another
-                     thread, and with tensors laid out as users' tensors may be
-    verify_call      a kernel that was verified and has run since: one more call
-    verify_once      one run, in a simulator
-    verify_runs      runs of the bare kernel, on a board
-
-A run is of the bare kernel, on memory that shows its faults (``bare_kernel``); a call is made the way a user makes it.
-All runs and calls must give the same bits, and leave the thread's rounding and denormals as they were.
-"""
+"""Float mode: how the CPU rounds, and whether it keeps denormals. Each thread has its own; code that changes it and
+leaves it so makes whatever runs there later give other results."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,16 +12,32 @@ from typing import Any, TypeVar
 
 import torch
 
-from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel, check_memory
-from dwconv.measure.verify.cases import Case
-from dwconv.measure.verify.float_mode import MODE_CHANGED, mode, team_keeps_denormals
-from dwconv.measure.verify.guarded import have_same_bits
-from dwconv.measure.verify.judge import judge_all, wrong
+from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel, check_memory, have_same_bits
+from dwconv.measure.verify.cases import Case, judge_all, wrong
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES
 from dwconv.records.record import Verdict
 from dwconv.schedules.template import spreads_nan
 from dwconv.system.threads import on_threads, to_handle
+
+MODE_CHANGED = "float mode: it changed how the CPU rounds, or made it flush denormals, and left it so"
+
+# Not written where they are used: Python would compute with constants beforehand.
+_ONE, _LITTLE, _SMALLEST_NORMAL = 1.0, 2.0**-60, sys.float_info.min
+_PER_THREAD = 1 << 15
+"""Elements that PyTorch gives to one thread at least."""
+
+
+def mode() -> tuple[bool, ...]:
+    """Of this thread: the same value, the same mode."""
+    return (_SMALLEST_NORMAL / 2 != 0.0, _ONE + _LITTLE == _ONE, _ONE - _LITTLE == _ONE)
+
+
+def team_keeps_denormals() -> bool:
+    """True if all threads do that PyTorch's operators run on."""
+    tensor = torch.full((_PER_THREAD * torch.get_num_threads(),), torch.finfo(torch.float32).tiny)
+    return bool(tensor.mul_(0.5).ne_(0.0).all())
+
 
 _T = TypeVar("_T")
 

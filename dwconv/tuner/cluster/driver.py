@@ -19,12 +19,10 @@ from dwconv.errors import LogError, NoCluster, NodeLost, NoTemplate, one_line
 from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement
 from dwconv.system import versions
-from dwconv.tuner.cluster.device_work import DeviceWork
-from dwconv.tuner.cluster.messages import Facts, Report, Setup
-from dwconv.tuner.cluster.node import Cluster, Link, Node, judge
-from dwconv.tuner.cluster.node_table import NodeTable, task_label
-from dwconv.tuner.search.interrupts import ctrl_c_waits
-from dwconv.tuner.sharing import shared
+from dwconv.tuner.campaign import shared
+from dwconv.tuner.cluster.device_work import DeviceWork, NodeTable, task_label
+from dwconv.tuner.cluster.node import Cluster, Facts, Link, Node, Report, Setup, judge
+from dwconv.tuner.search.search_result import ctrl_c_waits
 from dwconv.tuner.tuned import TunedDevices
 
 PATIENCE_S = {

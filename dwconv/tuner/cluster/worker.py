@@ -1,8 +1,11 @@
 """Worker: the side of a node. It tunes one workload after the other on its own device, as it is told.
 
-start(setup) ─► facts       begin(task) ─► report(acknowledged) ─► report(acknowledged) ─► … ─► ended
-                                 │                ▲
-                                 └─► a search in a thread: each record waits here until the driver has it on disk
+    start(setup) ─► facts       begin(task) ─► report(acknowledged) ─► report(acknowledged) ─► … ─► ended
+                                     │                ▲
+                                     └─► a search in a thread: each record waits here until the driver has it on disk
+
+The reference kernel is PyTorch's own op on one layer, which every node times at the start and now and then. It is the
+same code on the same data everywhere, so a node on which it takes longer than on others is slower, or busy.
 """
 
 from __future__ import annotations
@@ -13,28 +16,83 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from dwconv import settings
 from dwconv.errors import DwconvError, NoTemplate, described_error
+from dwconv.kernels.wire import message
 from dwconv.measure.clock.contention import cores
+from dwconv.measure.clock.device import clock_of
+from dwconv.measure.clock.timing import RACE, time_in_turns
+from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.providers import laid_out, pytorch_call
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, CudaTarget, Target, parse_target
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.line import decode, encode
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.system import versions
 from dwconv.tuner.campaign import prepared_cpu, with_true_limits
-from dwconv.tuner.cluster.messages import Facts, Line, Report, Setup, Task
-from dwconv.tuner.cluster.reference import Reference
+from dwconv.tuner.cluster.node import Facts, Line, Report, Setup, Task
 from dwconv.tuner.results_table import Outcome
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import TuningResult
 
 if TYPE_CHECKING:
     from dwconv.tuner.device_campaign import Choices
+
+
+message(Measurement)
+
+WORKLOAD = Workload(
+    pass_="fprop", batch=8, channels=144, input_size=(56, 56), kernel=(3, 3), padding=((1, 1), (1, 1)), layout="nhwc"
+)
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class TimeReference:
+    """Time the reference kernel now: about a tenth of a second."""
+
+
+class ReferenceTimer:
+    """Handler of the process that times it."""
+
+    def __init__(self, target: Target) -> None:
+        if isinstance(target, CpuTarget):
+            torch.set_num_threads(target.threads)
+        shapes = (WORKLOAD.input_shape, (WORKLOAD.channels, 1, *WORKLOAD.kernel))
+        tensors = [torch.ones(shape, device=target.kind) for shape in shapes]
+        self._call = pytorch_call(WORKLOAD, *laid_out(WORKLOAD, *tensors, layout=WORKLOAD.layout))
+        self._clock = clock_of(target)
+
+    def __call__(self, _: TimeReference) -> Measurement:
+        with torch.inference_mode():
+            return time_in_turns({"reference": self._call}, clock=self._clock, effort=RACE)["reference"]
+
+
+class Reference:
+    """The reference kernel on ``target``, which is here, in a process of its own. ``close`` ends it."""
+
+    def __init__(self, target: Target) -> None:
+        threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
+        self._process = IsolatedProcess(
+            "dwconv.tuner.cluster.worker:ReferenceTimer", target, threads=threads, vector_set=vector_set
+        )
+
+    def measure(self) -> Measurement:
+        """How long it takes now. Raises WorkerError."""
+        measured: Measurement = self._process.call(TimeReference(), timeout_s=settings.RUN_TIMEOUT_S)
+        return measured
+
+    def close(self) -> None:
+        self._process.kill()
+
 
 _REFERENCE_EVERY_S = 10.0
 """While a search goes on; and each time after finalists were measured."""

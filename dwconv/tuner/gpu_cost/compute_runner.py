@@ -17,10 +17,10 @@ from dwconv import settings
 from dwconv.errors import BuildError, WorkerError
 from dwconv.kernels import build
 from dwconv.kernels.wire import message
+from dwconv.measure.outcomes import new_record, status_after
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
-from dwconv.measure.stamp import new_record, status_after
 from dwconv.problems.target import CudaTarget
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.template import Candidate

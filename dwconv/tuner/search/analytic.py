@@ -1,21 +1,90 @@
-"""Analytic search: the least computed cost, for a GPU that need not be here."""
+"""Analytic search: the least computed cost, for a GPU that need not be here.
+
+A regression predicts from the candidates so far how fast the others would be. Spearman's ρ judges the order.
+"""
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.tuner.search import unvisited
-from dwconv.tuner.search.config_features import Features
-from dwconv.tuner.search.ranking import rank_correlation
-from dwconv.tuner.search.regression import Regression
-from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.unvisited import Unvisited
+from dwconv.tuner.search import spaces as search_spaces
+from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """1 for the same order, −1 for the reverse; 0 for no relation, or if either measure is constant."""
+    first, second = _ranks(one), _ranks(other)
+    spread = float(first.std() * second.std())
+    return float(((first - first.mean()) * (second - second.mean())).mean()) / spread if spread else 0.0
+
+
+def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """Ranks; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[inverse], np.float64)
+
+
+_FAILED_IS_SLOWER_BY = 1.0  # in powers of two, than the slowest that worked
+_TREES = 60
+_PARAMETERS: dict[str, Any] = {
+    "objective": "reg:squarederror",
+    "tree_method": "exact",  # a few hundred rows at most
+    "max_depth": 5,
+    "eta": 0.2,
+    "min_child_weight": 1,
+    "lambda": 0.5,
+    "nthread": 1,  # the cores belong to the kernel that is timed, and one thread gives the same trees every time
+    "verbosity": 0,
+}
+
+
+class Regression:
+    """Boosted trees over the features of a configuration, trained on the logarithm of its time.
+
+    A candidate that failed is learnt as slower than all that worked, so that the search moves away from it.
+    """
+
+    def __init__(self, features: Features, *, seed: int) -> None:
+        self._features = features
+        self._parameters = {**_PARAMETERS, "seed": seed}
+        self._trees: Any = None
+
+    def fit(self, times: Mapping[Config, float | None]) -> None:
+        """Train anew; None is a candidate that failed. The order of ``times`` does not matter."""
+        import numpy as np
+        import xgboost
+
+        worked = [math.log2(time) for time in times.values() if time is not None]
+        if not worked:
+            self._trees = None
+            return
+        configs = sorted(times, key=lambda config: config.to_dict().__repr__())
+        worst = max(worked) + _FAILED_IS_SLOWER_BY
+        labels = [worst if (time := times[config]) is None else math.log2(time) for config in configs]
+        data = xgboost.DMatrix(self._features.rows(configs), label=np.array(labels) - min(worked), nthread=1)
+        self._trees = xgboost.train(self._parameters, data, num_boost_round=_TREES)
+
+    def predict(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        """Predicted time of each over the best time, as a power of two; all zeros until a candidate has worked."""
+        import numpy as np
+        import xgboost
+
+        if self._trees is None or not configs:
+            return np.zeros(len(configs), dtype=np.float32)
+        predicted: NDArray[np.float32] = self._trees.predict(xgboost.DMatrix(self._features.rows(configs), nthread=1))
+        return predicted
 
 
 class Analytic:
@@ -37,7 +106,7 @@ class Analytic:
     def __init__(self, spaces: SpaceUnion, *, workload: Workload, target: CudaTarget, seed: int) -> None:
         self._unseen = Unvisited(spaces, seed=seed)
         self._model = Regression(Features(spaces, workload), seed=seed)
-        legal = list(spaces) if spaces.size <= unvisited.ENUMERABLE else self._some(spaces, seed=seed)
+        legal = list(spaces) if spaces.size <= search_spaces.ENUMERABLE else self._some(spaces, seed=seed)
         self._estimates = {config: estimated_us(workload, config, target) for config in legal}
         self._order = sorted(self._estimates, key=lambda config: (self._estimates[config], str(config)))
         step = max(1, len(self._order) // self.SPREAD)

@@ -1,16 +1,218 @@
-"""Evolution: breed configurations from the best so far, guided by a prediction."""
+"""Evolution: breed configurations from the best so far, guided by a prediction.
+
+GaussianProcess predicts from a handful of measured candidates how fast the others would be, and how surely. It learns
+how far the estimated cost of a configuration is off: configurations that are alike are off alike. Far from all that was
+measured it predicts the estimate, and knows that it does not know. Trees need some dozens of candidates to say as much.
+"""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.tuner.search.gaussian import GaussianProcess
-from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.unvisited import Unvisited
+from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers: TypeAlias = NDArray[np.float64]
+
+
+Prior = Callable[[Config], float]
+"""What a configuration is expected to take before anything is measured, as a power of two; constants do not matter."""
+
+OPTIMISM = 1.0
+"""Standard deviations by which a candidate is taken to be faster than predicted: what is uncertain is worth a trial."""
+_LENGTHS = (1.0, 2.0, 4.0)
+"""Distances over which configurations are alike, in standard deviations of all features; the likeliest is taken."""
+_NOISES = (0.05, 0.15)
+"""Shares of the variance that features do not explain; the likeliest is taken."""
+_FAILED_IS_SLOWER_BY = 1.0
+"""In powers of two, than the slowest that worked."""
+_MOST = 128
+"""Candidates to learn from: half of them the fastest, half from all over the others. Larger matrices are multiplied by
+several threads, which wait for each other on a busy machine."""
+
+
+class GaussianProcess:
+    """A Gaussian process over the features of a configuration; it learns the logarithm of the time over the ``prior``.
+
+    ``sample`` shows how much features vary. A candidate that failed is learnt as slower than all that worked, so that
+    the search moves away from it."""
+
+    def __init__(self, features: Features, *, prior: Prior, sample: Sequence[Config]) -> None:
+        import numpy as np
+
+        self._features = features
+        self._prior = prior
+        rows = features.rows(sample).astype(np.float64)
+        known = ~np.isnan(rows)
+        counts = np.maximum(known.sum(axis=0), 1)
+        self._mean = np.where(known, rows, 0.0).sum(axis=0) / counts
+        deviation = np.sqrt((np.where(known, rows - self._mean, 0.0) ** 2).sum(axis=0) / counts)
+        self._scale = np.where(deviation > 0, deviation, 1.0) * math.sqrt(max(1, int((deviation > 0).sum())))
+        self._middle = 0.0
+        self._posterior: _Posterior | None = None
+
+    def fit(self, times: Mapping[Config, float | None]) -> None:
+        """Learn anew; None is a candidate that failed. The order of ``times`` does not matter."""
+        import numpy as np
+
+        worked = [math.log2(time) for time in times.values() if time is not None]
+        self._posterior = None
+        if not worked:
+            return
+        worst = max(worked) + _FAILED_IS_SLOWER_BY
+        powers = {config: worst if time is None else math.log2(time) for config, time in times.items()}
+        configs = _some(powers)
+        labels = np.array([powers[config] for config in configs]) - self._expected(configs)
+        self._middle = float(labels.mean())
+        rows = self._rows(configs)
+        fits = [
+            _Posterior.of(rows, labels - self._middle, length=length, noise=noise)
+            for length in _LENGTHS
+            for noise in _NOISES
+        ]
+        self._posterior = max(fits, key=lambda fit: fit.evidence)
+
+    def predict(self, configs: Sequence[Config]) -> Numbers:
+        """The time that each may take if it is as fast as is likely, as a power of two; the least is the most
+        promising. The prior until a candidate has worked."""
+        import numpy as np
+
+        expected = self._expected(configs)
+        if self._posterior is None or not configs:
+            return expected
+        outlook = self._posterior.outlook(self._rows(configs))
+        return expected + self._middle + outlook.mean - OPTIMISM * np.sqrt(outlook.variance)
+
+    def choose(self, configs: Sequence[Config], count: int) -> list[Config]:
+        """Up to ``count`` of ``configs``, the most promising first. Each is chosen as if those before it were measured
+        already, so that they are not all alike."""
+        import numpy as np
+
+        expected = self._expected(configs)
+        if self._posterior is None or not configs:
+            return [configs[at] for at in np.argsort(expected, kind="stable")[:count]]
+        outlook = self._posterior.outlook(self._rows(configs))
+        mean = expected + outlook.mean
+        chosen: list[int] = []
+        for _ in range(min(count, len(configs))):
+            promise = mean - OPTIMISM * np.sqrt(outlook.variance)
+            promise[chosen] = math.inf
+            chosen.append(int(np.argmin(promise)))
+            outlook.suppose_measured(chosen[-1])
+        return [configs[at] for at in chosen]
+
+    def _expected(self, configs: Sequence[Config]) -> Numbers:
+        import numpy as np
+
+        return np.array([self._prior(config) for config in configs], dtype=np.float64)
+
+    def _rows(self, configs: Sequence[Config]) -> Numbers:
+        """Features in standard deviations, so that the distance of two configurations is about 1; a feature that a
+        template does not have is average."""
+        import numpy as np
+
+        rows = self._features.rows(configs).astype(np.float64)
+        scaled: Numbers = np.where(np.isnan(rows), 0.0, rows - self._mean) / self._scale
+        return scaled
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Posterior:
+    """What is known of all configurations from those that were measured."""
+
+    rows: Numbers
+    length: float
+    noise: float
+    whitening: Numbers
+    """The inverse of the covariance's Cholesky factor."""
+    weights: Numbers
+    variance: float
+    """Of the labels."""
+    evidence: float
+    """The logarithm of the labels' likelihood, but for constants."""
+
+    @classmethod
+    def of(cls, rows: Numbers, labels: Numbers, *, length: float, noise: float) -> _Posterior:
+        import numpy as np
+
+        count = len(labels)
+        factor = np.linalg.cholesky(_alike(rows, rows, length=length) + noise * np.eye(count))
+        whitening = np.linalg.inv(factor)
+        white = whitening @ labels
+        variance = (float(white @ white) + 0.1) / (count + 1)  # as if one more label had been a third off
+        evidence = (
+            -0.5 * count * math.log(variance)
+            - float(np.log(np.diag(factor)).sum())
+            - (0.5 * float(white @ white) / variance)
+        )
+        return cls(
+            rows=rows,
+            length=length,
+            noise=noise,
+            whitening=whitening,
+            weights=whitening.T @ white,
+            variance=variance,
+            evidence=evidence,
+        )
+
+    def outlook(self, rows: Numbers) -> _Outlook:
+        alike = _alike(rows, self.rows, length=self.length)
+        return _Outlook(posterior=self, rows=rows, mean=alike @ self.weights, known=self.whitening @ alike.T)
+
+
+class _Outlook:
+    """Predictions for some configurations: the ``mean`` of each and its ``variance``."""
+
+    def __init__(self, *, posterior: _Posterior, rows: Numbers, mean: Numbers, known: Numbers) -> None:
+        """``known``: what the measured candidates tell of each, one row for each of them."""
+        self.mean = mean
+        self._posterior, self._rows, self._known = posterior, rows, known
+        self._unknown: Numbers = 1.0 - (known**2).sum(axis=0)
+
+    @property
+    def variance(self) -> Numbers:
+        import numpy as np
+
+        variance: Numbers = np.maximum(self._unknown, 0.0) * self._posterior.variance
+        return variance
+
+    def suppose_measured(self, at: int) -> None:
+        """The number ``at`` is measured now, and as fast as predicted: variances shrink, means stay."""
+        import numpy as np
+
+        alike = _alike(self._rows, self._rows[at : at + 1], length=self._posterior.length)[:, 0]
+        told = alike - self._known.T @ self._known[:, at]
+        told /= math.sqrt(max(float(self._unknown[at]), 0.0) + self._posterior.noise)
+        self._known = np.vstack([self._known, told])
+        self._unknown = self._unknown - told**2
+
+
+def _alike(one: Numbers, other: Numbers, *, length: float) -> Numbers:
+    """How far each of ``one`` tells of each of ``other``, 1 if they are the same: Matérn 5/2."""
+    import numpy as np
+
+    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None] - 2 * one @ other.T
+    distance = np.sqrt(5 * np.maximum(squares, 0.0)) / length
+    alike: Numbers = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    return alike
+
+
+def _some(powers: Mapping[Config, float]) -> list[Config]:
+    """All, or the ``_MOST`` to learn from; in an order that depends on nothing else."""
+    ranked = sorted(powers, key=lambda config: (powers[config], config.template, str(config)))
+    if len(ranked) <= _MOST:
+        return ranked
+    fastest, rest = ranked[: _MOST // 2], ranked[_MOST // 2 :]
+    return fastest + [rest[i * len(rest) // (_MOST // 2)] for i in range(_MOST // 2)]
 
 
 class Evolve:

@@ -1,8 +1,13 @@
-"""The loop: ask a strategy, measure, write it down, tell the strategy; until the budget is spent."""
+"""The loop: ask a strategy, measure, write it down, tell the strategy; until the budget is spent.
+
+A runner finds out what a candidate is worth: one measures here, another computes costs for another GPU. At the end the
+fastest few, the finalists, are verified further and timed side by side before one of them is confirmed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -10,26 +15,127 @@ from typing import TYPE_CHECKING
 
 from dwconv import settings
 from dwconv.dispatch.knowledge import is_current
-from dwconv.problems.target import Target
+from dwconv.problems.target import CudaTarget, Target
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import RecordWriter, TuningLog
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.tuner.choices import Search
 from dwconv.tuner.search.analytic import Analytic
-from dwconv.tuner.search.finalists import confirm
-from dwconv.tuner.search.interrupts import ctrl_c_waits
-from dwconv.tuner.search.runners import USUAL_RUNNER, RunnerChoice, make_runner
-from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, Stop, TuningResult
+from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, RunnerKind, Search, Stop, TuningResult, ctrl_c_waits
 from dwconv.tuner.search.search_state import SearchState, TellProgress
 from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.strategies import Strategy, make_strategy
-from dwconv.tuner.search.warm_start import WarmStart, bests_of_other_versions
+from dwconv.tuner.search.strategies import Strategy, WarmStart, bests_of_other_versions, make_strategy
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
-    from dwconv.measure.runner import Runner
-    from dwconv.problems.workload import Workload
+    from dwconv.measure.runner import Runner, Workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerChoice:
+    """Which runner to make for a workload, and what it may use."""
+
+    kind: RunnerKind = "auto"
+    """``local`` measures on this machine, ``predict`` computes costs; ``auto`` takes local where it can."""
+    jobs: int = 1
+    """Builds at a time, unless ``workers`` are lent."""
+    check: bool = True
+    """Run candidates whose cost is computed in the simulator too."""
+    workers: Workers | None = None
+    """Processes to borrow, from a caller that tunes several workloads; those of a board measure there."""
+
+    def predicts(self, target: Target, *, strategy: Search) -> bool:
+        """True if costs are computed and nothing is measured: the target is a GPU that is not here, or the strategy is
+        analytic, or ``predict`` was asked for."""
+        if target.kind != "cuda" or self.kind == "local":
+            return False
+        return self.kind == "predict" or strategy == "analytic" or not target.present
+
+    def at_once(self, target: Target, *, strategy: Search) -> int:
+        """Candidates that take hardly longer than one: on a GPU builders need not wait for the clock."""
+        if target.kind == "cpu" or self.predicts(target, strategy=strategy):
+            return 1
+        return self.workers.jobs if self.workers is not None else self.jobs
+
+    @property
+    def starts_workers(self) -> bool:
+        """True if the first candidate has to wait until worker processes have started."""
+        return self.workers is None or not self.workers.measurer.running
+
+
+USUAL_RUNNER = RunnerChoice()
+
+
+def make_runner(workload: Workload, target: Target, *, choice: RunnerChoice, strategy: Search) -> Runner:
+    """The runner that ``choice`` asks for. The caller closes it. Raises NoDevice if it should measure on a device that
+    is not here."""
+    if isinstance(target, CudaTarget) and choice.predicts(target, strategy=strategy):
+        from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner
+
+        return ComputeRunner(target, check=choice.check, jobs=choice.jobs)
+    from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
+    from dwconv.measure.runner import LocalRunner
+    from dwconv.problems.target import check_present
+
+    if isinstance(choice.workers, BoardWorkers):
+        return BoardRunner(workload, target, workers=choice.workers)
+    check_present(target)
+    return LocalRunner(workload, target, jobs=choice.jobs, workers=choice.workers)
+
+
+FINALISTS = 4
+_MOST_GROUPS = 4
+"""Groups of finalists to try if none of a group passes."""
+_CONFIRM_S = 30.0
+"""No further group begins after this time, or after the seconds that the search may take if those are more."""
+_ATTEMPTS = 3
+_QUIET_WAIT_S = 30.0
+"""The machine may become quiet for this long, and no longer than the search may take, before contended finalists are
+timed again."""
+
+
+def confirm(state: SearchState, log: RecordWriter, runner: Callable[[], Runner]) -> None:
+    """Verify and time the finalists once more, side by side; if none of them passes, the next best.
+
+    It gives up, and leaves the rest to the next run, if many are wrong in a row, or if they have taken as long as the
+    search might. An earlier run's confirmation stands unless something new was measured since. If other work disturbs
+    the timing, the finalists get another chance when the machine is quiet. If it stays busy, nothing is confirmed, and
+    the next run tries again.
+    """
+    if state.nothing_new and state.has_confirmed:
+        return
+    ranking = state.ranking[: _MOST_GROUPS * FINALISTS]
+    until_s = time.monotonic() + max(_CONFIRM_S, state.budget_s)
+    for start in range(0, len(ranking), FINALISTS):
+        if start and time.monotonic() > until_s:
+            return
+        records = _confirm_together(ranking[start : start + FINALISTS], state, log, runner)
+        if not records or any(record.confirmed for record in records):
+            return
+        if any(record.contended for record in records):
+            state.too_busy = True
+            return
+
+
+def _confirm_together(
+    finalists: Sequence[Config], state: SearchState, log: RecordWriter, runner: Callable[[], Runner]
+) -> list[TuningRecord]:
+    """The records of the last attempt."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        records = []
+        for measured in runner().confirm(state.candidates(finalists)):
+            record = state.history.judged(measured, busy=state.busy_now)
+            with log.locked(), ctrl_c_waits():
+                log.append(record)
+                state.add(record, confirming=True)
+            records.append(record)
+        if attempt == _ATTEMPTS or not state.history.contended(records):
+            break
+        if not state.wait(at_most_s=_QUIET_WAIT_S / (_ATTEMPTS - 1)):
+            break
+    return records
+
 
 BATCH = 8
 """Candidates asked for at a time: enough to keep the builders busy, few enough to learn often."""

@@ -1,14 +1,43 @@
-"""TuningResult: how the search of one workload stands, or ended; Budget: when it has to end."""
+"""How the search of one workload is chosen, when it has to end (Budget), and how it stands, or ended (TuningResult)."""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from types import FrameType
+from typing import Literal, get_args
 
 from dwconv import settings
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
+
+Search = Literal["evolve", "random", "exhaustive", "analytic"]
+SEARCHES: tuple[Search, ...] = get_args(Search)
+ENDS_BY_ITSELF: tuple[Search, ...] = ("exhaustive", "analytic")
+
+RunnerKind = Literal["auto", "local", "predict"]
+RUNNER_KINDS: tuple[RunnerKind, ...] = get_args(RunnerKind)
+
+
+@contextmanager
+def ctrl_c_waits() -> Iterator[None]:
+    """Raise ctrl-C after the block instead of inside it, so that the log and the result count the same records."""
+    if threading.current_thread() is not threading.main_thread():  # Python raises ctrl-C in the main thread only
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    usual = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
+    if waiting and callable(usual):
+        usual(*waiting[0])
 
 
 class Stop(str, Enum):

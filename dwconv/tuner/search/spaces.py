@@ -1,16 +1,29 @@
-"""SpaceUnion: the spaces of all templates that fit a workload, searched as one."""
+"""SpaceUnion: the spaces of all templates that fit a workload, searched as one.
+
+    Unvisited   draws configurations that a strategy has neither proposed nor seen measured
+    Features    a configuration as numbers that a regression can learn from
+
+Knobs are taken as logarithms there, since tile sizes act by their ratios. Combinations of knobs are spelt out: how many
+tiles a knob makes of the axis in its name, how much of the last tile is wasted, how many outputs all tiles hold.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import templates_for
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class SpaceUnion:
@@ -96,3 +109,112 @@ class SpaceUnion:
     def _legal(self, space: ConfigSpace, values: dict[str, Value]) -> Config | None:
         config = Config.of(space.template, **values)
         return config if space.why_illegal(config) is None else None
+
+
+ENUMERABLE = 50_000
+"""Spaces up to this size are listed when random draws find nothing new any more."""
+
+
+class Unvisited:
+    """Draws configurations that were never asked or told before."""
+
+    def __init__(self, spaces: SpaceUnion, *, seed: int) -> None:
+        self._spaces = spaces
+        self._rng = random.Random(seed)
+        self._seen: set[Config] = set()
+
+    def mark(self, config: Config) -> Config | None:
+        """Remember ``config`` as seen. Returns it as its space writes it; None if it is not in the space."""
+        adopted = self._spaces.adopt(config)
+        if adopted is not None:
+            self._seen.add(adopted)
+        return adopted
+
+    def is_new(self, config: Config) -> bool:
+        return config not in self._seen
+
+    def take(self, configs: list[Config]) -> list[Config]:
+        self._seen.update(configs)
+        return configs
+
+    def defaults(self, count: int) -> list[Config]:
+        return self.take([config for config in self._spaces.defaults if self.is_new(config)][:count])
+
+    def draw(self, count: int) -> list[Config]:
+        """Up to ``count``, drawn evenly."""
+        found = self._drawn(count)
+        if len(found) < count and self._spaces.size <= ENUMERABLE:
+            rest = [config for config in self._spaces if self.is_new(config) and config not in found]
+            found += self._rng.sample(rest, k=min(len(rest), count - len(found)))
+        return self.take(found)
+
+    def _drawn(self, count: int) -> list[Config]:
+        found: dict[Config, None] = {}
+        for _ in range(20 * count):
+            if len(found) == count:
+                break
+            config = self._spaces.sample(self._rng)
+            if config is not None and self.is_new(config):
+                found[config] = None
+        return list(found)
+
+
+_LEVELS = ("block", "tile", "thread", "threads", "vthread", "vectors", "vector", "group", "split")
+"""First words of knob names that are sizes along an axis, at one level of the partition."""
+
+
+class Features:
+    """Turns configurations of one workload into rows of numbers; NaN where a template has no such knob."""
+
+    def __init__(self, spaces: SpaceUnion, workload: Workload) -> None:
+        self._templates = list(spaces.by_template)
+        self._choices: dict[str, tuple[Value, ...]] = {}
+        """Values of every knob; a word stands for its position."""
+        for space in spaces.by_template.values():
+            for knob in space.knobs:
+                known = self._choices.get(knob.name, ())
+                self._choices[knob.name] = tuple(dict.fromkeys((*known, *knob.values)))
+        *_, height, width = workload.result_size
+        self._extents = {
+            "h": height, "w": width, "c": workload.out_channels, "n": workload.batch,
+            "kh": workload.kernel[-2], "kw": workload.kernel[-1],
+        }  # fmt: skip
+        self._sized = [name for name in self._choices if _level(name) and _axis(name) in self._extents]
+        self._levels = sorted({_level(name) for name in self._sized})
+
+    def rows(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        """(len(configs), number of features)."""
+        import numpy as np
+
+        return np.array([self._row(config) for config in configs], dtype=np.float32)
+
+    def _row(self, config: Config) -> list[float]:
+        values = dict(config.values)
+        row = [float(config.template == template) for template in self._templates]
+        for name, choices in self._choices.items():
+            row.append(_number(values[name], choices) if name in values else math.nan)
+        outputs = dict.fromkeys(self._levels, 0.0)
+        for name in self._sized:
+            size, extent = values.get(name), self._extents[_axis(name)]
+            if not isinstance(size, int) or size < 1:
+                row += [math.nan, math.nan]
+                continue
+            tiles = -(-extent // size)
+            row += [math.log2(tiles), tiles * size / extent]
+            outputs[_level(name)] += math.log2(size)
+        return row + list(outputs.values()) + [sum(outputs.values())]
+
+
+def _number(value: Value, choices: tuple[Value, ...]) -> float:
+    if isinstance(value, int):
+        return math.log2(value) if value > 0 else float(value - 1)
+    return float(choices.index(value))
+
+
+def _level(name: str) -> str:
+    first = name.partition("_")[0]
+    return first if first in _LEVELS else ""
+
+
+def _axis(name: str) -> str:
+    return name.rpartition("_")[2]

@@ -20,8 +20,8 @@ from dwconv import settings, tune
 from dwconv.errors import BoardLost
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.board import build_for_board
-from dwconv.measure.boards.address import Board, target_on
 from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
+from dwconv.measure.boards.session import Board, target_on
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, parse_target
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dwconv.kernels.wire import message
-from dwconv.measure.simulator.simulate import Simulation, verified
-from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.simulator.simulate import Simulation, source_only, verified
 from dwconv.problems.target import CudaTarget
 from dwconv.schedules.template import Candidate
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch
-from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.report import Kind, Report
+from dwconv.measure.simulator.machine import Kind, Machine, Report
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dwconv.measure.simulator.report import Kind
+from dwconv.measure.simulator.machine import Kind
 from tests.measure.simulator.sources import kernel, run
 
 NEIGHBOURS = kernel(

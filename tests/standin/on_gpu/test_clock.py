@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dwconv.errors import CannotBeCaptured
-from dwconv.measure.clock.cuda_clock import CudaClock, leave_default_stream
+from dwconv.measure.clock.device import CudaClock, leave_default_stream
 from dwconv.measure.clock.timing import GLANCE, time_in_turns
 from dwconv.problems.workload import Workload
 from tests.standin.on_gpu.kernels import Launches, default

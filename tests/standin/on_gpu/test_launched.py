@@ -13,15 +13,15 @@ import torch
 import torch.nn.functional as F
 
 import dwconv
-from bench.gpu import race_worker
-from bench.gpu.race_worker import Race, Raced, Racer, RacerSetup
+from bench.gpu import race
+from bench.gpu.race import Race, Raced, Racer, RacerSetup
 from bench.gpu.worker import Refused
 from bench.launched import kernels_of, passes_of, roads_of, why_misnamed
 from bench.networks import where_layers_run
 from dwconv import native
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.step_share import depthwise_ms, fastest_profile, ratio_at_most, timed_on_gpu
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.workload import Workload
@@ -88,16 +88,16 @@ def test_our_row_fails_where_our_kernel_was_not_launched(load: str, seen: str) -
 
 
 def test_who_runs_our_kernel_instead_of_his_own_does_not_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual: Callable[..., object] = race_worker.providers
+    usual: Callable[..., object] = race.providers
 
     def planted(workload: Workload, inputs: list[torch.Tensor], **how: object) -> object:
         ours = Kernel.load(build(Candidate(FPROP, _config()), target()))
-        own = race_worker.Provider(name="cudnn-planted", make=lambda given: partial(ours, *given))
-        idle = race_worker.Provider(name="aten-idle", make=lambda given: lambda: None)
+        own = race.Provider(name="cudnn-planted", make=lambda given: partial(ours, *given))
+        idle = race.Provider(name="aten-idle", make=lambda given: lambda: None)
         yield from (own, idle)
         yield from usual(workload, inputs, **how)  # type: ignore[misc]
 
-    monkeypatch.setattr(race_worker, "providers", planted)
+    monkeypatch.setattr(race, "providers", planted)
     answer = raced("dwconv.kernels.kernel:Kernel.load")
     assert isinstance(answer, Raced)
     assert answer.refused["cudnn-planted"] == "it launched dwconv's main_kernel"

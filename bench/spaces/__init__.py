@@ -1,1 +1,0 @@
-"""``bench spaces``: hundreds of configurations of every pass, timed once, and searches replayed on them."""

@@ -1,1 +1,0 @@
-"""How fast this CPU can copy and multiply."""

@@ -1,0 +1,197 @@
+"""The race before a model's first step, on each device that it uses. The ranks of a distributed job choose alike:
+
+    every rank      the workloads of its model, by device
+    one a device    races what any of them needs; the others wait
+    every rank      writes what the one knows to its own log, where that does not have it yet
+
+Devices are told apart by name, so on machines of several kinds there is one race for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+from dwconv.dispatch import packed
+from dwconv.dispatch.decide import target_of
+from dwconv.dispatch.kernel_state import KernelState
+from dwconv.dispatch.knowledge import measured
+from dwconv.errors import BrokenInstallation, LogError
+from dwconv.kernels.artifact import Artifact
+from dwconv.problems.block import NOTHING
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.condense import condensed
+from dwconv.records.database import Database
+from dwconv.records.line import decode, encode
+from dwconv.records.log import TuningLog, log_path
+from dwconv.schedules.template import Candidate
+from dwconv.system.versions import check_can_build
+from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
+from dwconv.tuner.race_result import RaceProgress, RaceResult
+
+T = TypeVar("T")
+Counts = Mapping[Workload, int]
+"""How often a step runs each workload."""
+Race = Callable[[Target, Counts], RaceResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What the rank that raced for a device tells the others."""
+
+    result: RaceResult
+    lines: tuple[bytes, ...]
+    """The records that decide, one of each workload."""
+
+
+def are_several() -> bool:
+    """True in a process of a distributed job."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def race_together(counts: Mapping[Target, Counts], *, race: Race) -> list[RaceResult]:
+    """The result of the race for each of this rank's devices. Every rank has to call it; all wait for those that
+    race."""
+    mine = {target.device: dict(each) for target, each in counts.items()}
+    of_ranks = _gathered(mine)
+    told: dict[str, _Known] = {}
+    for target in counts:
+        name = target.device
+        leader = next(rank for rank, theirs in enumerate(of_ranks) if name in theirs)
+        if leader == dist.get_rank():
+            wanted = _union(theirs.get(name, {}) for theirs in of_ranks)
+            result = race(target, wanted)
+            told[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
+    of_leaders = {name: known for theirs in reversed(_gathered(told)) for name, known in theirs.items()}
+    return [
+        of_leaders[target.device].result if target.device in told else _written(of_leaders[target.device], target)
+        for target in counts
+    ]
+
+
+def _gathered(value: dict[str, T]) -> list[dict[str, T]]:
+    """The value of every rank."""
+    values: list[dict[str, T]] = [{} for _ in range(dist.get_world_size())]
+    dist.all_gather_object(values, value)
+    return values
+
+
+def _union(of_ranks: Iterable[Counts]) -> dict[Workload, int]:
+    """What any of the ranks runs, and the most that one of them runs it."""
+    union: dict[Workload, int] = {}
+    for counts in of_ranks:
+        for workload, count in counts.items():
+            union[workload] = max(count, union.get(workload, 0))
+    return union
+
+
+def _lines(wanted: Counts, device: str) -> tuple[bytes, ...]:
+    return tuple(
+        encode(record)
+        for record in condensed(Database.usual(), keep=1)
+        if record.device == device and record.workload in wanted
+    )
+
+
+def _written(known: _Known, target: Target) -> RaceResult:
+    """The result; with what this rank could not write to its own log as its problem."""
+    try:
+        has = {encode(record) for record in Database.usual() if record.device == target.device}
+        missing = [line for line in known.lines if line not in has]
+        if missing:
+            log = TuningLog(log_path(target))
+            with log.locked():
+                for line in missing:
+                    log.append(decode(line))
+    except LogError as error:
+        return replace(known.result, problem=known.result.problem or str(error))
+    return known.result
+
+
+def race_for(
+    counts: Mapping[torch.device, Counts], *, seconds: float, state: KernelState | None = None
+) -> list[RaceResult]:
+    """Race the workloads of every device, and write what is measured to the user's own log: a result for each kind of
+    device. ``seconds`` is for each of them. ``state``:
+    what this process has learnt of its kernels.
+
+    In a distributed job every rank has to call it. Whatever keeps it from racing is told by the results; only ctrl-C is
+    raised."""
+    of_targets: dict[Target, dict[Workload, int]] = {}
+    gpus: dict[Target, int] = {}
+    for device, workloads in counts.items():
+        target = target_of(device)
+        gpus.setdefault(target, device.index or 0)
+        of_target = of_targets.setdefault(target, {})
+        for workload, count in workloads.items():
+            of_target[workload] = of_target.get(workload, 0) + count
+    of_targets = {target: with_both_gradients(wanted, target) for target, wanted in of_targets.items()}
+
+    def race_one(target: Target, wanted: Counts) -> RaceResult:
+        return _race_one(target, wanted, gpu=gpus[target], seconds=seconds, state=state)
+
+    if are_several():
+        return race_together(of_targets, race=race_one)
+    return [race_one(target, wanted) for target, wanted in of_targets.items()]
+
+
+def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state: KernelState | None) -> RaceResult:
+    builders = None
+    try:
+        check_can_build()
+    except BrokenInstallation as error:
+        builders = _Packs(target)
+        if not packed.are_for_every_layer():
+            return _without_race(target, counts, problem=str(error))
+    try:
+        log = TuningLog(log_path(target))
+    except LogError as error:
+        return RaceResult(left=tuple(counts), problem=str(error))
+    try:  # late: where kernels come from packs, psutil and rich may be missing
+        from dwconv.measure.building import BUILD_CACHED
+        from dwconv.measure.clock import contention
+        from dwconv.measure.runner import Workers
+        from dwconv.tuner.race import race
+    except ImportError as error:
+        return _without_race(target, counts, problem=f"a race needs {error.name}; run: pip install {error.name}")
+
+    known = Database.usual().behind(packed.records(), packed.logs())
+    jobs = min(contention.cores(), MOST_STARTS)
+    with (
+        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers,
+        RaceProgress() as progress,
+    ):
+        return race(
+            counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=progress
+        )
+
+
+class _Packs:
+    """``Builders`` that take kernels from the packs that are loaded."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def start(self) -> None:
+        pass
+
+    def map(self, bodies: Sequence[Candidate], *, timeout_s: float) -> Iterator[tuple[int, Artifact]]:
+        for position, candidate in enumerate(bodies):
+            artifact = packed.artifact_of(candidate, self._target)
+            assert artifact is not None, "a pack has all that is raced"
+            yield position, artifact
+
+    def kill(self) -> None:
+        pass
+
+
+def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:
+    """The workloads that packs tell of, and those that are left."""
+    known = [each for each in counts if any(measured(each, target, current=True))]
+    left = tuple(each for each in counts if each not in known and each.block != NOTHING)
+    return RaceResult(known=tuple(known), left=left, problem=problem if left else "")

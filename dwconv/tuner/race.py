@@ -1,0 +1,230 @@
+"""Race: a few known configurations of each workload that nobody tuned on this device, in seconds.
+
+    counts ──► what is not known yet, most to win first ──► starts ──► comparisons ──► log
+
+A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
+PyTorch's own op is faster still. What wins is verified as the finalists of a search are. RaceState knows which
+workloads are still to come, which run, and how the others ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from dwconv.dispatch import packed
+from dwconv.dispatch.advantage import beats_pytorch
+from dwconv.dispatch.kernel_state import KernelState
+from dwconv.dispatch.knowledge import failed, measured_here
+from dwconv.dispatch.legality import Broken, runnable
+from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError
+from dwconv.measure.comparisons import Comparisons
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.system.versions import can_build
+from dwconv.tuner.expected_gain import expected_gains_us, shares
+from dwconv.tuner.race_result import RaceResult
+from dwconv.tuner.search.search_result import ctrl_c_waits
+from dwconv.untuned.starts import starts
+
+if TYPE_CHECKING:
+    from dwconv.measure.runner import Workers
+    from dwconv.records.log import TuningLog
+
+
+def is_known(workload: Workload, target: Target, known: Database, *, broken: Broken) -> bool:
+    """True if ``known`` tells what runs the workload fastest on ``target``, at its own batch size: a kernel that is
+    confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked."""
+    of_all_batches = measured_here(workload, target, current=True, known=known)
+    worked = [record for record in of_all_batches if record.workload == workload]
+    if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
+        return True
+    told = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
+    return bool(told) and not any(beats_pytorch(record, target) for record in worked)
+
+
+def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:
+    try:
+        runnable(record, target, adopts=False, broken=broken)
+    except (InvalidConfig, NoTemplate):
+        return False
+    return True
+
+
+_MOST_INCONCLUSIVE = 8
+"""After so many inconclusive comparisons in a row the machine is too busy to continue."""
+
+
+class _End(Enum):
+    WON = "won"
+    LOST = "lost"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    WITHOUT_KERNELS = "without_kernels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
+    """Candidates of one workload that are timed side by side."""
+
+    workload: Workload
+    configs: Sequence[Config]
+    again: bool = False
+    """Other work disturbed it the first time."""
+
+
+class RaceState:
+    """``counts``: how often a step runs each workload. ``state``: what this process has
+    learnt of its kernels. After ``seconds`` no comparison
+    begins."""
+
+    def __init__(
+        self,
+        counts: Mapping[Workload, int],
+        target: Target,
+        *,
+        known: Database,
+        seconds: float,
+        state: KernelState | None = None,
+    ) -> None:
+        self._target = target
+        self._database = known
+        self._started_s = time.monotonic()
+        self._ends_s = self._started_s + seconds
+        broken = state.broken if state else {}
+        self._known = tuple(each for each in counts if is_known(each, target, known, broken=broken))
+        unknown = {each: count for each, count in counts.items() if each not in self._known}
+        self._shares: Mapping[Workload, int] = {}
+        self._expected_gains: Mapping[Workload, float] = {}
+        self.waiting = [each for each, count in unknown.items() if count]
+        """Workloads to race, those with most to win first."""
+        if seconds > 0:  # what there is to win takes longer to predict than a look should
+            self._expected_gains = expected_gains_us(unknown, target, known)
+            self._shares = shares(self._expected_gains)
+            self.waiting.sort(key=lambda each: self._expected_gains[each], reverse=True)
+        self._running: list[_Comparison] = []
+        self._again: list[_Comparison] = []
+        self._ends: dict[Workload, _End] = {}
+        self._records: list[TuningRecord] = []
+        self._inconclusive_in_a_row = 0
+        self.problem = ""
+        """Why the race ended before its time."""
+
+    def is_worth(self, record: TuningRecord) -> bool:
+        """True if the fastest kernel of a comparison beats PyTorch's op: then it is verified further."""
+        return beats_pytorch(record, self._target)
+
+    def next_comparison(self) -> list[Candidate] | None:
+        """The candidates of the next workload; at last once more those that remained inconclusive. None if there is
+        nothing to race now, or the time is up."""
+        while (self.waiting or self._again) and not self.problem and time.monotonic() < self._ends_s:
+            comparison = self._again.pop(0) if not self.waiting else self._comparison_of(self.waiting.pop(0))
+            if comparison.configs:
+                self._running.append(comparison)
+                return [Candidate(comparison.workload, config) for config in comparison.configs]
+            self._ends[comparison.workload] = _End.WITHOUT_KERNELS
+        return None
+
+    def _comparison_of(self, workload: Workload) -> _Comparison:
+        try:
+            found = starts(workload, self._target, self._database.bests_of_kind(workload)) if can_build() else []
+        except NoTemplate:
+            found = []
+        configs = [start.config for start in found] if can_build() else packed.configs_for(workload, self._target)
+        return _Comparison(workload=workload, configs=configs[: self._shares[workload]])
+
+    def add(self, records: Sequence[TuningRecord]) -> None:
+        """The records of the comparison that began first of those that run."""
+        comparison = self._running.pop(0)
+        self._records += records
+        latest = {record.config: record for record in records}
+        worked = [record for record in latest.values() if record.status is Status.OK]
+        calm = [record for record in worked if not record.contended]
+        if any(record.confirmed for record in worked):
+            end = _End.WON
+        elif not worked:
+            end = _End.FAILED
+        elif calm and not any(self.is_worth(record) for record in calm):
+            end = _End.LOST
+        else:
+            end = _End.INCONCLUSIVE
+            # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
+            if len(worked) < len(comparison.configs) or not comparison.again:
+                configs = [record.config for record in worked]
+                self._again.append(_Comparison(workload=comparison.workload, configs=configs, again=True))
+        self._ends[comparison.workload] = end
+        self._inconclusive_in_a_row = self._inconclusive_in_a_row + 1 if end is _End.INCONCLUSIVE else 0
+        if self._inconclusive_in_a_row == _MOST_INCONCLUSIVE:
+            self.problem = "other work keeps the machine busy; convert again, with the example, when it is quiet"
+
+    def report(self) -> RaceResult:
+        """The result so far."""
+        ended = {end.value: tuple(each for each, its in self._ends.items() if its is end) for end in _End}
+        running = [comparison.workload for comparison in self._running if comparison.workload not in self._ends]
+        left = (*running, *self.waiting)
+        return RaceResult(
+            **ended,
+            known=self._known,
+            left=left,
+            left_us=sum(self._expected_gains.get(each, 0.0) for each in left),
+            running=tuple(running),
+            ends_in_s=max(0.0, self._ends_s - time.monotonic()),
+            problem=self.problem,
+            records=tuple(self._records),
+            elapsed_s=time.monotonic() - self._started_s,
+        )
+
+
+TellProgress = Callable[[RaceResult], None]
+
+
+def race(
+    counts: Mapping[Workload, int],
+    target: Target,
+    *,
+    log: TuningLog,
+    seconds: float,
+    known: Database,
+    workers: Workers,
+    state: KernelState | None = None,
+    progress: TellProgress | None = None,
+) -> RaceResult:
+    """Race what ``known`` does not tell of this device yet; what is measured is in ``log`` at once.
+
+    ``counts``: how often a step runs each workload; those with most to win come first. After ``seconds``, which count
+    the start of the ``workers``, no further one begins. They start only if there is something to race, and stay with
+    the caller. ``progress`` is called with the result so far before and after every workload.
+
+    Ctrl-C is raised, when what was measured is in the log. A log that cannot be written, workers that cannot start and
+    a machine that is short of something end the race; ``problem`` of the result says so."""
+    race_state = RaceState(counts, target, known=known, seconds=seconds, state=state)
+    if not race_state.waiting:
+        return race_state.report()
+    try:
+        log.check_writable()
+        if progress:
+            progress(race_state.report())
+
+        def next_comparison() -> list[Candidate] | None:
+            found = race_state.next_comparison()
+            if progress and found:
+                progress(race_state.report())
+            return found
+
+        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(next_comparison):
+            with log.locked(), ctrl_c_waits():
+                for record in records_of_comparison:
+                    log.append(record)
+                race_state.add(records_of_comparison)
+            if progress:
+                progress(race_state.report())
+    except (LogError, WorkerError, EnvironmentFailure) as error:
+        race_state.problem = str(error)
+    return race_state.report()

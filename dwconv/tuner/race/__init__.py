@@ -1,1 +1,0 @@
-"""The race: a few known configurations of every untuned workload, in seconds."""
