@@ -1,4 +1,4 @@
-"""ConversionSummary: what ``convert`` did with a model, and ``summary``, which tells it."""
+"""ConversionSummary: what ``convert`` did with a model, and ``summary``, which returns it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def summary(model: nn.Module) -> ConversionSummary:
 
 
 def remember(model: nn.Module, told: ConversionSummary) -> None:
-    """``summary(model)`` tells it from now on."""
+    """``summary(model)`` returns it from now on."""
     _summaries[unwrapped(model)] = told
 
 

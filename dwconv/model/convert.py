@@ -43,7 +43,7 @@ def convert(
 ) -> Model:
     """Let the depthwise ``nn.Conv1d``, ``Conv2d`` and ``Conv3d`` of ``model`` run on tuned kernels, in place.
 
-    Returns ``model``, the same object; ``dwconv.summary(model)`` tells what was done. The layers stay the objects they
+    Returns ``model``, the same object; ``dwconv.summary(model)`` lists what was done. The layers stay the objects they
     are, with their parameters, hooks, mode and names; only their class changes, to a subclass of what it was. So
     optimizers, state dicts and checkpoints made before keep working. Numbers agree with PyTorch's within rounding.
     Converting again changes nothing. A subclass of PyTorch's layers is converted if its forward pass is theirs.
@@ -68,8 +68,8 @@ def convert(
 
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
     InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C,
-    nothing in the model has changed; what was measured is kept. Whatever else keeps it from racing is told by the
-    summary, and the model is converted.
+    nothing in the model has changed; what was measured is kept. If it cannot race for another reason, the
+    summary says why, and the model is converted.
     """
     if example_inputs is None and seconds is not None:
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")

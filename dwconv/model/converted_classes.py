@@ -145,7 +145,7 @@ class _Unannounced:
 
 
 def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Class:
-    """A class of which the user's metaclass, if there is one, is not told either."""
+    """A class that the user's metaclass, if there is one, does not see either."""
     own = (type(base) for base in bases if type(base) is not AsPlain)  # that of the user's class, or type
     metaclass: Any = max(own, key=lambda each: len(type.mro(each)), default=type)
     if any(issubclass(base, nn.Conv1d | nn.Conv2d | nn.Conv3d) for base in bases):

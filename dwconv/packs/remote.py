@@ -171,7 +171,7 @@ def _got(url: str, digest: str | None, abandoned: Abandoned) -> GotPack:
     if not manifest.is_whole():
         raise PackError("its manifest was changed after it was made; get the pack again")
     if digest is not None and manifest.sha256 != digest:
-        raise PackError(f"its digest is {manifest.sha256}, not the {digest} that was asked for")
+        raise PackError(f"its digest is {manifest.sha256}, not the given {digest}")
     return _kept(remote, manifest, content, abandoned)
 
 
@@ -183,7 +183,7 @@ def _chosen(listed: bytes, digest: str | None) -> Entry:
         for entry in index.packs:
             if entry.sha256 == digest:
                 return entry
-        raise PackError(f"the digest of its index is {own}, and no pack in it has the {digest} that was asked for")
+        raise PackError(f"the digest of its index is {own}, and no pack in it has the given {digest}")
     for target in _targets():
         found = [entry for entry in index.packs if entry.fits(target)]
         if found:
