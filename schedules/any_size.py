@@ -10,6 +10,9 @@ places; those at the right edge do as well, since they end where the axis ends; 
 
 An axis too short for that is cut as at the size that the configuration was chosen for, if it has that size; else into
 narrow tiles that test each input.
+
+Where a vector is neighbouring outputs (NCHW), tiles at the right edge test their lanes instead: a vector costs as much
+whether all of them count or one.
 """
 
 from __future__ import annotations
@@ -18,13 +21,18 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.emit.words import settled
 from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, least, most
 from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axes, Axis, Run, column_runs
+
+AnyCut = TypeVar("AnyCut", bound=Any)
+"""A dataclass whose ``work`` has ``axes``."""
 
 Reads = list[tuple[int, list[tuple[int, int]]]]
 
@@ -41,8 +49,6 @@ class AnyRun(Run):
     """How far before the end of the axis it begins; None if that is not known."""
     last_start: Expr = None
     """The last tile begins no later; None: wherever it comes to."""
-    is_tested: bool = False
-    """Whether each input that is read is tested, and each output that is stored."""
 
     def at(self, tile: Expr) -> Expr:
         start = super().at(tile)
@@ -59,6 +65,10 @@ class AnyAxis(Axis):
     """The same at the size that the configuration was chosen for."""
     beyond: tuple[int, int]
     """The least and the most by which inputs are more than those that outputs up to ``end`` begin at."""
+
+    @property
+    def home(self) -> Axis:
+        return self.known
 
     @property
     def end(self) -> Expr:
@@ -169,6 +179,38 @@ class AnyAxis(Axis):
         ]
         return self._fits(width, end, overlap=overlap), [*edges[0], *between, *edges[1]]
 
+    def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[Run]:
+        """On the left, tiles that know what is padding, unless the axis is too short for them; on the right, tiles that
+        test what they read and store. What fills no tile is one of as many vectors as at the known size, or of one, if
+        that is enough."""
+        width = vector * vectors
+        first, last = 0 if is_padded else self._first_edge(width), self.outputs - width
+        if not is_padded:
+            nearest, span = self.known.spanned(width)
+            last = least(last, (self.inputs - nearest - span) * self.down // self.up)
+        inner = settled("inner", most((last - first) // width + 1, 0))
+        is_long = settled("last", last) >= first - width
+        count = settled("vectors", ceil_div(self.outputs, vector))
+        behind = settled("behind", inner + tirx.Cast("int32", is_long) * (first // width))
+        whole, left = settled("whole", count // vectors), settled("left_over", count % vectors)
+        middle = max(1, ceil_div(self.known.outputs, vector) % vectors or vectors // 2)
+
+        def right(tile: Expr, *, tiles: Expr = 1, size: int, exists: Expr = True) -> Run:
+            start, wide = tile * width, size * vector
+            return AnyRun(start=start, tiles=tiles, width=wide, interior=False, is_tested=True, exists=exists)
+
+        edge = [
+            AnyRun(start=start, tiles=1, width=width, interior=False, exists=is_long)
+            for start in range(0, first, width)
+        ]
+        return [
+            *edge,
+            AnyRun(start=first, tiles=inner, width=width, interior=True),
+            right(behind, tiles=whole - behind + tirx.Cast("int32", left > middle), size=vectors),
+            *([right(whole, size=middle, exists=all_of(left > 1, left <= middle))] if middle > 1 else []),
+            *([right(whole, size=1, exists=left == 1)] if vectors > 1 else []),
+        ]
+
     def rolled_runs(self, width: int) -> list[Run]:
         """The tiles of an axis whose taps are loops, which know their bounds: edges in tiles as narrow as can be."""
         narrow, first = self.down, self.left
@@ -183,6 +225,19 @@ class AnyAxis(Axis):
             AnyRun(start=first, tiles=inner, width=width, interior=True),
             AnyRun(start=stop * narrow, tiles=tiles - stop, width=narrow, interior=False, is_tested=True),
         ]
+
+
+def any_pieces(first: Expr, stop: Expr, size: int, known: int) -> Iterator[tuple[Expr, Expr, int]]:
+    """(the first, how many, their size): pieces of ``size``, then of what is left of ``known``, then of one."""
+    for each in sorted({size, known % size, 1} - {0}, reverse=True):
+        count = settled("pieces", (stop - first) // each)
+        yield first, count, each
+        first = settled("rest", first + count * each)
+
+
+def at_any_size(cut: AnyCut, workload: Workload) -> AnyCut:
+    """The same cut of axes whose sizes are symbols, if ``workload`` is of any size."""
+    return replace(cut, work=replace(cut.work, axes=any_axes(workload))) if workload.any_size else cut
 
 
 def any_axes(workload: Workload) -> Axes:

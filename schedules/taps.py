@@ -144,6 +144,21 @@ class Axis:
         """Whether it is only known when the kernel runs that output ``out`` of a tile of ``run`` exists."""
         return False
 
+    @property
+    def home(self) -> Axis:
+        """The axis at the size that the configuration was chosen for."""
+        return self
+
+    def vector_runs(self, vector: int, vectors: int, *, is_padded: bool) -> list[Run]:
+        """Cut the axis into tiles of ``vectors`` vectors of ``vector`` outputs. Edges are tiles of their own, unless
+        zeros lie beside the inputs."""
+        width = vector * vectors
+        if not is_padded:
+            return column_runs(self, width)
+        whole, left = divmod(self.outputs, width)
+        tiles = [Run(start=0, tiles=whole, width=width, interior=True)] if whole else []
+        return [*tiles, Run(start=whole * width, tiles=1, width=left, interior=False)] if left else tiles
+
     def part(self, first: int, taps: int) -> Axis:
         """The same axis with ``taps`` of the taps alone, from ``first`` on."""
         return dataclasses.replace(self, taps=taps, shift=self.shift + first * self.step)
@@ -256,6 +271,10 @@ class Run:
     tiles: int
     width: int
     interior: bool
+    is_tested: bool = False
+    """Whether it is only known when the kernel runs which inputs are padding, and which outputs exist."""
+    exists: Any = True
+    """Whether there are these tiles: True, or a TVM expression."""
 
     def at(self, tile: Any) -> Any:
         """The first output of a tile of that number, a number or a TVM expression."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Job
+from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Job, run_ranks
 from bench.resnets import RESNETS
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run
-from dwconv.errors import InvalidChoice, WorkerDied, WorkerTimeout
+from dwconv.errors import InvalidChoice
 from dwconv.parallel.planning.compare import propose
 from dwconv.parallel.planning.partition import Cluster, Shape
 from dwconv.parallel.planning.plan import LayerCost, Link
@@ -100,28 +98,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measured(case: Case, *, seconds: float) -> Finding:
-    """The finding of all ranks together, each a process with one thread. None outlives this. Raises WorkerDied and
-    WorkerTimeout."""
+    """The finding of all ranks together, each a process with one thread. Raises WorkerDied and WorkerTimeout."""
     with tempfile.TemporaryDirectory() as name:
         folder, job = Path(name), Job(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": _LOOPBACK}
-        command = [sys.executable, "-m", "bench.parallel.ranks", name]
-        ranks = [subprocess.Popen([*command, str(rank)], env=environment) for rank in range(case.world)]
-        try:
-            for number, rank in enumerate(ranks):
-                if code := rank.wait(timeout=seconds + _BESIDE_S):
-                    raise WorkerDied(f"{case.name}: rank {number} ended with code {code}")
-            return msgspec.json.decode((folder / "finding.json").read_bytes(), type=Finding)
-        except subprocess.TimeoutExpired as error:
-            raise WorkerTimeout(f"{case.name}: no end after {seconds + _BESIDE_S:.0f} s") from error
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
-
-
-_LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+        command = ["bench.parallel.ranks", name]
+        run_ranks(command, name=case.name, world=case.world, timeout_s=seconds + _BESIDE_S, OMP_NUM_THREADS="1")
+        return msgspec.json.decode((folder / "finding.json").read_bytes(), type=Finding)
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------

@@ -13,17 +13,14 @@ import argparse
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -31,12 +28,13 @@ import dwconv
 from bench.models import NETWORKS, Network
 from bench.networks import add_network_arguments, image_for, network_from
 from bench.paired_steps import CLASSES, step_of
+from bench.parallel.ranks import run_ranks
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run
-from dwconv.errors import DwconvWarning, InvalidChoice, WorkerDied, WorkerTimeout
+from dwconv.errors import DwconvWarning, InvalidChoice
 from dwconv.measure.clock import contention
 from dwconv.parallel import Rank, communication, data_parallel, prefetch
-from dwconv.parallel import run as run_ranks
+from dwconv.parallel import run as run_rank
 from dwconv.problems.target import cpu_target
 
 NAMES = ("MobileNetV3-Large", "ConvNeXt-like")
@@ -98,35 +96,14 @@ def _worlds(given: str) -> list[int]:
 
 def measured(network: Network, *, world: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of one job, by its first rank. Raises WorkerDied, WorkerTimeout."""
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=_START_S))  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        command = [
-            sys.executable,
-            "-m",
-            "bench.parallel.communication",
-            "--model",
-            network.name,
-            "--out",
-            str(out),
-        ]
+        command = ["bench.parallel.communication", "--model", network.name, "--out", str(out)]
         command += ["--batch", str(network.batch), "--image", str(network.sample[-1])]
         command += ["--seconds", str(arguments.seconds), "--steps", str(arguments.steps)]
         command += ["--contiguous"] if arguments.contiguous else []
-        ranks = [
-            subprocess.Popen(command, env=_environment(rank, world=world, port=store.port)) for rank in range(world)
-        ]
-        try:
-            timeout_s = _START_S + _LONGEST_OF_SECONDS * arguments.seconds
-            codes = [rank.wait(timeout=timeout_s) for rank in ranks]
-        except subprocess.TimeoutExpired as error:
-            raise WorkerTimeout(f"{network.name} on {world} ranks: no end after {timeout_s:.0f} s") from error
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
-        if any(codes):
-            raise WorkerDied(f"{network.name} on {world} ranks: they ended with the codes {codes}")
+        timeout_s = _START_S + _LONGEST_OF_SECONDS * arguments.seconds
+        run_ranks(command, name=f"{network.name} on {world} ranks", world=world, timeout_s=timeout_s)
         figures: dict[str, Any] = json.loads(out.read_text())
         return figures
 
@@ -135,20 +112,6 @@ def _with_children_s() -> float:
     """CPU time of this process, and of those that it started, once they have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def _environment(rank: int, *, world: int, port: int) -> dict[str, str]:
-    """As torchrun sets it; the store of the ranks is in this process."""
-    return {
-        "GLOO_SOCKET_IFNAME": "lo",
-        **os.environ,
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
 
 
 # -- one rank: python -m bench.parallel.communication; the first one writes the figures --------------------------------
@@ -192,7 +155,7 @@ def _rank(argv: Sequence[str] | None) -> int:
         if rank.is_first:
             arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
 
-    return run_ranks(measure, timeout_s=_TIMEOUT_S, device="cpu")
+    return run_rank(measure, timeout_s=_TIMEOUT_S, device="cpu")
 
 
 def _figures(rank: Rank, arguments: argparse.Namespace) -> dict[str, Any]:

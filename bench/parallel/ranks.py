@@ -1,4 +1,4 @@
-"""One rank of ``bench parallel``: ``python -m bench.parallel.ranks FOLDER RANK``. It trains all variants in turns.
+"""One rank of ``bench parallel``: ``python -m bench.parallel.ranks FOLDER``. It trains all variants in turns.
 
 A step begins together, and its time is the slowest rank's, without the optimizer's. Layers are timed on all ranks at
 once, so that they share the memory's bandwidth as they do in a step.
@@ -6,11 +6,13 @@ once, so that they share the memory's bandwidth as they do in a step.
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -22,9 +24,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.resnets import resnet
-from dwconv.errors import DwconvWarning
+from dwconv.errors import DwconvWarning, WorkerDied, WorkerTimeout
 from dwconv.measure.clock import contention
-from dwconv.parallel.joining import agreed
+from dwconv.parallel.joining import agreed, ranks
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.partition import Cluster, Shape, partition
@@ -150,21 +152,39 @@ class _Runner:
     lost: list[float]
 
 
-def main(folder: Path, rank: int) -> None:
+def run_ranks(command: Sequence[str], *, name: str, world: int, timeout_s: float, **environment: str) -> None:
+    """Runs ``python -m COMMAND`` on so many ranks, started as torchrun does; their store is in this process. None
+    outlives this. Raises WorkerDied and WorkerTimeout, with the ``name`` of what they run."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=_TIMEOUT_S))  # type: ignore[attr-defined]
+    shared = {
+        "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo", **os.environ, **environment,
+        "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }  # fmt: skip
+    processes = [
+        subprocess.Popen([sys.executable, "-m", *command], env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(world)
+    ]
+    try:
+        codes = [each.wait(timeout=timeout_s) for each in processes]
+    except subprocess.TimeoutExpired as error:
+        raise WorkerTimeout(f"{name}: no end after {timeout_s:.0f} s") from error
+    finally:
+        for each in processes:
+            each.kill()
+            each.wait()
+    if any(codes):
+        raise WorkerDied(f"{name}: they ended with the codes {codes}")
+
+
+def main(folder: Path) -> None:
     job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", DwconvWarning)  # of other work: each finding says how much there was
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder / 'store'}",
-        rank=rank,
-        world_size=job.case.world,
-        timeout=timedelta(seconds=_TIMEOUT_S),
-    )
-    finding = _measured(job)
-    if rank == 0:
-        (folder / "finding.json").write_bytes(msgspec.json.encode(finding))
-    dist.destroy_process_group()
+    with ranks(timeout_s=_TIMEOUT_S, device="cpu") as rank:
+        finding = _measured(job)
+        if rank.is_first:
+            (folder / "finding.json").write_bytes(msgspec.json.encode(finding))
 
 
 def _measured(job: Job) -> Finding:
@@ -357,4 +377,4 @@ def _variant(name: str, runner: _Runner, alone: list[float]) -> Variant:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))

@@ -387,13 +387,19 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     return _predicted(way, expected, workload=candidate.workload, target=way.target)
 
 
-_SHARE_OF_ANY_SIZE: dict[str, float] = {"fprop": 0.85, "dgrad": 0.75, "wgrad": 0.5}
-"""The speed of a kernel of any size over that of one for the size, with the same configuration: the least of twelve
-layers, k 3 to 31, on two cores of an AMD EPYC (family 25 model 17)."""
+_SHARE_OF_ANY_SIZE: dict[str, dict[str, float]] = {
+    "nhwc": {"fprop": 0.85, "dgrad": 0.75, "wgrad": 0.5},
+    "nchw": {"fprop": 0.65, "dgrad": 0.3, "wgrad": 0.4},
+    "nchw rows": {"fprop": 0.7, "dgrad": 0.75, "wgrad": 0.85},
+}
+"""The speed of a kernel of any size over that of one for the size, with the same configuration, on two cores of an AMD
+EPYC (family 25 model 17): the least of twelve layers, k 3 to 31; in NCHW of five with k 3 and 7, and of single rows of
+k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400."""
 
 
 def _of_any_size(expected: gain.Expected, workload: Workload) -> gain.Expected:
-    share = _SHARE_OF_ANY_SIZE[workload.pass_]
+    sort = "nchw rows" if workload.layout == "nchw" and workload.is_row else workload.layout
+    share = _SHARE_OF_ANY_SIZE[sort][workload.pass_]
     return replace(expected, us=expected.us / share, gain=expected.gain * share, at_least=expected.at_least * share)
 
 

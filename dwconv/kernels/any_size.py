@@ -15,6 +15,8 @@ from dwconv.kernels.kernel import Kernel, RawCall
 from dwconv.problems.workload import Sizes, Workload
 
 _SAMPLES = 8
+_LANES = 16
+"""Columns of a vector, at most: a tile is some of them where vectors are of columns."""
 _TILES_AND_OFF = ((0, 1), (1, 0), (1, -1), (1, 1), (2, 0), (2, 1), (3, -1), (3, 2))
 """Of each sample, whole tiles along an axis and outputs more; of the other axis from the end."""
 
@@ -43,7 +45,8 @@ class AnySize:
         def channels(number: int) -> int:
             return (number + 2) * lanes // 2 + number % 2 if lanes else workload.channels
 
-        width, height = (int(config.get(name, 1)) for name in ("tile_w", "tile_h"))
+        width = int(config.get("tile_w", int(config.get("vectors_w", 1)) * _LANES))
+        height = int(config.get("tile_h", 1))
         for number in range(_SAMPLES):
             sizes = [max(1, tiles * width + off) for tiles, off in (_TILES_AND_OFF[number], _TILES_AND_OFF[-number])]
             outputs = (number % 3 + 1, 1 if workload.is_row else sizes[1] * height // width, sizes[0])

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BuildError, DwconvError
-from dwconv.kernels.artifact import BATCH, Argument, Artifact, Extent
+from dwconv.kernels.artifact import Argument, Artifact, Extent
 from dwconv.problems.target import CpuTarget
 from dwconv.schedules.template import Candidate
 
@@ -109,30 +108,37 @@ def assembly(artifact: Artifact) -> str:
 
 
 def describe(buffer: Any) -> Argument:
-    """A buffer of a PrimFunc as plain data; its one symbol is the batch."""
-    return Argument(buffer.name, str(buffer.dtype), tuple(_size(size) for size in buffer.shape))
+    """A buffer of a PrimFunc as plain data."""
+    return Argument(buffer.name, str(buffer.dtype), tuple(extent(size) for size in buffer.shape))
 
 
-def _size(expression: Any) -> int | Extent:
-    """A number, or a symbol times a number or, unless it is the batch, divided by one and rounded up."""
+def extent(expression: Any) -> int | Extent:
+    """A size in terms of the batch, ``ceil(n · times / over)``, or of another symbol: found from its divisors,
+    then checked."""
     import tvm_ffi
     from tvm import sym, tirx
 
     if isinstance(expression, tirx.IntImm):
         return int(expression)
-    one, names = sym.Analyzer(), []
+    symbols: list[Any] = []
+    divisors = [1]
+    tvm_ffi.structural_walk(
+        expression,
+        [(tirx.Var, symbols.append), (tirx.FloorDiv, lambda division: divisors.append(int(division.b)))],
+    )
 
-    def found(symbol: Any) -> None:
-        names.append(str(symbol.name))
-        one.bind(symbol, tirx.IntImm(str(expression.ty.dtype), 1 if symbol.name == BATCH else _SAMPLE))
+    def at(number: int) -> int:
+        analyzer = sym.Analyzer()
+        for symbol in symbols:
+            analyzer.bind(symbol, tirx.IntImm("int32", number))
+        return int(analyzer.simplify(expression))
 
-    tvm_ffi.structural_walk(expression, [(tirx.Var, found)])
-    share = Fraction(int(one.simplify(expression)), 1 if names[0] == BATCH else _SAMPLE)
-    return Extent(times=share.numerator, over=share.denominator, of=names[0])
-
-
-_SAMPLE = 64
-"""More lanes than a vector has, and as many of them as are whole vectors."""
+    for over in divisors:
+        found = Extent(times=at(over), over=over, of=str(symbols[0].name))
+        tried = {*range(1, 50), over + 1, 2 * over - 1, 2 * over, 2 * over + 1, 97}
+        if all(found.at(number) == at(number) for number in tried):
+            return found
+    raise BuildError(f"the size {expression} is no multiple of {symbols[0].name}")
 
 
 def first_line(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dwconv.errors import BuildError, DwconvError
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.kernels.cpu import describe, first_line
+from dwconv.kernels.cpu import describe, extent, first_line
 from dwconv.kernels.nvrtc import compile_cubin
 from dwconv.problems.target import CudaTarget
 from dwconv.schedules.template import Candidate
@@ -260,33 +260,6 @@ def _passed(value: Any, tensors: dict[str, Argument]) -> Argument | Scalar:
     if value.op.name == "tirx.buffer_data":
         return tensors[value.args[0].name]
     raise BuildError(f"a kernel takes {value}, which is neither a tensor nor the batch")
-
-
-def extent(expression: Any) -> int | Extent:
-    """A size in terms of the batch, ``ceil(n · times / over)``: found from its divisors, then checked."""
-    import tvm_ffi
-    from tvm import sym, tirx
-
-    if isinstance(expression, tirx.IntImm):
-        return int(expression)
-    symbols: list[Any] = []
-    divisors = [1]
-    tvm_ffi.structural_walk(
-        expression,
-        [(tirx.Var, symbols.append), (tirx.FloorDiv, lambda division: divisors.append(int(division.b)))],
-    )
-
-    def at(batch: int) -> int:
-        analyzer = sym.Analyzer()
-        for symbol in symbols:
-            analyzer.bind(symbol, tirx.IntImm("int32", batch))
-        return int(analyzer.simplify(expression))
-
-    for over in divisors:
-        found = Extent(times=at(over), over=over)
-        if all(found.at(batch) == at(batch) for batch in (*range(1, 2 * over + 2), 97)):
-            return found
-    raise BuildError(f"the size {expression} is no multiple of the batch")
 
 
 def _constant(size: int | Extent) -> int:

@@ -136,6 +136,13 @@ def plans_of(sizes, layout="nhwc"):
     return [plan_for(Problem.of(at(size, layout=layout)), torch.device("cpu")) for size in sizes]
 
 
+@pytest.fixture
+def one_size_each(monkeypatch):
+    """No kernel takes any size."""
+    for module in ("dispatch.decide", "call.call_plan"):
+        monkeypatch.setattr(f"dwconv.{module}.of_any_size", lambda *_: None)
+
+
 def test_one_kernel_serves_all_sizes_near_its_own(logs, planted):
     planted.knows = lambda workload: True
     (alone,) = plans_of([25])
@@ -188,26 +195,26 @@ def test_a_layer_of_many_sizes_builds_one_kernel_for_each_pass(logs, planted, mo
 
 
 @pytest.mark.parametrize("at_least", [6.0, 0.5], ids=["sure", "doubted"])
-def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs, planted, at_least):
+def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs, planted, one_size_each, at_least):
     planted.knows, planted.at_least = lambda workload: True, at_least
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        few = plans_of(range(10, 10 + MOST_SIZES), "nchw")
+        few = plans_of(range(10, 10 + MOST_SIZES))
         asked = len(planted.asked)
-        more = plans_of(range(40, 80), "nchw")
+        more = plans_of(range(40, 80))
     assert all(plan.decisions["wgrad"].expected for plan in few)
     assert all(plan.is_pytorch and plan.decisions["wgrad"].expected is None for plan in more)
     assert len(planted.asked) == asked, "deciding takes longer than a step"
-    assert few[0].decisions == plans_of([10], "nchw")[0].decisions
+    assert few[0].decisions == plans_of([10])[0].decisions
     said = [str(each.message) for each in caught if each.category is DwconvWarning]
     (message,) = [each for each in said if "further sizes" in each]
     assert message == (
-        "2×8×40×40 nchw float32, kernel 3×3, padding 1 and further sizes of this layer run on PyTorch's own op: "
+        "2×8×40×40 nhwc float32, kernel 3×3, padding 1 and further sizes of this layer run on PyTorch's own op: "
         f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more; pad to fewer "
-        "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 "
+        "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 --layout nhwc "
         "--passes fprop,dgrad,wgrad; others are not named: dwconv.report(model) lists those of a model"
     )
-    plan_for(Problem.of(at(80, stride=2, layout="nchw")), torch.device("cpu"))
+    plan_for(Problem.of(at(80, stride=2)), torch.device("cpu"))
     assert not any("8×79×79" in each for each in said)
 
 
@@ -216,13 +223,13 @@ def decide_here(workload):
     return decide_on(TARGET, workload, state=kernel_state())
 
 
-def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted):
+def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted, one_size_each):
     planted.knows = lambda workload: True
-    plans_of(range(10, 10 + MOST_SIZES), "nchw")
-    assert decide_here(at(10, layout="nchw").with_batch(7)).provider == "dwconv"
-    assert decide_here(at(40, stride=2, layout="nchw")).provider == "dwconv"
-    assert decide_here(at(40, layout="nchw")).too_many_sizes
-    write(logs, tuned(at(40, layout="nchw")))
-    assert decide_here(at(40, layout="nchw")).record, "what was measured is not predicted"
+    plans_of(range(10, 10 + MOST_SIZES))
+    assert decide_here(at(10).with_batch(7)).provider == "dwconv"
+    assert decide_here(at(40, stride=2)).provider == "dwconv"
+    assert decide_here(at(40)).too_many_sizes
+    write(logs, tuned(at(40)))
+    assert decide_here(at(40)).record, "what was measured is not predicted"
     dwconv.reset()
-    assert decide_here(at(41, layout="nchw")).provider == "dwconv", "after a reset they count anew"
+    assert decide_here(at(41)).provider == "dwconv", "after a reset they count anew"

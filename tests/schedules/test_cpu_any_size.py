@@ -16,14 +16,15 @@ from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.operands import Data, operands
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import PASSES, DType, Pass, Sizes, Workload
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
-from tests.schedules.cpu_layers import TARGET, built, layer
-from tests.turns import every, in_turns
+from tests.schedules.cpu_layers import TARGET, TARGETS, built, layer, lying
+from tests.turns import in_turns
 
 MOST = 40
-"""The largest size along an axis."""
+"""The largest size along an axis; of a single row the next."""
+LONGEST = 300
 SAME = ((1, 1), (1, 1))
 K3, S2 = layer(20, (14, 14), (3, 3), padding=SAME), layer(17, (9, 14), (3, 5), padding=((1, 1), (2, 1)), stride=(2, 2))
 CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
@@ -37,6 +38,20 @@ CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "a row in groups": (layer(16, (1, 70), (1, 31), padding=((0, 0), (15, 15))), {"unroll": "group"}),
     "causal": (layer(16, (1, 40), (1, 4), padding=((0, 0), (3, 0))), {}),
     "multiplier": (layer(6, (8, 9), (3, 3), padding=SAME, multiplier=2), {}),
+    "planes": (lying(K3, "nchw"), {"tile_h": 3, "vectors_w": 1}),
+    "planes, stride 2": (lying(S2, "nchw"), {"unroll": "kw", "parallel": "planes"}),
+    "planes in scratch memory": (lying(S2, "nchw"), {"stage": "scratch", "block_h": 4, "vectors_w": 1}),
+    "planes, edges of several vectors": (
+        layer(4, (9, 38), (2, 5), padding=((2, 1), (4, 1)), bias=True, layout="nchw"), {"vectors_w": 2}
+    ),
+    "planes, a row": (
+        layer(4, (1, 150), (1, 9), padding=((0, 0), (4, 4)), layout="nchw"), {"block_w": 75, "parallel": "planes"}
+    ),
+    "planes, a row in groups": (
+        layer(4, (1, 150), (1, 31), padding=((0, 0), (15, 15)), layout="nchw"),
+        {"stage": "scratch", "unroll": "none", "block_w": 75},
+    ),
+    "planes, causal": (layer(4, (1, 40), (1, 4), padding=((0, 0), (3, 0)), layout="nchw"), {"stage": "scratch"}),
 }  # fmt: skip
 
 
@@ -53,7 +68,7 @@ def any_size(workload: Workload, wanted: dict[str, Value], *, target: CpuTarget 
 def some_sizes(workload: Workload, count: int) -> list[Sizes]:
     """By chance, the same every time; the smallest and the workload's own are among them."""
     drawn = random.Random(workload.key)
-    most = [1 if workload.is_row and axis == 0 else MOST for axis in range(workload.axes)]
+    most = [1, LONGEST] if workload.is_row else [MOST] * workload.axes
     sizes = {workload.input_size, tuple(1 for _ in most)}
     while len(sizes) < count:
         sizes.add(tuple(drawn.randint(1, size) for size in most))
@@ -90,10 +105,11 @@ def test_right_at_every_width(pass_: Pass) -> None:
 @pytest.mark.parametrize(("dtype", "pass_"), in_turns(["bfloat16", "float16"], PASSES))
 def test_right_in_16_bits(pass_: Pass, dtype: DType) -> None:
     """Also of NaN and infinity, which padding and missing outputs must not spread."""
-    workload = dataclasses.replace(K3, dtype=dtype, bias=True).for_pass(pass_)
-    kernel = any_size(workload, {"tile_w": 4})
-    for size in some_sizes(workload, 8):
-        assert_right_at(kernel, size, data="extreme")
+    for layout in LAYOUTS:
+        workload = dataclasses.replace(K3, dtype=dtype, bias=True, layout=layout).for_pass(pass_)
+        kernel = any_size(workload, {"tile_w": 4})
+        for size in some_sizes(workload, 8):
+            assert_right_at(kernel, size, data="extreme")
 
 
 @pytest.mark.parametrize(
@@ -119,9 +135,10 @@ def test_right_with_every_number_of_channels(pass_: Pass, wanted: dict[str, Valu
         assert verdict.right, f"{at.key}: {verdict.reason}"
 
 
-@pytest.mark.parametrize("pass_", every(3, PASSES))
-def test_right_on_volumes(pass_: Pass) -> None:
-    kernel = any_size(layer(16, (4, 6, 9), (3, 3, 3), padding=(*SAME, (1, 1)), stride=(2, 1, 2)).for_pass(pass_), {})
+@pytest.mark.parametrize(("layout", "pass_"), in_turns(LAYOUTS, PASSES))
+def test_right_on_volumes(layout: Layout, pass_: Pass) -> None:
+    volume = layer(16, (4, 6, 9), (3, 3, 3), padding=(*SAME, (1, 1)), stride=(2, 1, 2), layout=layout)
+    kernel = any_size(volume.for_pass(pass_), {})
     for size in ((1, 1, 1), (2, 7, 3), (5, 4, 12), (3, 1, 20)):
         assert_right_at(kernel, size)
 
@@ -130,9 +147,10 @@ def test_right_on_volumes(pass_: Pass) -> None:
     ("what", "data"), [({"epilogue": "silu_gradient", "bias": True}, "normal"), ({"x_pitch": 52}, "integers")], ids=str
 )
 def test_right_with_an_epilogue_and_on_slices(what: dict[str, Any], data: Data) -> None:
-    kernel = any_size(dataclasses.replace(K3, **what), {"tile_w": 4})
-    for size in ((14, 14), (3, 5), (9, 23)):
-        assert_right_at(kernel, size, data=data)
+    for layout in LAYOUTS:
+        kernel = any_size(dataclasses.replace(K3, **what, layout=layout), {"tile_w": 4})
+        for size in ((14, 14), (3, 5), (9, 23)):
+            assert_right_at(kernel, size, data=data)
 
 
 def test_results_are_streamed_by_their_size_alone() -> None:
@@ -145,11 +163,11 @@ def test_results_are_streamed_by_their_size_alone() -> None:
         assert_right_at(kernel, size)
 
 
-@pytest.mark.parametrize("pass_", PASSES)
-def test_the_same_bits_as_a_kernel_of_one_size(pass_: Pass) -> None:
+@pytest.mark.parametrize(("layout", "pass_"), in_turns(LAYOUTS, PASSES))
+def test_the_same_bits_as_a_kernel_of_one_size(layout: Layout, pass_: Pass) -> None:
     """At the size that the configuration was chosen for, where the order of sums is the same; a gather has it at
     every size."""
-    own = K3.for_pass(pass_)
+    own = lying(K3.for_pass(pass_), layout)
     kernel = any_size(own, {"tile_w": 4})
     assert kernel.any_size is not None
     for size in (own.input_size, (11, 27)) if pass_ != "wgrad" else (own.input_size,):
@@ -160,15 +178,18 @@ def test_the_same_bits_as_a_kernel_of_one_size(pass_: Pass) -> None:
         assert torch.equal(one(*inputs), kernel.any_size.at(kernel.workload.with_input_size(size))(*inputs))
 
 
-def test_an_empty_batch_leaves_nothing_to_do() -> None:
-    kernel = any_size(K3, {})
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_empty_batch_leaves_nothing_to_do(layout: Layout) -> None:
+    kernel = any_size(lying(K3, layout), {})
     w = torch.ones(K3.shape_of("w"))
     assert kernel(torch.empty(0, 20, 14, 14), w).shape == (0, 20, 14, 14)
 
 
 def test_a_template_that_cannot_says_so() -> None:
-    workload = dataclasses.replace(K3, layout="nchw").with_any_size()
+    workload = lying(K3, "nchw").with_any_size()
     with pytest.raises(InvalidConfig, match="its kernels are each built for one size"):
-        fitting("cpu.fprop_nchw", workload, TARGET)
+        fitting("cpu.fprop_nhwc", workload, TARGET)
+    with pytest.raises(InvalidConfig, match="it masks loads of float32, for which the processor has no instruction"):
+        fitting("cpu.fprop_nchw", workload, TARGETS[16])
     with pytest.raises(InvalidWorkload, match="any_channels=True: such a kernel has any_size=True"):
         dataclasses.replace(K3, any_channels=True)

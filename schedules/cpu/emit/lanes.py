@@ -7,19 +7,25 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cpu.emit.storage import load, load_lanes, store_first, store_rounded
+from dwconv.schedules.cpu.emit.storage import load, load_lanes, store_first, store_lanes, store_rounded, store_some
 from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.emit.words import seen_from
 from dwconv.schedules.emit import Expr, bind, int32
 
 
-def load_columns(vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Expr) -> Expr | None:
+def load_columns(
+    vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Expr, *, is_tested: bool = False
+) -> Expr | None:
     """The columns from ``column`` on of a row of ``tensor``, zeros outside; None if no lane is inside.
 
-    A vector at an edge has a known ``column``; any other lies inside."""
-    columns = int(tensor.shape[-1])
+    A vector at an edge has a known ``column``, or each of its lanes ``is_tested``; any other lies inside."""
+    columns = extent(tensor, -1)
+    tensor, row = row_of(tensor, row)
+    if is_tested:
+        return load_lanes(tensor, lanes_inside(vectors, column, columns), *row, column)
     first, stop = 0, vectors.lanes
     if isinstance(column, int):
-        first, stop = max(0, -column), min(vectors.lanes, columns - column)
+        first, stop = max(0, -column), _least_known(vectors.lanes, columns - column)
     if first >= stop:
         return None
     if stop - first == vectors.lanes:
@@ -27,14 +33,36 @@ def load_columns(vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Exp
     return load_lanes(tensor, _lanes_between(vectors, first, stop), *row, column)
 
 
-def store_columns(vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr], column: Expr) -> None:
+def store_columns(
+    vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr], column: Expr, *, is_tested: bool = False
+) -> None:
     """The lanes of ``value`` that are columns of ``tensor``, from ``column`` on."""
-    columns = int(tensor.shape[-1])
-    stop = min(vectors.lanes, columns - column) if isinstance(column, int) else vectors.lanes
+    columns = extent(tensor, -1)
+    tensor, row = row_of(tensor, row)
+    if is_tested and tensor.dtype == "float32":
+        store_lanes(tensor, value, lanes_inside(vectors, column, columns), *row, column)
+        return
+    if is_tested:
+        store_some(tensor, value, columns - column, *row, column)
+        return
+    stop = _least_known(vectors.lanes, columns - column) if isinstance(column, int) else vectors.lanes
     if stop == vectors.lanes:
         store_rounded(tensor, value, *row, vectors.span(column))
     elif stop > 0:
         store_first(tensor, value, stop, *row, column)
+
+
+def row_of(tensor: Any, row: Sequence[Expr]) -> tuple[Any, Sequence[Expr]]:
+    """The tensor with the indices before those of columns. Where sizes are symbols, the address of the row is computed
+    once: it would not be the sum of one that is there and a number."""
+    is_known = isinstance(extent(tensor, -1), int)
+    return (tensor, row) if is_known or not row else (seen_from(tensor, *row, 0), ())
+
+
+def extent(tensor: Any, axis: int) -> Expr:
+    """A size of ``tensor``."""
+    size = tensor.shape[axis]
+    return int(size) if isinstance(size, (int, tirx.IntImm)) else size
 
 
 def keep(vectors: Vectors, value: Expr, lanes: tuple[int, int] | None) -> Expr:
@@ -88,6 +116,20 @@ def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr) -> Expr:
     unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
     beyond, count = vectors.span(int32(column) - int32(first)), int32(stop) - int32(first)
     return tirx.reinterpret(unsigned, beyond) < tirx.reinterpret(unsigned, vectors.everywhere(count))
+
+
+def lanes_inside(vectors: Vectors, column: Expr, columns: Expr, *, step: int = 1) -> Expr:
+    """Which lanes of the vector from ``column`` on, ``step`` columns apart, are among all ``columns``. The lanes and
+    where they begin are kept apart: TVM would make a ramp of them, and LLVM build that lane by lane."""
+    parts = (vectors.span(int32(0), step), vectors.everywhere(int32(-column)), vectors.everywhere(int32(columns)))
+    unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
+    lane, before, count = (tirx.reinterpret(unsigned, part) for part in parts)
+    return lane - before < count
+
+
+def _least_known(*values: Expr) -> int:
+    """Of an axis of any size, tiles with a known place are far from its end."""
+    return min(value for value in values if isinstance(value, int))
 
 
 def _lanes_between(vectors: Vectors, first: int, stop: int) -> Expr:

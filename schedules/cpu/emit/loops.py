@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dwconv.schedules.cpu.emit.words import settled
 from dwconv.schedules.cpu.shared.blocks import RowCut
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
-from dwconv.schedules.emit import Expr, bind, ceil_div, least, most, serial, when
+from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, least, most, serial, when
 from dwconv.schedules.taps import Axis, Run
 
 
@@ -107,7 +107,7 @@ def tile_columns(runs: list[Run], block: ColumnBlock = WHOLE_ROW, *, cell: int =
             is_here, tiles = True, block.tiles(run.tiles)
         else:
             is_here, tiles = block.number == (0 if at < interior else block.count - 1), (0, run.tiles)
-        with when(is_here):
+        with when(all_of(is_here, run.exists)):
             for tile in serial("tile_w", *tiles):
                 column = run.at(tile) if cell == 1 else run.start // cell + tile * (run.width // cell)
                 yield bind("column", column), run

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dwconv.schedules.cpu.emit.lanes import load_columns, shuffle
+from dwconv.schedules.cpu.emit.lanes import load_columns, row_of, shuffle
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.taps import Axis
@@ -41,8 +41,9 @@ class Plane:
 class Rows(Protocol):
     """Where the rows of some planes are read."""
 
-    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
-        """Row ``row`` of the ``number``-th plane, for the results in the cells from ``cell`` on, one a lane."""
+    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
+        """Row ``row`` of the ``number``-th plane, for the results in the cells from ``cell`` on, one a lane.
+        ``is_tested``: whether it is only known when the kernel runs which of what they read is padding."""
         ...
 
     def at_depth(self, depth: Expr) -> Rows:
@@ -68,8 +69,9 @@ class InPlace:
     tensor: Any
     first: Plane
 
-    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
-        return RowInPlace(self, self.first.next(number).row(row), cell * self.axis.up, {})
+    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
+        tensor, place = row_of(self.tensor, self.first.next(number).row(row))
+        return RowInPlace(self, tensor, place, cell * self.axis.up, is_tested, {})
 
     def at_depth(self, depth: Expr) -> InPlace:
         return InPlace(self.vectors, self.axis, self.tensor, self.first.at_depth(depth))
@@ -81,9 +83,11 @@ class RowInPlace:
     for all that is read of them."""
 
     rows: InPlace
-    place: tuple[Expr, ...]
-    """(image, channel, row) or (image, channel, depth, row)"""
+    tensor: Any
+    place: Sequence[Expr]
+    """The indices before that of the column: (image, channel, row), or (image, channel, depth, row), or none."""
     origin: Expr
+    is_tested: bool
     loaded: dict[int, Expr | None]
 
     def load(self, at: int) -> Expr | None:
@@ -97,7 +101,9 @@ class RowInPlace:
         phases = min(axis.up, axis.reach[1] - at + 1)
         last = axis.up * (vectors.lanes - 1) + phases - vectors.lanes
         starts = [*range(0, last, vectors.lanes), last]
-        parts = [load_columns(vectors, self.rows.tensor, self.place, self.origin + at + start) for start in starts]
+        columns = [self.origin + at + start for start in starts]
+        tensor, is_tested = self.tensor, self.is_tested
+        parts = [load_columns(vectors, tensor, self.place, column, is_tested=is_tested) for column in columns]
         if len(parts) == 1 or all(part is None for part in parts):
             return parts if len(parts) == 1 else [None] * phases
         values = [vectors.zero() if part is None else bind("loaded", part) for part in parts]

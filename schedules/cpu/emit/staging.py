@@ -8,12 +8,12 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cpu.emit.lanes import lanes_from, load_columns, split_by_phase
+from dwconv.schedules.cpu.emit.lanes import extent, lanes_from, load_columns, split_by_phase
 from dwconv.schedules.cpu.emit.rows import Plane, Row
 from dwconv.schedules.cpu.emit.storage import load, load_lanes
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import scratch
-from dwconv.schedules.emit import Expr, bind, least, most, serial, store, when
+from dwconv.schedules.emit import Expr, bind, divided, least, most, serial, store, when
 from dwconv.schedules.taps import Axis
 
 
@@ -25,11 +25,15 @@ class Staging:
     axis: Axis
     rows: int
     planes: int
+    tile: int
+    """Vectors of a tile."""
 
     @classmethod
-    def of(cls, rows: Axis, columns: Axis, *, vectors: Vectors, block_rows: int, planes: int) -> Staging:
+    def of(
+        cls, rows: Axis, columns: Axis, *, vectors: Vectors, block_rows: int, planes: int = 1, tile: int = 1
+    ) -> Staging:
         """For the rows that ``block_rows`` rows of results read."""
-        return cls(vectors=vectors, axis=columns, rows=rows.spanned(block_rows)[1], planes=planes)
+        return cls(vectors=vectors, axis=columns, rows=rows.spanned(block_rows)[1], planes=planes, tile=tile)
 
     @property
     def phases(self) -> int:
@@ -42,13 +46,15 @@ class Staging:
         return _round_up(max(0, -nearest), self.phases * self.vectors.lanes)
 
     @property
-    def pitch(self) -> int:
+    def pitch(self) -> Expr:
         """Columns of a phase of a row."""
         _, farthest = self.axis.reach
         cells = _round_up(-(-self.axis.outputs // self.axis.down), self.vectors.lanes)
+        if not isinstance(cells, int):  # of the last tile, vectors may lie beyond
+            cells += (self.tile - 1) * self.vectors.lanes
         read = cells + (farthest + self.left) // self.phases
         written = (self.left + _round_up(self.axis.inputs, self.phases * self.vectors.lanes)) // self.phases
-        return _round_up(max(read, written), self.vectors.lanes)
+        return _round_up(most(read, written), self.vectors.lanes)
 
     def allocate(self) -> StagedPlanes:
         """Emits scratch memory of this task, all zeros."""
@@ -69,8 +75,8 @@ class StagedPlanes:
 
     def fill(self, tensor: Any, first: Plane, top: Expr) -> StagedRows:
         """Copies the rows from ``top`` on, those that there are, of the planes from ``first`` on."""
-        height = int(tensor.shape[-2])
-        begin, end = bind("begin", most(top, 0)), bind("end", least(top + self.staging.rows, height))
+        begin = bind("begin", most(top, 0))
+        end = bind("end", least(top + self.staging.rows, extent(tensor, -2)))
         for number in serial("plane", self.staging.planes):
             for row in serial("row", begin, end):
                 self._fill_row(tensor, first.next(number).row(row), number * self.staging.phases, row - top)
@@ -78,17 +84,23 @@ class StagedPlanes:
 
     def _fill_row(self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr) -> None:
         chunk = self.staging.phases * self.staging.vectors.lanes
-        whole, left_over = divmod(self.staging.axis.inputs, chunk)
+        whole, left_over = divided(self.staging.axis.inputs, chunk)
         for turn in serial("chunk", whole):
             self._copy_chunk(tensor, source, phase, row, turn)
-        if left_over:
-            self._copy_chunk(tensor, source, phase, row, whole)
+        is_known = isinstance(left_over, int)
+        if is_known and not left_over:
+            return
+        with when(is_known or left_over > 0):
+            self._copy_chunk(tensor, source, phase, row, whole, is_tested=not is_known)
 
-    def _copy_chunk(self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr, turn: Expr) -> None:
+    def _copy_chunk(
+        self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr, turn: Expr, *, is_tested: bool = False
+    ) -> None:
         vectors, phases = self.staging.vectors, self.staging.phases
         loaded = []
         for v in range(phases):
-            value = load_columns(vectors, tensor, source, (turn * phases + v) * vectors.lanes)
+            column = (turn * phases + v) * vectors.lanes
+            value = load_columns(vectors, tensor, source, column, is_tested=is_tested)
             loaded.append(vectors.zero() if value is None else bind("loaded", value))
         for number, value in enumerate(split_by_phase(vectors, loaded)):
             column = self.staging.left // phases + turn * vectors.lanes
@@ -102,7 +114,7 @@ class StagedRows:
     planes: StagedPlanes
     top: Expr
 
-    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
+    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
         return StagedRow(self, number, row, cell)
 
     def at_depth(self, depth: Expr) -> StagedRows:
@@ -173,7 +185,7 @@ class StagedSpan:
                     store(self.memory, load_lanes(tensor, live, *row, column), number, vectors.slot(vector))
         return StagedSpan(staging, self.memory, first)
 
-    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
+    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
         return StagedPart(self, number, cell)
 
     def at_depth(self, depth: Expr) -> StagedSpan:
@@ -195,5 +207,5 @@ class StagedPart:
         return self.span.memory[self.plane, staging.vectors.span(column)]
 
 
-def _round_up(size: int, multiple: int) -> int:
+def _round_up(size: Expr, multiple: int) -> Expr:
     return -(-size // multiple) * multiple

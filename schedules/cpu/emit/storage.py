@@ -16,7 +16,8 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import DType
-from dwconv.schedules.emit import Expr, bind, int32, store
+from dwconv.schedules.cpu.emit.words import scratch
+from dwconv.schedules.emit import Expr, bind, int32, least, most, store, when
 
 
 def load(tensor: Any, *indices: Expr) -> Expr:
@@ -40,6 +41,26 @@ def load_lanes(tensor: Any, live: Expr, *indices: Expr) -> Expr:
     return widened(loaded if dtype == held else tirx.reinterpret(_vector(dtype, lanes), loaded), dtype)
 
 
+def store_lanes(tensor: Any, value: Expr, live: Expr, *indices: Expr) -> None:
+    """Stores the lanes of float32 numbers that are ``live``, from ``indices`` on; nothing else is touched."""
+    T.evaluate(T.call_llvm_intrin("void", "llvm.masked.store", value, T.address_of(tensor[indices]), live))
+
+
+def store_some(tensor: Any, value: Expr, count: Expr, *indices: Expr) -> None:
+    """The same as ``store_first``, of ``count`` lanes, which is only known when the kernel runs, in 16 bits: the parts
+    come out of memory."""
+    lanes, (*row, column) = _lanes(value), indices
+    kept = scratch("kept", lanes, dtype=tensor.dtype)
+    store_rounded(kept, value, _span(0, lanes))
+    count = bind("count", most(least(count, lanes), 0))
+    part = lanes
+    while part:
+        with when(count % (2 * part) >= part):
+            done = bind("done", count // (2 * part) * (2 * part))
+            store(tensor, kept[_span(done, part)], *row, _span(column + done, part))
+        part //= 2
+
+
 def store_first(tensor: Any, value: Expr, count: int, *indices: Expr) -> None:
     """Stores the first ``count`` lanes of float32 numbers from ``indices`` on, in the type of ``tensor``.
 
@@ -47,16 +68,15 @@ def store_first(tensor: Any, value: Expr, count: int, *indices: Expr) -> None:
     bits where one lane of a truncated vector is stored by a mask."""
     lanes, dtype = _lanes(value), tensor.dtype
     if dtype == "float32":
-        live = tirx.Ramp(int32(0), int32(1), lanes) < tirx.Broadcast(int32(count), lanes)
-        T.evaluate(T.call_llvm_intrin("void", "llvm.masked.store", value, T.address_of(tensor[indices]), live))
+        store_lanes(tensor, value, _span(0, lanes) < tirx.Broadcast(int32(count), lanes), *indices)
         return
     (*row, column), done = indices, 0
     kept = bind("kept", tirx.reinterpret(_vector("uint16", lanes), rounded(value, dtype)))
     for part in (8, 4, 2, 1):
         while count - done >= part:
             place = [int32(done + lane) for lane in range(part)]
-            span = column + done if part == 1 else tirx.Ramp(int32(column + done), int32(1), part)
-            store(tensor, tirx.reinterpret(_vector(dtype, part), tirx.Shuffle([kept], place)), *row, span)
+            value = tirx.reinterpret(_vector(dtype, part), tirx.Shuffle([kept], place))
+            store(tensor, value, *row, _span(column + done, part))
             done += part
 
 
@@ -92,6 +112,10 @@ def _lanes(value: Expr) -> int:
 
 def _vector(dtype: str, lanes: int) -> str:
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _span(start: Expr, lanes: int) -> Expr:
+    return start if lanes == 1 else tirx.Ramp(int32(start), int32(1), lanes)
 
 
 def _all(number: int, lanes: int) -> Expr:

@@ -113,8 +113,12 @@ class Accumulators:
     def __getitem__(self, position: tuple[int, ...]) -> Expr:
         return self._register(position)[self._lanes]
 
-    def add(self, position: tuple[int, ...], value: Expr) -> None:
-        store(self._register(position), self[position] + value, self._lanes)
+    def add(self, position: tuple[int, ...], value: Expr, live: Expr = None) -> None:
+        """``live``: the lanes that count; None is all."""
+        total = self[position] + value
+        store(
+            self._register(position), total if live is None else tirx.Select(live, total, self[position]), self._lanes
+        )
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Expr]]:
         """Every position with its sum."""

@@ -29,7 +29,7 @@ def parallel(name: str, extent: Expr) -> Iterator[Expr]:
         yield IRBuilder.name(name, index)
 
 
-def scratch(name: str, *shape: int, dtype: DType = "float32") -> Any:
+def scratch(name: str, *shape: Expr, dtype: DType = "float32") -> Any:
     """Numbers that belong to one turn of a loop."""
     return IRBuilder.name(name, T.alloc_buffer(shape, dtype, scope="global"))
 
@@ -40,10 +40,11 @@ def seen_as(tensor: Any, *shape: Expr) -> Any:
 
 
 def seen_from(tensor: Any, *at: Expr) -> Any:
-    """All of ``tensor`` from an element on, as a tensor of one axis. The address of that element is computed once."""
+    """All of ``tensor`` from an element on, as a tensor of one axis, its last. The address of that element is computed
+    once."""
     pointer = tirx.Var("row", PointerType(PrimType(tensor.dtype), "global"))
     T.bind(T.address_of(tensor[at]), var=pointer)
-    return T.decl_buffer((1,), tensor.dtype, data=pointer, align=ITEMSIZE[tensor.dtype])
+    return T.decl_buffer((tensor.shape[-1],), tensor.dtype, data=pointer, align=ITEMSIZE[tensor.dtype])
 
 
 def settled(name: str, value: Expr) -> Expr:

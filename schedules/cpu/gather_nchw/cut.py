@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import RowCut, column_blocks
-from dwconv.schedules.cpu.shared.planes import loads_per_read, row_runs
+from dwconv.schedules.cpu.shared.planes import loads_per_read
 from dwconv.schedules.cpu.shared.registers import column_lanes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
@@ -32,42 +33,48 @@ class Cut:
         return cls(Gather.of(workload), config, target)
 
     @property
-    def cells(self) -> int:
-        """Cells of a row: ``down`` neighbouring columns each, one of each phase (see ``emit.rows``)."""
-        return -(-self.work.columns.outputs // self.work.columns.down)
-
-    @property
     def lanes(self) -> int:
-        """Cells in a vector."""
-        return column_lanes(self.cells, self.target)
+        """Cells in a vector: ``down`` neighbouring columns each, one of each phase (see ``emit.rows``)."""
+        columns = self.work.columns.home
+        return column_lanes(-(-columns.outputs // columns.down), self.target)
 
     @property
     def rows(self) -> RowCut:
         return RowCut(rows=self.work.rows.outputs, block_h=self.config.block_h, tile_h=self.config.tile_h)
 
     @property
-    def column_blocks(self) -> int:
+    def column_blocks(self) -> Any:
         """Blocks of columns, of a single row."""
-        return column_blocks(self.config, self.work.axes)
+        axes = self.work.axes
+        if axes.are_known or self.config.stage == "none":
+            return column_blocks(self.config, axes)
+        return (axes.columns.outputs + self.block_w - 1) // self.block_w if spans_rows(self.work) else 1
+
+    @property
+    def block_w(self) -> int:
+        """Columns of a block, about."""
+        return int(self.config.to_dict().get("block_w", self.work.columns.home.outputs))
 
     @property
     def stages_span(self) -> bool:
         """Whether what is copied to scratch memory is what a block of a row reads, padding and all."""
-        is_part = self.column_blocks > 1 or self.config.unroll == "none"
+        blocks = self.column_blocks
+        is_part = not isinstance(blocks, int) or blocks > 1 or self.config.unroll == "none"
         return self.config.stage == "scratch" and is_part
 
-    @property
-    def block_columns(self) -> int:
+    def block_columns(self, runs: list[Run]) -> int:
         """Columns of a block, in whole tiles, at most."""
-        runs = self.column_runs
+        width = runs[0].width
+        if not self.work.axes.are_known:
+            return (-(-self.block_w // width) + 1) * width
         whole = sum(run.tiles for run in runs if run.interior)
         tiles = -(-whole // self.column_blocks) + sum(run.tiles for run in runs if not run.interior)
-        return int(tiles * runs[0].width)
+        return int(tiles * width)
 
-    @property
     def column_runs(self) -> list[Run]:
-        width = self.config.vectors_w * self.lanes * self.work.columns.down
-        return row_runs(self.work.columns, width, stage=self.config.stage)
+        """The tiles of a row. Where sizes are symbols, emits how many there are."""
+        columns, is_padded = self.work.columns, self.config.stage == "scratch"
+        return columns.vector_runs(self.lanes * columns.down, self.config.vectors_w, is_padded=is_padded)
 
     def vectors_in(self, run: Run) -> int:
         """Vectors of cells in a tile of ``run``."""
@@ -84,7 +91,8 @@ class Cut:
         if self.config.stage == "none":
             return 0
         if self.stages_span:
-            return int(self.work.fan_in * self.work.columns.spanned(self.block_columns)[1])
+            results = self.block_columns(self.column_runs())
+            return int(self.work.fan_in * self.work.columns.spanned(results)[1])
         _, rows = self.work.rows.spanned(self.rows.block_rows)
         nearest, farthest = self.work.columns.reach
         width = self.work.columns.inputs + 2 * self.lanes + farthest - nearest
@@ -96,6 +104,11 @@ class Cut:
         return _code_size(self)
 
 
+def spans_rows(work: Gather) -> bool:
+    """Whether a part of a row can be copied to scratch memory."""
+    return work.axes.is_row and work.columns.up == work.columns.down == 1
+
+
 def loop_period(columns: Axis, lanes: int) -> int:
     """Taps from one to the next that reads whole vectors of columns further on."""
     return lanes // math.gcd(lanes, columns.step)
@@ -103,7 +116,7 @@ def loop_period(columns: Axis, lanes: int) -> int:
 
 @cache
 def _code_size(cut: Cut) -> int:
-    work, tile_h, runs = cut.work, cut.config.tile_h, cut.column_runs
+    work, tile_h, runs = cut.work, cut.config.tile_h, cut.column_runs()
     vectors = sum(map(cut.vectors_in, runs))
     reads = work.columns.reads(work.columns.down)
     loads = len(reads) * loads_per_read(work.columns, stage=cut.config.stage)

@@ -11,7 +11,6 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
 from dwconv.schedules.cpu.shared.axis_work import AxisWork, row_tiles
 from dwconv.schedules.cpu.shared.cost import ACTIVATED, CpuWork, Traffic, conversions, largest_share, price
-from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
 from dwconv.schedules.cpu.shared.threads import threads_of
@@ -144,7 +143,7 @@ class _Across:
 @cache
 def _across(columns: Axis, *, lanes: int, vectors_w: int, stage: str) -> _Across:
     cells = lanes * columns.down
-    runs = row_runs(columns, vectors_w * cells, stage=stage)
+    runs = columns.vector_runs(cells, vectors_w, is_padded=stage == "scratch")
     vectors = [(run.tiles * vector_count(run.width, cells), run.interior) for run in runs]
     return _Across(
         tiles=sum(run.tiles for run in runs),

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, tile_columns, tile_rows
+from dwconv.problems.workload import Workload
+from dwconv.schedules.any_size import at_any_size
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.staging import SpanStaging, StagedPlanes, StagedSpan, Staging
 from dwconv.schedules.cpu.emit.vectors import Vectors
@@ -25,21 +27,24 @@ from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, kernel, 
 from dwconv.schedules.taps import Run
 
 
-def schedule_gather(cut: Cut) -> s_tir.Schedule:
+def schedule_gather(workload: Workload, cut: Cut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, dy (n, C′, OH, OW) if the
     epilogue takes it, result (n, C′, OH, OW); in 3-D with depths before heights."""
+    cut = at_any_size(cut, workload)
     work, planes, column_blocks = cut.work, cut.config.planes, cut.column_blocks
     blocks = cut.rows.blocks * column_blocks
     groups, depths = work.channels // work.fan_out, work.depths.outputs
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        tensors = PlaneTensors.arguments(work, Vectors(cut.cells, cut.lanes), n)
+        tensors = PlaneTensors.arguments(work, Vectors(cut.lanes, cut.lanes), n)
+        runs = cut.column_runs()
         for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
-            top = bind("top", task % blocks // column_blocks * cut.rows.block_rows) if cut.rows.blocks > 1 else 0
+            is_cut = not is_one(cut.rows.blocks)
+            top = bind("top", task % blocks // column_blocks * cut.rows.block_rows) if is_cut else 0
             columns = WHOLE_ROW
-            if column_blocks > 1:
+            if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
-            block = RowBlock.allocate(tensors, cut, top, columns)
+            block = RowBlock.allocate(tensors, cut, top, columns, runs)
             for turn in serial("plane", planes):
                 number = bind("number", task // blocks * planes + turn)
                 with when(True if planes == 1 else number < n * (groups * depths)):
@@ -57,26 +62,27 @@ class RowBlock:
     cut: Cut
     top: Expr
     columns: ColumnBlock
+    runs: list[Run]
     staged: StagedPlanes | StagedSpan | None
     """None where the source is read in place."""
 
     @classmethod
-    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock) -> RowBlock:
+    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock, runs: list[Run]) -> RowBlock:
         if cut.config.stage == "none":
-            return cls(tensors, cut, top, columns, None)
+            return cls(tensors, cut, top, columns, runs, None)
         if cut.stages_span:
-            span = SpanStaging.of(
-                cut.work.columns, vectors=tensors.vectors, results=cut.block_columns, planes=cut.work.fan_in
-            )
-            return cls(tensors, cut, top, columns, span.allocate())
+            results = cut.block_columns(runs)
+            span = SpanStaging.of(cut.work.columns, vectors=tensors.vectors, results=results, planes=cut.work.fan_in)
+            return cls(tensors, cut, top, columns, runs, span.allocate())
         staging = Staging.of(
             cut.work.rows,
             cut.work.columns,
             vectors=tensors.vectors,
             block_rows=cut.rows.block_rows,
             planes=cut.work.fan_in,
+            tile=cut.config.vectors_w,
         )
-        return cls(tensors, cut, top, columns, staging.allocate())
+        return cls(tensors, cut, top, columns, runs, staging.allocate())
 
     def sum_group(self, image: Expr, group: Expr, depth: Expr) -> None:
         """The results of one group of the convolution: they read the same planes of the source."""
@@ -104,7 +110,7 @@ class RowBlock:
         if self.staged is None:
             return InPlace(self.tensors.vectors, self.cut.work.columns, self.tensors.source, first)
         if isinstance(self.staged, StagedSpan):
-            run = self.cut.column_runs[0]
+            run = self.runs[0]
             tile, _ = self.columns.tiles(run.tiles if run.interior else 0)
             return self.staged.fill(self.tensors.source, first, bind("first_column", tile * run.width))
         top = bind("source_top", rows.origin(self.top) + rows.spanned(1)[0])
@@ -112,4 +118,4 @@ class RowBlock:
 
     def _tile_cells(self) -> Iterator[tuple[Expr, Run]]:
         """Loops over the tiles of a row, edges and interior: the first cell of each."""
-        return tile_columns(self.cut.column_runs, self.columns, cell=self.cut.work.columns.down)
+        return tile_columns(self.runs, self.columns, cell=self.cut.work.columns.down)

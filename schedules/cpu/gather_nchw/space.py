@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nchw.cut import Cut
+from dwconv.schedules.cpu.gather_nchw.cut import Cut, spans_rows
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_width, tile_sizes, width_knob
 from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
@@ -44,11 +44,6 @@ def unrolling(work: Gather) -> list[str]:
     if work.rows.taps > 1:
         return ["taps", "kw"]
     return ["taps", "none"] if spans_rows(work) and work.columns.taps >= WIDE_KERNEL else ["taps"]
-
-
-def spans_rows(work: Gather) -> bool:
-    """Whether a part of a row can be copied to scratch memory."""
-    return work.axes.is_row and work.columns.up == work.columns.down == 1
 
 
 def row_vectors(work: Gather, target: CpuTarget) -> int:

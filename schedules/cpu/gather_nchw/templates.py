@@ -49,7 +49,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     dgrad: dy (n, C·M, OH, OW), w (C·M, KH, KW), dx (n, C, H, W). In 3-D with depths before heights."""
     from dwconv.schedules.cpu.gather_nchw.kernel import schedule_gather
 
-    return schedule_gather(Cut.of(workload, config, target))
+    return schedule_gather(workload, Cut.of(workload, config, target))
 
 
 TEMPLATES = gather_family(
@@ -58,6 +58,7 @@ TEMPLATES = gather_family(
     layout="nchw",
     most_axes=3,
     activates=True,
+    any_size=True,
     misfit=plane_misfit,
     space=gather_space,
     schedule=schedule,

@@ -131,8 +131,9 @@ class PlaneTile:
     ) -> None:
         """Adds row ``row`` of the source to the rows of the tile that it meets: ``pairs`` of one of these and a kernel
         row."""
-        columns, lanes = self.cut.work.columns, self.tensors.vectors.lanes
-        read = [source.row(m, row, self.cell + v * lanes) for v in range(self._vectors_w)]
+        columns, lanes, is_tested = self.cut.work.columns, self.tensors.vectors.lanes, self.run.is_tested
+        cells = [self.cell + v * lanes for v in range(self._vectors_w)]
+        read = [source.row(m, row, cell, is_tested=is_tested) for cell in cells]
         for column_at, column_pairs in columns.reads(columns.down).items():
             loaded = [(v, source_row.load(column_at)) for v, source_row in enumerate(read)]
             values = [(v, bind("value", value)) for v, value in loaded if value is not None]
@@ -150,7 +151,7 @@ class PlaneTile:
 
     def _store(self, sums: Accumulators) -> None:
         down, vectors, bias = self.cut.work.columns.down, self.tensors.vectors, self.tensors.bias
-        epilogue, dy = self.cut.work.epilogue, self.tensors.dy
+        epilogue, dy, is_tested = self.cut.work.epilogue, self.tensors.dy, self.run.is_tested
         offset = None if bias is None else bind("offset", vectors.everywhere(load(bias, self.plane.channel)))
         for row in range(self.cut.config.tile_h):
             with when(has_row(self.cut.rows, self.top, row)):
@@ -160,6 +161,6 @@ class PlaneTile:
                         value = total if offset is None else total + offset
                         at, column = self.plane.row(self.top + row), (self.cell + v * vectors.lanes) * down
                         column += number * vectors.lanes
-                        taken = None if dy is None else load_columns(vectors, dy, at, column)
+                        taken = None if dy is None else load_columns(vectors, dy, at, column, is_tested=is_tested)
                         value = activated(epilogue, value, taken)
-                        store_columns(vectors, self.tensors.result, value, at, column)
+                        store_columns(vectors, self.tensors.result, value, at, column, is_tested=is_tested)

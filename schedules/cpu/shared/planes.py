@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config, Rule
-from dwconv.schedules.taps import WIDTH, Axis, Run, column_runs
+from dwconv.schedules.taps import WIDTH, Axis
 
 WIDEST_KERNEL = 128
 """Kernel columns are unrolled; beyond this width that is too much code."""
@@ -26,7 +26,11 @@ SMALL_KERNEL = 81
 copied first."""
 
 
-def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
+MASKED_BYTES = 32
+"""From these vectors on, AVX2, loads of float32 have masks; from twice as long ones, AVX-512, those of 16 bits."""
+
+
+def plane_misfit(workload: Workload, target: CpuTarget) -> str | None:
     """Why the NCHW templates of the CPU cannot run a workload; None if they can."""
     if workload.layout != "nchw":
         return f"it is for nchw, the workload is {workload.layout}"
@@ -35,16 +39,9 @@ def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
         return f"kernel_w={workload.kernel[WIDTH]} is beyond {widest}"
     if workload.stride[WIDTH] > LARGEST_STRIDE:
         return f"stride_w={workload.stride[WIDTH]} is beyond {LARGEST_STRIDE}"
+    if workload.any_size and target.vector_bytes < (MASKED_BYTES if workload.dtype == "float32" else 2 * MASKED_BYTES):
+        return f"at edges of any size it masks loads of {workload.dtype}, for which the processor has no instruction"
     return None
-
-
-def row_runs(columns: Axis, width: int, *, stage: str) -> list[Run]:
-    """The tiles of a row. Read in place, edges are tiles of their own; in scratch memory there are none."""
-    if stage == "none":
-        return column_runs(columns, width)
-    whole, left = divmod(columns.outputs, width)
-    tiles = [Run(start=0, tiles=whole, width=width, interior=True)] if whole else []
-    return [*tiles, Run(start=whole * width, tiles=1, width=left, interior=False)] if left else tiles
 
 
 def loads_per_read(columns: Axis, *, stage: str) -> int:

@@ -13,7 +13,6 @@ from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
 from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators
 from dwconv.schedules.cpu.emit.words import scratch
-from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, pieces
 from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs, PlanePair
 from dwconv.schedules.emit import Expr, bind, serial, store
@@ -58,7 +57,7 @@ class ChannelGradient:
                 for kw in serial("kw", columns.taps):
                     store(totals, vectors.zero(), kh, kw, vectors.span(0))
         if cut.config.stage == "scratch":
-            staging = Staging.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h, planes=1)
+            staging = Staging.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h)
             staged = staging.allocate()
         return cls(inputs=inputs, kd=kd, staged=staged, totals=totals)
 
@@ -155,7 +154,7 @@ def sum_bias(inputs: PlaneInputs, channel: Expr, images: tuple[Expr, Expr], resu
 
 def add_gradient(bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr, columns: ColumnBlock) -> None:
     """Sums the block of dy from row ``top`` on, or a block of its columns."""
-    runs = row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch")
-    for row in serial("row", inputs.cut.config.block_h):
-        for column, _ in tile_columns(runs, columns):
-            bias.add((0,), load_columns(inputs.vectors, inputs.dy, plane.row(top + row), column))
+    for row in serial("row", inputs.height(top)):
+        for column, run in tile_columns(inputs.runs_of_dy, columns):
+            at = plane.row(top + row)
+            bias.add((0,), load_columns(inputs.vectors, inputs.dy, at, column, is_tested=run.is_tested))

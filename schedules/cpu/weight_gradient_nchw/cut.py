@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
@@ -29,17 +30,18 @@ class Cut:
 
     @property
     def lanes(self) -> int:
-        return column_lanes(self.work.columns.outputs, self.target)
+        return column_lanes(self.work.columns.home.outputs, self.target)
 
     @property
-    def blocks(self) -> int:
-        """Blocks of rows; ``block_h`` divides them."""
-        return self.work.rows.outputs // int(self.config.block_h)
+    def blocks(self) -> Any:
+        """Blocks of rows; ``block_h`` divides them where they are known."""
+        return (self.work.rows.outputs + self.config.block_h - 1) // self.config.block_h
 
     @property
-    def column_blocks(self) -> int:
-        """Blocks of columns, of a single row."""
-        return column_blocks(self.config, self.work.axes)
+    def column_blocks(self) -> Any:
+        """Blocks of columns, of a single row; of any size only if it is read in place."""
+        axes = self.work.axes
+        return column_blocks(self.config, axes) if axes.are_known or self.config.stage == "none" else 1
 
     @property
     def unroll(self) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock
+from dwconv.problems.workload import Workload
+from dwconv.schedules.any_size import at_any_size
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one
 from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
@@ -21,10 +23,11 @@ from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, taps_of
 
 
-def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
+def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
     """Parameters: x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and,
     if tasks are planes, what each image gives: workspace (n, C·M, KH, KW) and, for the bias, workspace_1 (n, C·M).
     In 3-D with depths before heights."""
+    cut = at_any_size(cut, workload)
     work, channels = cut.work, cut.work.channels
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
@@ -32,17 +35,21 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
         dw = argument("dw", work.weight_shape, work.dtype)
         dbias = argument("dbias", (channels,), work.dtype) if work.bias else None
         if cut.config.parallel == "channels":
+            inputs = inputs.with_runs()
             for channel in parallel("channel", channels):
                 sum_channel(inputs, channel, (0, n), ChannelResults(work.axes, dw, dbias))
         else:
             blocks = cut.column_blocks
-            parts = (n,) if blocks == 1 else (n, blocks)
+            parts = (n,) if is_one(blocks) else (n, blocks)
             partial = argument("workspace", (*parts, *work.weight_shape))
             partial_bias = argument("workspace_1", (*parts, channels)) if work.bias else None
+            inputs = inputs.with_runs()
             for task in parallel("task", n * (blocks * channels)):
                 image, channel = bind("image", task // (blocks * channels)), bind("channel", task % channels)
-                block = ColumnBlock(bind("block", task // channels % blocks), blocks) if blocks > 1 else WHOLE_ROW
-                at = (image,) if blocks == 1 else (image, block.number)
+                block = WHOLE_ROW
+                if not is_one(blocks):
+                    block = ColumnBlock(bind("block", task // channels % blocks), blocks)
+                at = (image,) if is_one(blocks) else (image, block.number)
                 results = ChannelResults(work.axes, partial, partial_bias, at)
                 sum_channel(inputs, channel, (image, image + 1), results, block)
             add_images(partial, dw, n, blocks)
@@ -67,11 +74,11 @@ def sum_channel(
         ChannelGradient.allocate(inputs, kd).sum_images(channel, images, results, columns)
 
 
-def add_images(partial: Any, result: Any, n: Expr, blocks: int) -> None:
+def add_images(partial: Any, result: Any, n: Expr, blocks: Expr) -> None:
     """In the order of the images, and of the blocks of each, whichever thread summed them: the same bits every time."""
 
     def at(part: Expr) -> tuple[Expr, ...]:
-        return (part,) if blocks == 1 else (part // blocks, part % blocks)
+        return (part,) if is_one(blocks) else (part // blocks, part % blocks)
 
     parts = n * blocks
     channels, *taps = (int(size) for size in result.shape)

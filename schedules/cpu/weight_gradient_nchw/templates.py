@@ -44,7 +44,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     ``parallel="planes"``, workspace (n, C·M, KH, KW) and workspace_1 (n, C·M) for the bias."""
     from dwconv.schedules.cpu.weight_gradient_nchw.kernel import schedule_weight_gradient
 
-    return schedule_weight_gradient(Cut.of(workload, config, target))
+    return schedule_weight_gradient(workload, Cut.of(workload, config, target))
 
 
 TEMPLATES = (
@@ -54,6 +54,7 @@ TEMPLATES = (
         pass_="wgrad",
         layout="nchw",
         most_axes=3,
+        any_size=True,
         misfit=plane_misfit,
         space=space,
         schedule=schedule,

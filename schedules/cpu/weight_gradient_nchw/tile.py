@@ -3,10 +3,13 @@ x that they meet go by."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, load_columns, total
+from tvm import tirx
+
+from dwconv.schedules.any_size import any_pieces
+from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, lanes_inside, load_columns, total
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.storage import load_lanes
@@ -15,7 +18,7 @@ from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, serial, when
-from dwconv.schedules.taps import Axis, column_runs
+from dwconv.schedules.taps import Axis, Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +30,10 @@ class PlaneInputs:
     """The columns of a row of dy."""
     x: Any
     dy: Any
+    runs: list[Run] = field(default_factory=list)
+    """The tiles of a row."""
+    runs_of_dy: list[Run] = field(default_factory=list)
+    """Those that read nothing of x."""
 
     @classmethod
     def arguments(cls, cut: Cut, n: Expr) -> PlaneInputs:
@@ -35,6 +42,13 @@ class PlaneInputs:
         x = argument("x", (n, work.x_pitch, *work.axes.inputs), work.dtype)
         dy = argument("dy", (n, work.channels, *work.axes.outputs), work.dtype)
         return cls(cut=cut, vectors=Vectors(work.columns.outputs, cut.lanes), x=x, dy=dy)
+
+    def with_runs(self) -> PlaneInputs:
+        """Where sizes are symbols, emits how many tiles there are."""
+        runs, runs_of_dy = (
+            self.columns.vector_runs(self.vectors.lanes, 1, is_padded=is_padded) for is_padded in (False, True)
+        )
+        return replace(self, runs=runs, runs_of_dy=runs_of_dy if self.cut.work.bias else [])
 
     @property
     def rows(self) -> Axis:
@@ -47,7 +61,24 @@ class PlaneInputs:
     @property
     def is_one_vector(self) -> bool:
         """Whether a row of dy is one vector: then which lanes count is the same for all that a sum is made of."""
-        return self.columns.outputs <= self.vectors.lanes
+        return self.cut.work.axes.are_known and self.columns.outputs <= self.vectors.lanes
+
+    def height(self, top: Expr) -> Expr:
+        """Rows of the block of dy from row ``top`` on."""
+        block_h = self.cut.config.block_h
+        return block_h if self.cut.work.axes.are_known else bind("height", least(block_h, self.rows.outputs - top))
+
+    def row_pieces(self, top: Expr) -> list[tuple[Expr, Expr, int]]:
+        """(the first row, how many, their height): the tiles of that block."""
+        if self.cut.work.axes.are_known:
+            return [(top + tiles.first, tiles.count, tiles.size) for tiles in self.cut.row_tiles]
+        return list(any_pieces(top, top + self.height(top), self.cut.config.tile_h, self.cut.config.block_h))
+
+    def tested(self, column: Expr, at: int) -> Expr:
+        """The lanes that ``live`` says, as they are found when the kernel runs."""
+        columns, vectors = self.columns, self.vectors
+        is_x = lanes_inside(vectors, columns.origin(column) + at, columns.inputs, step=columns.up)
+        return tirx.And(is_x, lanes_inside(vectors, column, columns.outputs))
 
     def live(self, column: Expr, at: int) -> tuple[int, int] | None:
         """The lanes of a tile at ``column`` where both an x and a dy are, None if all. In the others there is a zero
@@ -57,7 +88,9 @@ class PlaneInputs:
         columns, lanes = self.columns, self.vectors.lanes
         nearest = columns.origin(column) + at
         first = max(0, -(nearest // columns.up))
-        stop = min(lanes, columns.outputs - column, -((nearest - columns.inputs) // columns.up))
+        stop = lanes
+        if self.cut.work.axes.are_known:
+            stop = min(lanes, columns.outputs - column, -((nearest - columns.inputs) // columns.up))
         return None if (first, stop) == (0, lanes) else (first, stop)
 
     def total(self, value: Expr, kw: Expr) -> Expr:
@@ -83,12 +116,11 @@ class PlanePair:
         if self.inputs.cut.unroll == "group":
             self._add_group(sums, taps)
             return
-        runs = column_runs(self.inputs.columns, self.inputs.vectors.lanes)
-        for tiles in self.inputs.cut.row_tiles:
-            for turn in serial("tile_h", tiles.count):
-                row = bind("row", top + tiles.first + turn * tiles.size)
-                for column, _ in tile_columns(runs, self.columns):
-                    self._add_tile(sums, taps, row, tiles.size, column)
+        for first, count, height in self.inputs.row_pieces(top):
+            for turn in serial("tile_h", count):
+                row = bind("row", first + turn * height)
+                for column, run in tile_columns(self.inputs.runs, self.columns):
+                    self._add_tile(sums, taps, row, height, column, is_tested=run.is_tested)
 
     def _add_group(self, sums: Accumulators, taps: RegisterTaps) -> None:
         """Adds what a block of a single row gives to a group of kernel columns, the first of which is a turn of a loop:
@@ -130,11 +162,17 @@ class PlanePair:
     def _shift(self, kw: Expr) -> Expr:
         return kw * self.inputs.columns.step + self.inputs.columns.shift
 
-    def _add_tile(self, sums: Accumulators, taps: RegisterTaps, row: Expr, height: int, column: Expr) -> None:
+    def _add_tile(
+        self, sums: Accumulators, taps: RegisterTaps, row: Expr, height: int, column: Expr, *, is_tested: bool
+    ) -> None:
         """The tile of ``height`` rows of dy from (``row``, ``column``) on."""
         inputs, rows, vectors = self.inputs, self.inputs.rows, self.inputs.vectors
         gradient = [
-            bind("dy_value", load_columns(vectors, inputs.dy, self.dy.row(row + out), column)) for out in range(height)
+            bind(
+                "dy_value",
+                load_columns(vectors, inputs.dy, self.dy.row(row + out), column, is_tested=is_tested),
+            )
+            for out in range(height)
         ]
         for row_at, row_pairs in rows.part(0, taps.height).reads(height).items():
             x_row = bind("x_row", rows.origin(row) + (row_at + taps.kh * rows.step))
@@ -142,14 +180,15 @@ class PlanePair:
             if is_row is False:
                 continue
             with when(is_row):
-                source = self.source.row(0, x_row, column)
+                source = self.source.row(0, x_row, column, is_tested=is_tested)
                 for column_at, column_pairs in inputs.columns.part(taps.kw, taps.width).reads(1).items():
                     value = source.load(column_at)
                     if value is None:
                         continue
                     lanes = None if inputs.is_one_vector else inputs.live(column, column_at)
                     value = bind("x_value", keep(vectors, value, lanes))
+                    live = inputs.tested(column, column_at) if is_tested else None
                     met = [bind("dy_met", keep(vectors, dy, lanes)) if lanes else dy for dy in gradient]
                     for out, a in row_pairs:
                         for _, b in column_pairs:
-                            sums.add((a, b), value * met[out])
+                            sums.add((a, b), value * met[out], live)
