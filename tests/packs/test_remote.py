@@ -113,7 +113,9 @@ def test_another_digest_is_refused(made, url):
     there = put_pack(made.folder, made.manifest, url)
     other = "ab" * 32
     refused(there.url, f"its digest is {made.manifest.sha256}, not the given {other}", sha256=other)
-    refused(url, f"the digest of its index is {there.index_sha256}, and no pack in it has the given {other}", sha256=other)
+    refused(
+        url, f"the digest of its index is {there.index_sha256}, and no pack in it has the given {other}", sha256=other
+    )
 
 
 def test_what_was_changed_there_is_refused(made, url):
