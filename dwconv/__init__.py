@@ -8,6 +8,7 @@
     print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
     print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
     dwconv.layers(model, x).save("layers.json")  # lists them, for python -m dwconv.tune --layers layers.json
+    with dwconv.collect("layers.json"): ...      # or those of a training loop, at the sizes that it meets
     dwconv.load_pack("pack")                # kernels that were compiled elsewhere
 
 ``python -m dwconv.tune`` tunes from the command line. Importing dwconv is light: PyTorch comes with the first name
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from dwconv.call.functional import conv1d as conv1d
     from dwconv.call.functional import conv2d as conv2d
     from dwconv.call.functional import conv3d as conv3d
+    from dwconv.call.functional import lock as lock
     from dwconv.call.functional import reset as reset
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.model.conversion import summary as summary
     from dwconv.model.convert import convert as convert
     from dwconv.model.graphed import graphed as graphed
+    from dwconv.model.layers import collect as collect
     from dwconv.model.layers import layers as layers
     from dwconv.model.reverting import revert as revert
     from dwconv.packs.load import load_pack as load_pack
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "active": "dwconv.call.active",
     "causal_conv1d": "dwconv.call.causal",
+    "collect": "dwconv.model.layers",
     "conv1d": "dwconv.call.functional",
     "conv2d": "dwconv.call.functional",
     "conv3d": "dwconv.call.functional",
@@ -52,6 +56,7 @@ _HOMES = {
     "graphed": "dwconv.model.graphed",
     "layers": "dwconv.model.layers",
     "load_pack": "dwconv.packs.load",
+    "lock": "dwconv.call.functional",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
     "revert": "dwconv.model.reverting",
@@ -61,8 +66,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "DwconvError", "DwconvWarning", "active", "causal_conv1d", "conv1d", "conv2d", "conv3d", "convert", "explain",
-    "graphed", "layers", "load_pack", "nn", "report", "reset", "revert", "summary", "tune",
+    "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d", "convert",
+    "explain", "graphed", "layers", "load_pack", "lock", "nn", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

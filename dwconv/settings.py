@@ -119,7 +119,7 @@ def worker_environment(*, threads: int, vector_set: str | None = None, gpu: int 
 
 
 def quiet_ray() -> None:
-    """Have a Ray that this process starts tell nobody of it, unless the user has said what it may tell."""
+    """Keep a Ray that this process starts from reporting its use, unless the user has said what it may tell."""
     for name, value in RAY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
@@ -147,6 +147,12 @@ def shared_records() -> str | None:
     """Where a team keeps the records of all of its machines: ``DWCONV_SHARED_RECORDS``, a URL of fsspec or a folder;
     None if it is not set."""
     return os.environ.get("DWCONV_SHARED_RECORDS") or None
+
+
+def lock_path() -> Path | None:
+    """``DWCONV_LOCK``: the file of ``dwconv.lock`` that says what runs; None if it is not set."""
+    value = os.environ.get("DWCONV_LOCK")
+    return Path(value).absolute() if value else None
 
 
 def written_log_path() -> Path:

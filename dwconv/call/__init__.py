@@ -1,7 +1,7 @@
 """The road of a call, from ``conv2d`` to a kernel. Imports only run down it, and so does the input.
 
     traced         a module's forward pass, its blocks as one op ──► block_call ──► blocks
-                                               (compiled_block: what torch.compile makes of them)
+                                               (traces: what it is, and whether a module still is as it was traced)
 
     causal         causal_conv1d ──► activated                 a convolution and SiLU as one op
         │                               │
@@ -11,7 +11,7 @@
         │
     functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
         │  does anybody look at the call besides eager autograd and autocast? (watchers)
-        ├── no ──► quick         remembers calls ──► teaching          the first of its kind is taught to C++
+        ├── no ──► quick         remembers calls; C++ takes the next ones of their kind
         │            │
         └── yes ─► dispatched    leaves to PyTorch what our ops do not know ──► sharded     DTensors, part by part
                      │
@@ -22,9 +22,9 @@
                      │
                    passes        one pass: on the tuned kernel of the plan, or on dwconv.problems.pytorch
                      │
-                   plan          which kernel runs which pass, or both gradients: dispatch decides, build makes it
+                   call_plan     which kernel runs which pass, or both gradients: dispatch decides
                      │
-                     ├──► loaded                        the kernels that this process has, each checked
+                     ├──► plan_kernels ──► loaded       the kernels that this process has, each checked
                      ├──► arrivals ──► kernels_made     made in other processes, while PyTorch's op runs
                      │
                    arguments     what the user gave, checked: a Call with its Problem

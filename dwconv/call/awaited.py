@@ -25,9 +25,8 @@ from torch.utils._pytree import tree_map_only
 from dwconv.call import activated
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
-from dwconv.call.gradients import Needs, Tied, gradients
+from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.torch_ops import DispatchedPasses
-from dwconv.call.wanted import wanted
 
 
 def awaited(given: Arguments) -> Tensor | None:

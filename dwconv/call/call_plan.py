@@ -1,8 +1,8 @@
 """Plan: what runs a call, pass by pass. ``plan_for`` is what the ops look up in every step.
 
 A Plan decides once and builds a kernel when it is first used. Nothing is ever tuned here, and nothing that goes wrong
-here stops a training step: PyTorch's own op can always run. Only who asks for it, with ``DWCONV_UNTUNED=error``, is
-stopped by a workload that was never measured.
+here stops a training step: PyTorch's own op can always run. With ``DWCONV_UNTUNED=error`` a workload that was never
+measured does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -22,9 +22,10 @@ from torch import Tensor
 
 from dwconv import native, settings
 from dwconv.call import arrivals, loaded
+from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
-from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, kind_of, sizes_of, warn_of_first
-from dwconv.dispatch import legality
+from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, sizes_of, warn_of_first
+from dwconv.dispatch import locked
 from dwconv.dispatch.decide import decisions, nearest_of_any_size, of_any_size
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
@@ -33,13 +34,11 @@ from dwconv.errors import InvalidWorkload, Untuned, warn
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.tune_command import tune_command
-from dwconv.problems.workload import ITEMSIZE, PASSES, Pass, Workload
-from dwconv.schedules.space import Config
+from dwconv.problems.workload import PASSES, Pass
 from dwconv.system import versions
 
 if TYPE_CHECKING:
     from dwconv.call.arrivals import Kept, Maker
-    from dwconv.kernels.kernel import Kernel
     from dwconv.schedules.template import Candidate
 
 _log = logging.getLogger(__name__)
@@ -47,8 +46,6 @@ _log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
-MOST_PITCHES = 4
-"""Tensors of other numbers of channels, of which x is a slice, to build kernels for, for each plan."""
 _ASK_AGAIN_S = 300.0
 """After what failed because of the machine."""
 BUILT_FROM = 64
@@ -56,25 +53,6 @@ BUILT_FROM = 64
 _AGAIN = 2
 _MOST_ALIKE = 64
 """Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
-SHORT_ROW = 8
-"""Taps up to which a row reads an element once, into registers."""
-_PAGE_BYTES, _FEWEST_PLACES = 4096, 16
-"""Addresses that are a page apart share a set of the first cache; pixels have as many places in a page, at least."""
-
-
-class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
-    def __init__(self, build: Callable[[Pass], Kernel | None]) -> None:
-        super().__init__()
-        self._build = build
-
-    def __missing__(self, pass_: Pass) -> Kernel | None:
-        with loaded.lock:
-            if pass_ not in self:  # no other thread was faster
-                try:
-                    self[pass_] = self._build(pass_)
-                except loaded.NotNow:
-                    return None
-            return self[pass_]
 
 
 class Plan:
@@ -105,7 +83,7 @@ class Plan:
         problem, target = self.problem, self.target
         self.decisions = decisions
         self.is_open = any(each.is_open for each in decisions.values())
-        """True if predictions are still to be made: who runs it tells ``meet`` of every call."""
+        """True if predictions are still to be made: every call goes to ``meet``."""
         named = [pass_ for pass_, each in decisions.items() if each.command]
         self._refused = frozenset(named if settings.untuned() == "error" else ())
         """Passes that must not run before they are tuned."""
@@ -113,11 +91,8 @@ class Plan:
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
         """True if both gradients of the layer come from one kernel, where both are wanted."""
-        self.kernels = _BuiltWhenFirstUsed(self._build)
+        self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
-        self._of_slices: dict[int, _BuiltWhenFirstUsed] = {}
-        of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
-        self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
         for pass_, each in decisions.items():
             self._note_any_size(each)
             if target is not None and is_for_one_size(each):
@@ -212,8 +187,8 @@ class Plan:
             if self.target and is_for_one_size(decision):
                 loaded.state.note_prediction(self.problem.workload(pass_), self.target)
         for decision in made.values():
-            if chosen := self._chosen(decision):
-                self._make(*chosen, maker)
+            if known := chosen(self.problem, decision):
+                self._make(*known, maker)
         for decision in made.values():
             self._note_any_size(decision)
         return made
@@ -222,24 +197,15 @@ class Plan:
         """What runs if the layer has kernels of any size for all that is open; None if it has not."""
         self._looked_at = loaded.state.changes
         made, _ = decisions(self.problem, self.device, state=loaded.state, target=self.target, later=True)
-        chosen = [self._chosen(each) for each in made.values()]
-        is_there = all(loaded.is_ready(*each, self.device) for each in chosen if each)
+        found = [chosen(self.problem, each) for each in made.values()]
+        is_there = all(loaded.is_ready(*each, self.device) for each in found if each)
         return made if is_there and not any(each.is_open for each in made.values()) else None
-
-    def _chosen(self, decision: DispatchDecision) -> tuple[Candidate, Target] | None:
-        """The kernel of a decision; None where there is none."""
-        from dwconv.schedules.template import Candidate
-
-        workload, config, target = decision.workload, decision.config, decision.target
-        if decision.provider != "dwconv" or workload is None or config is None or target is None:
-            return None
-        return Candidate(workload, self._on_all_threads(config, workload, target)), target
 
     def until_ready(self) -> None:
         """PyTorch's op runs the passes whose kernels would have to be built first, as long as that takes."""
         found = {
             pass_: dataclasses.replace(decision, provider="pytorch", reason=_UNTIL_READY, is_open=True)
-            if (chosen := self._chosen(decision)) and not loaded.is_ready(*chosen, self.device)
+            if (known := chosen(self.problem, decision)) and not loaded.is_ready(*known, self.device)
             else decision
             for pass_, decision in self.decisions.items()
         }
@@ -258,7 +224,7 @@ class Plan:
             if kernel is not None:
                 loaded.kernels.setdefault((candidate, self.device), kernel)
 
-    def check(self, passes: Sequence[Pass]) -> None:
+    def check(self, passes: Collection[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
         if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
             layer = UntunedLayer(problem=self.problem, decisions={pass_: self.decisions[pass_] for pass_ in refused})
@@ -266,47 +232,6 @@ class Plan:
                 f"{layer.named} must be tuned, as DWCONV_UNTUNED=error says: {layer.reasons}; tune "
                 f"them{versions.where_to_tune()}: {layer.command}"
             )
-
-    def kernels_at(self, x_pitch: int) -> Mapping[Pass, Kernel | None]:
-        """``kernels`` for an x of that ``Workload.x_pitch``. Those that read x do so in place, if they can be had; the
-        others copy it."""
-        if (found := self._of_slices.get(x_pitch)) is not None:
-            return found
-        with loaded.lock:
-            if len(self._of_slices) < MOST_PITCHES:
-                build = _BuiltWhenFirstUsed(lambda pass_: self._build_at(x_pitch, pass_))
-                return self._of_slices.setdefault(x_pitch, build)
-        return self.kernels
-
-    def _build_at(self, x_pitch: int, pass_: Pass) -> Kernel | None:
-        """The kernel of the decision, built for an x of that pitch; the one for a dense x where that is not to be
-        had: without TVM a pack's kernel is as it came."""
-        from dwconv.schedules.template import Candidate
-
-        decision = self.decisions[pass_]
-        workload, config, target = decision.workload, decision.config, decision.target
-        if pass_ in self._refused or loaded.lock.abandoned or not reads_slices(decision, x_pitch):
-            return self.kernels[pass_]
-        assert workload is not None and config is not None and target is not None, "it reads slices"
-        self._note_predicted(decision, Candidate(workload, config), target)
-        sliced = workload.with_x_pitch(x_pitch)
-        candidate = Candidate(sliced, self._on_all_threads(config, workload, target))
-        kernel, reason = loaded.attempt(lambda: self._at_size(loaded.kernel_of(candidate, target, self.device)))
-        fault = f"could not be built: {reason}" if kernel is None else loaded.fault_in(kernel, target, self.device)
-        if not fault:
-            return kernel
-        said = f"{self._named(sliced)} has its x copied, since the kernel that would read it in place {fault}"
-        warn_of_first(f"slices {kind_of(fault)}", said)
-        return self.kernels[pass_]
-
-    def _at_size(self, kernel: Kernel) -> Kernel:
-        """The kernel, or one of any size at the size of the problem."""
-        size = self.problem.input_shape[2:]
-        return kernel if kernel.any_size is None else kernel.any_size.at(kernel.workload.with_input_size(size))
-
-    def _named(self, workload: Workload) -> str:
-        """The key of what a kernel runs here, which may be one of any size."""
-        return dataclasses.replace(workload, any_size=False, input_size=self.problem.input_shape[2:]).key
 
     def _note_any_size(self, decision: DispatchDecision) -> None:
         """From now on a kernel of any size, and what is expected of it, serves the layer at its other sizes, too."""
@@ -321,38 +246,6 @@ class Plan:
             if nearest_of_any_size(of_layer, own) is None:
                 of_layer.append(OfAnySize(candidate=candidate, expected=decision.expected))
                 loaded.state.changes += 1
-
-    @staticmethod
-    def _note_predicted(decision: DispatchDecision, chosen: Candidate, target: Target) -> None:
-        if decision.record is None and not chosen.workload.any_size:
-            loaded.state.predicted.setdefault((chosen.workload.batchless_key, target.device), chosen)
-
-    def _build(self, pass_: Pass) -> Kernel | None:
-        self.check([pass_])
-        decision = self.decisions[pass_]
-        workload, config, target = decision.workload, decision.config, decision.target
-        assert workload is not None and config is not None and target is not None, "decided together with the provider"
-        if loaded.lock.abandoned:
-            warn_of_first(loaded.ABANDONED, f"{self._named(workload)} runs on PyTorch's own op: {loaded.ABANDONED}")
-            return None
-        from dwconv.schedules.template import Candidate
-
-        chosen = Candidate(workload, config)
-        self._note_predicted(decision, chosen, target)
-        candidate = Candidate(workload, self._on_all_threads(config, workload, target))
-        kernel, reason = loaded.attempt(lambda: self._at_size(loaded.kernel_of(candidate, target, self.device)))
-        fault = f"could not be built: {reason}" if kernel is None else loaded.fault_in(kernel, target, self.device)
-        if fault:
-            loaded.state.broken[chosen] = f"it {fault}"
-            known = "predicted" if decision.expected else "tuned"
-            instead = "as dgrad and wgrad" if self.gives_both and pass_ == "backward" else "on PyTorch's own op"
-            warn_of_first(kind_of(fault), f"{self._named(workload)} runs {instead}: its {known} kernel {fault}")
-        return None if fault else kernel
-
-    def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
-        """The configuration; if it was fastest on few threads, with all of them at a larger batch."""
-        larger = self.problem.input_shape[0] > measured.batch
-        return legality.on_all_threads(config, target) if larger else config
 
     def _warn_of_untuned(self) -> None:
         """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
@@ -398,28 +291,6 @@ def is_for_one_size(decision: DispatchDecision) -> bool:
     """True if it was predicted, and not of a kernel of any size."""
     is_predicted = decision.expected is not None and decision.record is None
     return is_predicted and not (decision.workload and decision.workload.any_size)
-
-
-def reads_slices(decision: DispatchDecision, x_pitch: int) -> bool:
-    """True if the kernel of a decision can be built for an x of that pitch, and is faster than a copy before the kernel
-    of a dense x."""
-    from dwconv.schedules.template import template
-
-    workload, config = decision.workload, decision.config
-    if workload is None or config is None or not isinstance(decision.target, CpuTarget):
-        return False
-    lies_so = template(config.template).layout == workload.layout
-    return "x" in workload.inputs and lies_so and _is_faster_in_place(workload, x_pitch) and versions.can_build()
-
-
-def _is_faster_in_place(workload: Workload, x_pitch: int) -> bool:
-    """False where pixels would meet in few sets of the cache, and are read again and again. Measured on one core with
-    AVX2, time in place over time of a copy and the kernel of a dense x: pitches of 2048 and 4096 bytes, and of 512 with
-    7×7, take 0.8 to 2.4, those with no such factor 0.5 to 1.0. Mamba's, of 12288, takes 0.5 to 0.9: a short row reads
-    an element once."""
-    if workload.layout == "nchw" or (workload.is_row and workload.kernel[-1] <= SHORT_ROW):
-        return True
-    return math.gcd(x_pitch * ITEMSIZE[workload.dtype], _PAGE_BYTES) <= _PAGE_BYTES // _FEWEST_PLACES
 
 
 def plan_for(problem: Problem, device: torch.device) -> Plan:
@@ -468,7 +339,8 @@ def decide_open_plans() -> bool:
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
-    later = settings.untuned() == "predict"
+    lock = locked.current()
+    later = settings.untuned() == "predict" and lock is None
     with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
         for pass_ in problem.passes if _layer_of(problem, device) else ():
             loaded.state.meet(problem.workload(pass_))
@@ -480,7 +352,11 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     if made is None and is_first(reason):
         warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
-    for damage in database().problems if target else ():
+    if lock and lock.other_versions and is_first(lock.other_versions):
+        warn(f"DWCONV_LOCK={lock.path} was made with {lock.other_versions}: bits may differ")
+    if reasons := [each.reason for each in chosen.values() if each.is_not_as_locked]:
+        warn_of_first("lock", f"{problem} runs on PyTorch's own op: {reasons[0]}")
+    for damage in database().problems if target and not lock else ():
         if is_first(damage):
             warn(damage)
     plan = Plan(problem, device, decisions=chosen, target=target)

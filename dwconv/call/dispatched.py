@@ -57,11 +57,11 @@ def _is_for_pytorch(call: Call) -> bool:
 
 
 def _sharded(given: Arguments) -> Tensor | None:
-    from dwconv.call import sharded  # late: who has no DTensor does not wait until PyTorch's part for them is imported
+    from dwconv.call import sharded  # late: importing PyTorch's DTensor takes long
 
     return sharded.convolve(given)
 
 
 def has_symbols(call: Call) -> bool:
-    """True for sizes that stand for any number, as whoever traces with symbolic shapes has them."""
+    """True for sizes that stand for any number, as in a trace with symbolic shapes."""
     return not all(type(size) is int for size in (*call.x.shape, *call.w.shape))

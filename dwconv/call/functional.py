@@ -4,6 +4,7 @@ where they are faster."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ from dwconv.call import blocks, call_plan, dispatched, quick, torch_ops
 from dwconv.call.arguments import Arguments, Padding, Size, has_sides
 from dwconv.call.untold import warn_once
 from dwconv.call.watchers import is_watched_beside_autocast
-from dwconv.errors import InvalidArgument, InvalidWorkload
+from dwconv.dispatch import locked
+from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload
 from dwconv.problems import pytorch
 
 
@@ -122,7 +124,7 @@ _FUNCTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
 def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
-    """A call that C++ has not learnt, on the road for those who look at it."""
+    """A call that C++ has not learnt, on the road that its watchers need."""
     if has_torch_function_variadic(*given[:3]):  # a mode, a subclass, or a proxy that traces, decides instead
         is_mode = torch.compiler.is_compiling() or _is_torch_function_mode_enabled()
         if not is_mode and any(map(_knows_pytorch_alone, given[:3])):
@@ -180,6 +182,22 @@ class _OnNumbers(TorchFunctionMode):
             except InvalidWorkload:  # it has other groups by now, say
                 pass
         return func(*args, **(kwargs or {}))
+
+
+def lock(path: Path | str) -> None:
+    """Write what runs each pass of the convolutions that this process has called. Call it after some steps: no kernel
+    may be on its way. With ``DWCONV_LOCK=path`` another process, or another rank, runs the same on a device of that
+    name, on as many threads, and gives the same bits; one line says where it cannot. Raises InvalidSetting, naming the
+    file, if it cannot be written."""
+    calls = {
+        (plan.problem, plan.target): {pass_: (made, plan.kernels.code(pass_)) for pass_, made in plan.decisions.items()}
+        for plan in call_plan.plans()
+        if plan.target is not None
+    }
+    try:
+        locked.write(Path(path), calls)
+    except OSError as error:
+        raise InvalidSetting(f"lock={path} cannot be written: {error.strerror}; name another file") from None
 
 
 def reset() -> None:

@@ -12,8 +12,9 @@ and wgrad_bias gives both.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from dwconv.problems import pytorch
@@ -82,3 +83,19 @@ def gradients(passes: Passes, tied: Tied, needs: Needs) -> Tied:
         assert y is not None and w is not None
         dx = passes.dgrad(y, w)
     return Tied(dx, dw, db, dy)
+
+
+# -- what a backward pass wants ----------------------------------------------------------------------------------------
+
+
+def wanted(ctx: Any) -> tuple[bool, ...]:
+    """For each tensor that the function was given, in order: is its gradient wanted now? To be asked in ``backward``.
+    False once more at the end, for a tensor that was not given."""
+    return (*(node is not None and _runs(node) for node, _ in ctx.next_functions), False)
+
+
+def _runs(node: Any) -> bool:
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # the gradient of a parameter that torch.autograd.grad was asked for
+        return True

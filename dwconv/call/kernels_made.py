@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from dwconv import native
-from dwconv.call import first_use
+from dwconv.call import loaded
 from dwconv.kernels.cache import make_ready
 from dwconv.kernels.entry import read_entry, write_entry
 from dwconv.kernels.kernel import Kernel
@@ -64,7 +64,7 @@ class KernelMaker:
         artifact = make_ready(request.candidate, request.target)
         if request.target.kind == "cpu":
             torch.set_num_threads(request.threads)
-            first_use.fault_of(Kernel.load(artifact), request.target, torch.device("cpu"))
+            loaded.fault_of(Kernel.load(artifact), request.target, torch.device("cpu"))
         return None
 
     @cached_property

@@ -1,5 +1,12 @@
 """Loaded: the kernels that this process has: built or from a pack, once for each device, and checked before they run.
 
+A kernel runs only once it was found right on this machine:
+
+    one that a race or a search confirmed here              is remembered as right: nothing is done
+    one that was checked here before                        is remembered as right, or as wrong
+    any other: predicted, from a record of another machine  is checked, and that is remembered with its artifact
+    or of other versions, the nearest legal one, a pack's
+
 One lock for all of it: deciding and building import TVM and run LLVM, and a child that is forked in the middle of that
 can do neither.
 """
@@ -13,7 +20,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv.call import first_use
 from dwconv.call.untold import warn_once
 from dwconv.dispatch import packed
 from dwconv.dispatch.kernel_state import KernelState
@@ -23,7 +29,9 @@ from dwconv.problems.target import Target
 from dwconv.system import forks
 
 if TYPE_CHECKING:
+    from dwconv.kernels.cache import Checked
     from dwconv.kernels.kernel import Kernel
+    from dwconv.problems.target import Target
     from dwconv.schedules.template import Candidate
 
 Made = TypeVar("Made")
@@ -37,6 +45,8 @@ state = KernelState()
 kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 unbuilt: dict[tuple[Candidate, torch.device], str] = {}
 """Why kernels could not be built in the background."""
+_seen: dict[tuple[Candidate, torch.device], Checked] = {}
+"""What this process knows: a cache that cannot be read or written costs one check of each kernel."""
 
 
 class NotNow(Exception):
@@ -63,7 +73,7 @@ def kernel_of(candidate: Candidate, target: Target, device: torch.device) -> Ker
     raises; NotNow while a CUDA graph is captured, which a driver that loads a kernel spoils."""
     with lock:
         if (candidate, device) not in kernels:
-            if first_use.is_captured(device):
+            if is_captured(device):
                 raise _not_now()
             if fault := unbuilt.get((candidate, device)):
                 raise BuildError(fault)
@@ -97,7 +107,7 @@ def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
 
 def fault_in(kernel: Kernel, target: Target, device: torch.device) -> str:
     """What is wrong with a kernel, before it is used; empty if nothing is. Raises NotNow."""
-    fault, error = attempt(lambda: first_use.fault_of(kernel, target, device))
+    fault, error = attempt(lambda: fault_of(kernel, target, device))
     if error:
         return f"could not be checked: {error}"
     if fault is None:
@@ -109,5 +119,35 @@ def forget() -> None:
     """Forget all kernels, and what was learnt of them."""
     kernels.clear()
     unbuilt.clear()
-    first_use.forget()
+    _seen.clear()
     state.clear()
+
+
+# -- checked at first use ----------------------------------------------------------------------------------------------
+
+
+def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None:
+    """What is wrong with a kernel, on the threads that it is about to run on and on one; empty if nothing is. None if
+    that cannot be found out now, since the call is being captured in a CUDA graph. Raises what the kernel raises, and
+    MemoryError."""
+    from dwconv.kernels.cache import Checked, checked, remember_checked
+    from dwconv.measure.verify.first_use import fault_at_first_use
+
+    artifact = kernel.any_size.artifact if kernel.any_size else kernel.artifact
+    key = artifact.candidate, device
+    wanted = {torch.get_num_threads(), 1} if device.type == "cpu" else set[int]()
+    for known in (_seen.get(key), checked(artifact, target)):
+        if known is not None and (known.fault or wanted <= known.threads):
+            _seen[key] = known
+            return known.fault
+    if is_captured(device):
+        return None
+    fault = fault_at_first_use(kernel, device, threads=sorted(wanted, reverse=True), fast_math=target.fast_math)
+    remember_checked(artifact, target, threads=wanted, fault=fault)
+    _seen[key] = Checked(threads=frozenset(wanted) | (_seen[key].threads if key in _seen else set()), fault=fault)
+    return fault
+
+
+def is_captured(device: torch.device) -> bool:
+    """True while a CUDA graph is captured: nothing can be loaded or checked."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -37,7 +37,7 @@ class PlannedPasses:
     @property
     def kernels(self) -> Mapping[Pass, Kernel | None]:
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
-        return self.plan.kernels_at(self.x_pitch) if self.x_pitch else self.plan.kernels
+        return self.plan.kernels.at(self.x_pitch) if self.x_pitch else self.plan.kernels
 
     @property
     def gives_both(self) -> bool:
@@ -127,7 +127,7 @@ class PlannedPasses:
 
 
 def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
-    """dw with the strides of the weight, so that who flattens gradients, as DDP does, need not copy it. Weights that
+    """dw with the strides of the weight, so that DDP, which flattens gradients, need not copy it. Weights that
     were made channels_last differ from others in their stride along the axis of length 1."""
     if strides is None or dw.stride() == strides:
         return dw

@@ -24,10 +24,9 @@ from torch.library import Library, register_fake
 
 from dwconv.call import flops
 from dwconv.call.call_plan import MOST_PLANS, plan_for
-from dwconv.call.gradients import Needs, Tied, gradients
+from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.offered import offer, to_be_taken
 from dwconv.call.passes import PlannedPasses, with_strides
-from dwconv.call.wanted import wanted
 from dwconv.kernels.kernel import x_pitch_of
 from dwconv.problems import pytorch
 from dwconv.problems.memory_format import memory_format
@@ -66,7 +65,7 @@ Geometry = tuple[Ints, Ints, Ints, Layout]
 
 @dataclass(frozen=True, kw_only=True)
 class DispatchedPasses:
-    """``gradients.Passes`` on the ops: they can be differentiated, and whoever watches learns of them."""
+    """``gradients.Passes`` on the ops: they can be differentiated, and watchers see them."""
 
     input_shape: Ints
     kernel_size: Ints

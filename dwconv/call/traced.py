@@ -20,16 +20,18 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx import _symbolic_trace
 
 from dwconv import native
-from dwconv.call import block_call, blocks, compiled_block
-from dwconv.call.block_call import NormCall
+from dwconv.call import block_call, blocks, functional, torch_ops
+from dwconv.call.block_call import CHANNELS_LAST, NormCall, Place
 from dwconv.call.call_plan import Plan
-from dwconv.call.guard import GLOBAL_HOOKS, Pinned, still_holds
-from dwconv.call.traces import Forward, Trace, TracedBlock, at
+from dwconv.call.traces import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
 from dwconv.call.watchers import is_recorded_for_elsewhere, is_watched_beside_autocast
+from dwconv.problems import pytorch
+from dwconv.problems.block import Block
 
 _RETRY = 256
 """Calls after which a module that is another now is compared again."""
@@ -41,7 +43,7 @@ class Traced:
     def __init__(self, parent: nn.Module, trace: Trace) -> None:
         self.trace, self.of = trace, weakref.ref(parent)
         self.forward = trace.run
-        self.blocks: list[Block] = []
+        self.blocks: list[BoundBlock] = []
         self._pinned: Any = None
         self._wait = 0
 
@@ -59,7 +61,7 @@ class Traced:
             self._wait = _RETRY
             return False
         self._pinned = Pinned(parent, self.trace)
-        self.blocks = [Block(parent, block, trace=self.trace) for block in self.trace.blocks]
+        self.blocks = [BoundBlock(parent, block, trace=self.trace) for block in self.trace.blocks]
         return True
 
 
@@ -95,7 +97,7 @@ def _let_go(key: int, known: _Bound) -> None:
 # -- a block -----------------------------------------------------------------------------------------------------------
 
 
-class Block:
+class BoundBlock:
     """A block of one module. Called with x, it gives z."""
 
     def __init__(self, parent: nn.Module, block: TracedBlock, *, trace: Trace) -> None:
@@ -202,7 +204,58 @@ def _in_graph(parent: nn.Module, block: TracedBlock, x: Tensor) -> Any:
         tracked = getattr(at(parent, path), "num_batches_tracked", None)
         if counts and tracked is not None:
             tracked.add_(1)
-    return compiled_block.in_graph(
+    return in_graph(
         x, conv.weight, conv.bias, learnt, statistics, momenta, blocks.decided_by, str(place.block), place.weight_shape,
         place.stride, place.padding, place.dilation, place.bias,
     )  # fmt: skip
+
+
+# -- a block in what is compiled ---------------------------------------------------------------------------------------
+
+
+_OF_PLACE = "str block, int[] weight_shape, int[] stride, int[]? padding, int[] dilation, bool has_bias"
+torch_ops.define(
+    "block_in_graph(Tensor x, Tensor w, Tensor? bias, Tensor[] learnt, Tensor(a!)[] statistics, float[] momenta, "
+    f"str decided_by, {_OF_PLACE}) -> Tensor"
+)
+
+in_graph = torch.ops.dwconv.block_in_graph.default
+
+
+def _block_in_graph(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    learnt: list[Tensor],
+    statistics: list[Tensor],
+    momenta: list[float],
+    decided_by: str,
+    *fields: Any,
+) -> Tensor:
+    name, weight_shape, stride, padding, dilation, has_bias = fields
+    place = Place(
+        block=Block.parse(name),
+        weight_shape=tuple(weight_shape),
+        stride=tuple(stride),
+        padding=None if padding is None else tuple(padding),
+        dilation=tuple(dilation),
+        bias=has_bias,
+    )
+    running: Sequence[Tensor | None] = statistics or [None, None]  # of a LayerNorm
+    held = zip(running[::2], running[1::2], learnt[::2], learnt[1::2], momenta or [0.0], strict=True)
+    norms = [NormCall(*each) for each in held]
+    plan = block_call.plan_of(place, x, w, bias, norms)
+    if plan is not None:
+        return block_call.run(x, w, bias, norms, name, *plan.problem.geometry)
+    top, bottom, left, right = place.problem(tuple(map(block_call.size_of, x.shape))).padding
+
+    def convolve(a: Tensor) -> Tensor:
+        return functional.conv2d(a, w, bias, place.stride, ((top, bottom), (left, right)), place.dilation)
+
+    if layer_norm := place.block.layer_norm:
+        weight, shift = learnt
+        return F.layer_norm(convolve(x).permute(CHANNELS_LAST), weight.shape, weight, shift, layer_norm.eps)
+    return pytorch.block_of(place.block, convolve, x, norms, trains=True)
+
+
+torch_ops.implement_composite(in_graph, _block_in_graph)

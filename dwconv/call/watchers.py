@@ -1,4 +1,4 @@
-"""Watchers: who looks at a call besides eager autograd. ``native/watchers.h`` asks the same of the calls that C++
+"""Watchers: what looks at a call besides eager autograd. ``native/watchers.h`` checks the same for the calls that C++
 takes."""
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def parser_of_tune() -> ArgumentParser:
         description="Find the fastest configuration of each pass of a depthwise convolution on a device, and write "
         "every measurement to a log that dwconv.conv2d and dwconv.convert read.",
         epilog=f"Without --trials and --seconds, a pass ends after {settings.TRIALS} trials or {settings.SECONDS:g} s; "
-        "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise. "
+        "with one of them, the other has no end. An exhaustive search tries the whole space by default. "
         "Of a network, the layers with most time to win come first.",
     )
     add_what_to_tune(parser)
@@ -110,7 +110,7 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
         "--runner",
         choices=RUNNER_KINDS,
         default="auto",
-        help="who finds out what candidates are worth: local measures them here; predict, for a GPU that need not be "
+        help="how candidates are judged: local measures them here; predict, for a GPU that need not be "
         "here, computes costs and runs the source on the CPU, in the simulator, to verify it; default auto: local, or "
         "else predict",
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ from dwconv.call.traces import at, is_written
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.tracing import Blocks, problem_with
 from dwconv.discovery.unchanged import unchanged
-from dwconv.discovery.watch import Watch
+from dwconv.discovery.watch import Watch, WatchedCall
 from dwconv.dispatch.decide import target_of, why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
 from dwconv.problems.problem import Problem
@@ -179,8 +179,16 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
     step = ExampleStep.of(model, example_inputs, trains=trains)
     with unchanged(step.model, step.tensors), Watch(step.model) as watch:
         step()
-    alike: Counter[DiscoveredLayer] = Counter()
-    for call in watch.calls:
+    layers = alike(watch.calls)
+    with unchanged(step.model, step.tensors):
+        tracing, blocks = _blocks(step.model, layers, ran=watch.ran)
+    return Discovery(layers=layers, blocks=blocks, tracing=tracing)
+
+
+def alike(calls: Iterable[WatchedCall]) -> tuple[DiscoveredLayer, ...]:
+    """The calls, counted, in the order of the first one of each kind."""
+    counts: Counter[DiscoveredLayer] = Counter()
+    for call in calls:
         passes: tuple[Pass, ...] = tuple(pass_ for pass_ in PASSES if pass_ in call.passes)
         layer = DiscoveredLayer(
             name=call.name,
@@ -192,11 +200,8 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
             is_functional=call.is_functional,
             caller=call.caller,
         )
-        alike[layer] += 1
-    layers = tuple(dataclasses.replace(layer, calls=calls) for layer, calls in alike.items())
-    with unchanged(step.model, step.tensors):
-        tracing, blocks = _blocks(step.model, layers, ran=watch.ran)
-    return Discovery(layers=layers, blocks=blocks, tracing=tracing)
+        counts[layer] += 1
+    return tuple(dataclasses.replace(layer, calls=calls) for layer, calls in counts.items())
 
 
 def _blocks(
@@ -205,7 +210,7 @@ def _blocks(
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
     names = dict.fromkeys(layer.name for layer in layers if layer.caller == layer.name)
     tracing = Blocks(model, list(names), ran=ran)
-    alike: list[DiscoveredBlock] = []
+    blocks: list[DiscoveredBlock] = []
     for found in tracing.found:
         trains = found.trains
         for layer in layers:
@@ -220,7 +225,7 @@ def _blocks(
             if found.block and not why_never:
                 problem = problem_with(layer.problem, found.block, trains=trains)
             why_not = why_never or (why_no_kernels_for(problem, layer.device) if problem else "")
-            alike.append(
+            blocks.append(
                 DiscoveredBlock(
                     name=layer.name,
                     starts=found.starts or layer.name,
@@ -232,7 +237,7 @@ def _blocks(
                     parent=found.parent,
                 )
             )
-    return tracing, tuple(alike)
+    return tracing, tuple(blocks)
 
 
 def is_traced(module: nn.Module) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 from torch.fx import Graph, Node
 
-from dwconv.call.place import Place
+from dwconv.call.block_call import Place
 from dwconv.call.traces import TracedBlock, at
 from dwconv.discovery.parts import asks_for_axes, owner_path
 from dwconv.discovery.same_padding import SamePadding, pads_the_same

@@ -84,7 +84,7 @@ _entered = 0
 
 
 class _Step(TorchFunctionMode):
-    """Tells the threads of a step from others: autograd's threads have the modes of who called it."""
+    """Distinguishes the threads of a step from others: autograd's threads have the modes of its caller."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Watch: every depthwise convolution of a step, the passes that it ran, and the module that made it.
 
-A call is seen twice: as a function, where its padding still is what was asked for, and whoever calls a function of
-dwconv's is served by PyTorch's op, so that both are seen alike; and as an op below autograd and autocast, where
+A call is seen twice: as a function, where its padding still is what was asked for, and PyTorch's op serves calls of
+dwconv's functions, so that both are seen alike; and as an op below autograd and autocast, where
 TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the call with
 the same tensors; where these were moved meanwhile, to the latest call of its sizes that still waits for one, since
 autograd runs in that order. Where modes like these watch, torch.compile leaves the model as it was written.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv import settings
-from dwconv.dispatch import legality, packed
+from dwconv.dispatch import legality, locked, packed
 from dwconv.dispatch.advantage import (
     expected_again,
     is_safe,
@@ -73,6 +73,8 @@ def decisions(
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
     target = target_of(device) if target is None else target
+    if lock := locked.current():
+        return lock.decisions(problem, target, broken={} if state is None else state.broken), target
     found = {pass_: decide_on(target, problem.workload(pass_), state=state, later=later) for pass_ in problem.passes}
     if problem.block and (reason := _why_not_as_one(found, problem, target, state=state)):
         found = {pass_: _pytorch(reason, record=decision.record) for pass_, decision in found.items()}

@@ -40,6 +40,10 @@ class DispatchDecision:
     """True if PyTorch's op runs until a decision is made in the background."""
     too_many_sizes: bool = False
     """True if PyTorch's op runs since predictions were made for as many other sizes of the layer as may be."""
+    code: str = ""
+    """The digest that the kernel's code had in the run that was locked."""
+    is_not_as_locked: bool = False
+    """True if something else runs than in the run that was locked."""
     command: str = ""
     """The command that tunes it; empty if it was measured, at least without the bias, and if tuning can change
     nothing."""

@@ -29,7 +29,7 @@ class OfAnySize:
 
 @dataclass
 class KernelState:
-    """Kept, and cleared, by whoever builds the kernels: ``dwconv.call.call_plan`` for calls."""
+    """Kept, and cleared, where kernels are built: by ``dwconv.call.loaded`` for calls."""
 
     broken: dict[Candidate, str] = field(default_factory=dict)
     """Why kernels are not used: they could not be built, or were wrong when they were checked."""

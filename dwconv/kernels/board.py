@@ -4,7 +4,7 @@
                                                               └──────► linked there, by the compiler of the board
 
 A board has TVM's runtime and its threads, so nothing is added but the way in. It takes plain bytes, each with the place
-where a tensor begins in them: so whoever calls it lays guard bands around the tensors.
+where a tensor begins in them: so its caller lays guard bands around the tensors.
 """
 
 from __future__ import annotations

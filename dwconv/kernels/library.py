@@ -36,7 +36,7 @@ def check_linker() -> str:
     if linker is None:
         raise BrokenInstallation(
             f"a pack for a CPU is linked by a C++ compiler, and there is no {settings.linker()}; install one, or name "
-            "it in CXX; who loads the pack needs none"
+            "it in CXX; loading the pack needs none"
         )
     return linker
 

@@ -1,4 +1,4 @@
-"""ConversionSummary: what ``convert`` did with a model, and ``summary``, which tells it."""
+"""ConversionSummary: what ``convert`` did with a model, and ``summary``, which returns it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ConversionSummary:
     """What ran in the example through functional calls: the layer whose weight they use, or else the module that makes
     them, and what became of them."""
     blocks: tuple[ConvertedLayer, ...] = ()
-    """The layers with a norm next to them, and whether they run as one with it; empty where nobody asked."""
+    """The layers with a norm next to them, and whether they run as one with it; empty without ``blocks``."""
     discovery: Discovery | None = None
     """The depthwise convolutions that ran in the example; None without one."""
     races: tuple[RaceResult, ...] = ()
@@ -96,7 +96,7 @@ def summary(model: nn.Module) -> ConversionSummary:
 
 
 def remember(model: nn.Module, told: ConversionSummary) -> None:
-    """``summary(model)`` tells it from now on."""
+    """``summary(model)`` returns it from now on."""
     _summaries[unwrapped(model)] = told
 
 

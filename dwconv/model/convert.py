@@ -43,14 +43,14 @@ def convert(
 ) -> Model:
     """Let the depthwise ``nn.Conv1d``, ``Conv2d`` and ``Conv3d`` of ``model`` run on tuned kernels, in place.
 
-    Returns ``model``, the same object; ``dwconv.summary(model)`` tells what was done. The layers stay the objects they
+    Returns ``model``, the same object; ``dwconv.summary(model)`` lists what was done. The layers stay the objects they
     are, with their parameters, hooks, mode and names; only their class changes, to a subclass of what it was. So
     optimizers, state dicts and checkpoints made before keep working. Numbers agree with PyTorch's within rounding.
     Converting again changes nothing. A subclass of PyTorch's layers is converted if its forward pass is theirs.
 
     With ``example_inputs`` (a tensor, a tuple of positional arguments, or a dict of keyword arguments, on the model's
     device) the model takes one step on them, which changes nothing in it. A few known configurations of each pass that
-    ran, and that nobody tuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
+    ran, and that are untuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
     next call on, and is remembered in the user's own log. After ``seconds``, 60 by default, no further pass is begun;
     those with most to win came first. Call it on every rank of a distributed job: one races for all.
 
@@ -68,8 +68,8 @@ def convert(
 
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
     InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C,
-    nothing in the model has changed; what was measured is kept. Whatever else keeps it from racing is told by the
-    summary, and the model is converted.
+    nothing in the model has changed; what was measured is kept. If it cannot race for another reason, the
+    summary says why, and the model is converted.
     """
     if example_inputs is None and seconds is not None:
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")
@@ -91,7 +91,7 @@ def convert(
             called = _called(discovery, model, swaps, functional=functional)
             raced = discovery if functional is not False else discovery.without_functional()
             raced = raced.with_blocks(all_of_them=blocks is not False)
-            races = race_and_build(raced, seconds=seconds)
+            races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)
             whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
             skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
             told = dataclasses.replace(

@@ -48,7 +48,7 @@ def same_padding_class(plain: Class, ours: Class) -> Class:
 
 def functional_class(module: nn.Module) -> Class:
     """The class of ``module``, with its forward pass under ``active``."""
-    # Of a forward that somebody put into the instance, the class knows nothing.
+    # The class does not know a forward pass that was set on the instance.
     return _made("called" if "forward" in vars(module) else "functional", type(module), None)
 
 
@@ -145,7 +145,7 @@ class _Unannounced:
 
 
 def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Class:
-    """A class of which the user's metaclass, if there is one, is not told either."""
+    """A class that the user's metaclass, if there is one, does not see either."""
     own = (type(base) for base in bases if type(base) is not AsPlain)  # that of the user's class, or type
     metaclass: Any = max(own, key=lambda each: len(type.mro(each)), default=type)
     if any(issubclass(base, nn.Conv1d | nn.Conv2d | nn.Conv3d) for base in bases):

@@ -1,18 +1,22 @@
-"""The depthwise layers of a model as it runs, for ``python -m dwconv.tune --layers``."""
+"""The depthwise layers of a model, or of a loop, as it runs, for ``python -m dwconv.tune --layers``."""
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from dwconv.discovery import Discovery, discover
+from dwconv.discovery import DiscoveredLayer, Discovery, alike, discover
 from dwconv.discovery.step import unwrapped
-from dwconv.errors import InvalidWorkload
-from dwconv.problems.layer_files import Layer, write_layers
+from dwconv.discovery.watch import Watch
+from dwconv.errors import InvalidWorkload, warn
+from dwconv.problems.layer_files import Layer, check_can_write, write_layers
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass
 
@@ -45,17 +49,74 @@ def layers(model: nn.Module, example_inputs: Any, *, trains: bool | None = None)
     Raises InvalidWorkload if no depthwise convolution ran, or none that dwconv has kernels for."""
     discovery = discover(model, example_inputs, trains=trains)
     network = type(unwrapped(model)).__name__
-    counts: Counter[tuple[Problem, tuple[Pass, ...]]] = Counter()
-    for layer in discovery.layers:
-        if not layer.why_no_kernels:
-            for problem, passes in layer.problems():
-                counts[problem, passes] += layer.calls
+    counts = _counts(discovery.layers)
     if not discovery.layers:
         raise InvalidWorkload(f"no depthwise convolution ran in {network}: there are no layers to list")
     if not counts:
         reasons = dict.fromkeys(layer.why_no_kernels for layer in discovery.left_out)
         raise InvalidWorkload(f"no depthwise convolution of {network} can be tuned: {'; '.join(reasons)}")
-    listed = (
+    return ModelLayers(network=network, layers=_listed(counts), discovery=discovery)
+
+
+class collect:
+    """Inside ``with dwconv.collect(path):``, write every depthwise convolution that runs to a file that ``python -m
+    dwconv.tune --layers PATH`` tunes, with the passes that it ran and how often: those of a training loop of one's own,
+    at the sizes that it meets. A layer that meets more than four sizes is listed once for each octave of pixels, at the
+    size that came most often. What ran is also written if the loop ends with an error.
+
+    Convolutions run on PyTorch's op meanwhile, converted or not: put it around a few steps. ``name``: of the network in
+    the file. Raises InvalidWorkload, naming the file, if it cannot be written; warns if nothing ran."""
+
+    def __init__(self, path: Path | str, *, name: str = "collected") -> None:
+        self._path, self._name, self._watch = Path(path), name, Watch(nn.Module())
+
+    def __enter__(self) -> None:
+        check_can_write(self._path)
+        self._watch.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._watch.__exit__(*error)
+        if counts := _by_octave(_counts(alike(self._watch.calls))):
+            write_layers(self._path, {self._name: _listed(counts)})
+        else:
+            warn(f"layers={self._path} was not written: no depthwise convolution that dwconv has kernels for ran")
+
+
+_Kind = tuple[Problem, tuple[Pass, ...]]
+_Counts = Mapping[_Kind, int]
+_MOST_SIZES = 4
+"""Of a layer, to be listed one by one."""
+
+
+def _counts(layers: Iterable[DiscoveredLayer]) -> _Counts:
+    """How often what dwconv has kernels for runs, with which passes."""
+    counts: Counter[_Kind] = Counter()
+    for layer in layers:
+        if not layer.why_no_kernels:
+            for problem, passes in layer.problems():
+                counts[problem, passes] += layer.calls
+    return counts
+
+
+def _by_octave(counts: _Counts) -> _Counts:
+    """The same for fewer sizes, where a layer meets many."""
+    of_layers: dict[object, list[_Kind]] = defaultdict(list)
+    for problem, passes in counts:
+        layer = dataclasses.replace(problem, input_shape=problem.input_shape[1:2])
+        of_layers[layer, passes].append((problem, passes))
+    found: Counter[_Kind] = Counter()
+    for kinds in of_layers.values():
+        octaves: dict[object, list[_Kind]] = defaultdict(list)
+        for kind in kinds:
+            images, _, *size = kind[0].input_shape
+            octave = round(math.log2(images * math.prod(size)))
+            octaves[octave if len(kinds) > _MOST_SIZES else kind].append(kind)
+        for alike_kinds in octaves.values():
+            found[max(alike_kinds, key=lambda kind: counts[kind])] = sum(counts[kind] for kind in alike_kinds)
+    return found
+
+
+def _listed(counts: _Counts) -> tuple[Layer, ...]:
+    return tuple(
         Layer.of(problem.workload("fprop"), count=calls, passes=passes) for (problem, passes), calls in counts.items()
     )
-    return ModelLayers(network=network, layers=tuple(listed), discovery=discovery)

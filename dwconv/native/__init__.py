@@ -4,7 +4,7 @@ with the ops that compiled code calls.
 The first kernel that is loaded for a call has it compiled, which takes half a minute, and nothing waits for it:
 
     soon()      from the package or the cache at once; else None, and a thread compiles it    (background)
-    native()    waits until it is there, as who measures calls does
+    native()    blocks until it is there, for measurements of calls
                   │
                 compile     the C++ next to this file, for the PyTorch and the Python that run it
                   │
@@ -62,7 +62,7 @@ holds: Any = _no_result
 FUNCTIONS = ("convolve", "learn", "forget", "run", "run_traced", "holds")
 """The names of these, which the compiled module has, too."""
 module: Any | None = None
-"""The compiled module once it is there. Set after the functions: who sees it may use them."""
+"""The compiled module once it is there. Set after the functions: once it is visible, they can be called."""
 
 _lock = forks.Lock()
 """Held while it is loaded or compiled."""
@@ -80,8 +80,8 @@ why_not = _NOT_TRIED
 
 def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
     """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute until it is
-    compiled, here or in the background, or ``limit_s`` on a busy machine. Without ``may_compile`` nobody waits. Warns
-    if it cannot be compiled, and if the next process has to compile it again."""
+    compiled, here or in the background, or ``limit_s`` on a busy machine. Without ``may_compile`` it returns at once.
+    Warns if it cannot be compiled, and if the next process has to compile it again."""
     if not _settled and _lock.acquire(timeout=limit_s if may_compile else 0):
         try:
             _load(lambda: load_compiled(may_compile=may_compile, limit_s=limit_s))
@@ -92,8 +92,8 @@ def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
 
 
 def soon() -> Any | None:
-    """The same for a call: nobody waits. If it is not in the cache, a thread compiles it, and ``module`` is there when
-    that is done."""
+    """The same for a call: it returns at once. If it is not in the cache, a thread compiles it, and ``module``
+    is there when that is done."""
     if not _settled and _background is None and _lock.acquire(blocking=False):
         try:
             _begin()
@@ -162,7 +162,7 @@ def _compile(extension: Extension, attempt: Attempt) -> None:
         try:
             _load(lambda: extension.compile(attempt))
         finally:
-            if not _settled:  # an error that nobody thought of, and which the thread prints
+            if not _settled:  # an unexpected error, which the thread prints
                 _settle("compiling it ended unexpectedly")
 
 
@@ -203,7 +203,7 @@ def _settle(reason: str) -> None:
 
 
 def _warn() -> None:
-    """In the thread of whoever asks for it: nobody would hear it from another."""
+    """In the thread of the caller: a warning of another thread would be lost."""
     global _not_kept, _failed
     if _failed:
         failed, _failed = _failed, ""

@@ -1,4 +1,4 @@
-"""Attempt: one go at compiling, while somebody waits for it or in the background. Nothing of it outlives this process.
+"""Attempt: one go at compiling, in the foreground or in the background. Nothing of it outlives this process.
 
     this process ── pipe ──► sh, in a session of its own
                               ├── watcher     reads the pipe; once that is closed, ends the rest and removes the folder
@@ -31,7 +31,7 @@ echo "$niceness" > "/proc/$$/autogroup"  # where sessions share the CPU, a nice 
 echo 1000 > "/proc/$$/oom_score_adj"  # the first to go when memory runs out
 {
   trap '' TERM
-  while read -r nothing; do :; done <&3  # until nobody has the other end
+  while read -r nothing; do :; done <&3  # until the other end is closed
   kill -KILL $$
   kill -TERM 0
   rm -rf "$folder"
@@ -53,7 +53,7 @@ class OutOfTime(BuildError):
 
 
 class Attempt:
-    """``limit_s``: how long it may take. ``in_background``: nobody waits for it, so it takes the CPU that others leave.
+    """``limit_s``: how long it may take. ``in_background``: no caller blocks on it, so it takes idle CPU time only.
 
     Once it is given up, or left as a context, everything that it runs is ended."""
 
@@ -78,7 +78,7 @@ class Attempt:
         self._read_end.close()
 
     def give_up(self) -> bool:
-        """The same from another thread, when the process ends: whoever makes the attempt gets OutOfTime. Waits only for
+        """The same from another thread, when the process ends: the attempt raises OutOfTime. Blocks only until
         what must not be interrupted: a compiler on a busy machine takes seconds to die. True if nothing makes now what
         it was for."""
         if not self._write_end.is_open:  # it is over; or this is a child, whose parent makes the attempt
@@ -104,9 +104,8 @@ class Attempt:
             raise OutOfTime("this process ended before it was compiled")
 
     def run(self, command: Sequence[str], *, folder: Path, timeout_s: float) -> tuple[int, list[str]]:
-        """Exit status, as a shell has it, and lines of stderr. It runs in ``folder``, where nobody has left a program
-        for it to find, and temporary files go there. Raises OutOfTime if it takes longer; then, and after ctrl-C,
-        nothing of it goes on: what a compiler is asked to do is done by its children."""
+        """Exit status, as a shell has it, and lines of stderr. It runs in ``folder``, a private one, where temporary
+        files go. Raises OutOfTime if it takes longer; then, and after ctrl-C, its children end, too."""
         niceness = str(_NICENESS if self.in_background else 0)
         try:
             process = subprocess.Popen(

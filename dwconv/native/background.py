@@ -22,7 +22,7 @@ from dwconv.native.once import try_lock
 from dwconv.system import private_files
 
 LIMIT_S = 4 * 3600.0
-"""Nobody waits, and the machine may be so busy that little is left for this."""
+"""No caller blocks on it, and a busy machine leaves it little."""
 
 # It has the import path of the process that ended: with -m it would also import from the current folder.
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dwconv.native.background import go_on; go_on()"

@@ -46,7 +46,7 @@ struct Tally {
 
 // One layer at one batch size: everything that Python found out when it came for the first time.
 struct Call : torch::CustomClassHolder {
-  // Whoever counts, or reads what was counted, holds the interpreter's lock.
+  // Counting, and reading what was counted, need the interpreter's lock.
   void count(const at::Tensor& w, bool for_x, bool for_w) {
     Tally& tally = tally_of(w);
     tally.calls += 1;

@@ -147,7 +147,7 @@ class Launches final : public Code {
     }
     void* raw;
     {
-      const pybind11::gil_scoped_acquire gil;  // never with the mutex: who has the one may wait for the other
+      const pybind11::gil_scoped_acquire gil;  // never with the mutex: that could deadlock
       raw = reinterpret_cast<void*>(raw_stream_.get()().cast<int64_t>());
     }
     const std::lock_guard<std::mutex> lock(mutex_);

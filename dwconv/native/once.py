@@ -3,14 +3,14 @@
     name.sealed       what was made
     name.lock         locked by the process that makes it; the system unlocks it when that process ends
     name.background   the same, for the process that makes it in the background
-    name.failed       why the last attempt failed: nobody tries again for ten minutes
+    name.failed       why the last attempt failed: no process tries again for ten minutes
 
 A process that finds the lock taken waits for what the other makes. If the other fails, it believes the reason; if the
 other dies, it takes its place while there is time. All of this is one attempt with one limit in time, beyond which
-there is no result; that is no failure to note, for a busy machine is nobody's mistake. On a file system without locks
+there is no result; that is no failure to note, for a busy machine is no mistake. On a file system without locks
 each process makes its own.
 
-In the background it may take an hour on a busy machine. So nobody in the foreground waits for the background, only the
+In the background it may take an hour on a busy machine. So the foreground does not wait for the background, only the
 other way round.
 """
 
@@ -33,9 +33,9 @@ except ModuleNotFoundError:  # Windows, where nothing is made
     fcntl = None  # type: ignore[assignment]
 
 FAILURE_COUNTS_S = 600.0
-"""Long enough for all processes of one run; short enough for whoever has mended the cause."""
+"""Long enough for all processes of one run; short enough once the cause is mended."""
 
-_WORTH_S = 60.0  # with less time left than this, nobody takes the place of one that died
+_WORTH_S = 60.0  # with less time left than this, no process takes the place of one that died
 _POLL_S = 0.1
 
 _log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def _failure(path: Path) -> str:
 
 
 def note_failure(path: Path, error: Exception) -> None:
-    """For the next ten minutes nobody makes what belongs at ``path``."""
+    """For the next ten minutes no process makes what belongs at ``path``."""
     with contextlib.suppress(NotKept):
         note = f"{int(time.time())} {error}".encode(errors="replace")
         private_files.write_sealed(path.with_suffix(".failed"), note, durable=False)

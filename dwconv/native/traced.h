@@ -167,7 +167,7 @@ struct Members {
 };
 
 // False where Python has to look: a tensor that is none, or a momentum that is no number.
-inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm, Tensor& batches) {
+inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm) {
   const Referred module(member.reference);
   PyObject *const parameters = module.get(names().parameters), *const buffers = module.get(names().buffers);
   if (!Members::read(parameters, names().weight, norm.weight) || !Members::read(parameters, names().bias, norm.bias)) return false;
@@ -180,18 +180,7 @@ inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trai
   PyObject* const momentum = module.get(names().momentum);
   if (!momentum || !PyFloat_CheckExact(momentum)) return false;
   norm.momentum = PyFloat_AS_DOUBLE(momentum);
-  return !member.counts || Members::read(buffers, names().batches, batches);
-}
-
-// One more batch.
-inline void count(const Tensor& batches) {
-  if (!batches.defined()) return;
-  if (batches.is_cpu() && batches.scalar_type() == at::kLong && batches.numel() == 1 && !batches.is_inference()) {
-    *batches.mutable_data_ptr<int64_t>() += 1;
-    batches.unsafeGetTensorImpl()->bump_version();
-  } else {
-    Tensor(batches).add_(1);
-  }
+  return !member.counts || Members::read(buffers, names().batches, norm.batches);
 }
 
 // run_traced(members, x): z, or None, and Python does it.
@@ -206,9 +195,8 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   if (found == members.known.end()) Py_RETURN_NONE;
   const c10::intrusive_ptr<TunedBlock> block = found->second;
   NormCalls norms(members.norms.size());
-  std::array<Tensor, 2> batches;
   for (size_t i = 0; i < norms.size(); ++i)
-    if (!read_norm(members.norms[i], members.is_layer_norm, members.trains, norms[i], batches[i])) Py_RETURN_NONE;
+    if (!read_norm(members.norms[i], members.is_layer_norm, members.trains, norms[i])) Py_RETURN_NONE;
   const bool is_bias_taken = bias.defined() && (members.is_layer_norm || !members.trains);
   if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python knows how
   Tensor z;
@@ -218,10 +206,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
     const Optional taken = bias.defined() ? Optional(bias.to(x.scalar_type())) : std::nullopt;
     z = members.trains ? run_as_one(block, x, w, taken, norms)
                        : run_in_evaluation(*block, x, w, bias.defined() ? Optional(bias) : std::nullopt, norms);
-    if (z.defined()) {
-      for (const Tensor& each : batches) count(each);
-      if (members.is_layer_norm) z = z.transpose_(1, 2).transpose_(2, 3);  // the channels last
-    }
+    if (z.defined() && members.is_layer_norm) z = z.transpose_(1, 2).transpose_(2, 3);  // the channels last
   }
   if (!z.defined()) Py_RETURN_NONE;
   return THPVariable_Wrap(std::move(z));

@@ -1,4 +1,4 @@
-// Watchers: who looks at a call besides eager autograd. `call/watchers.py` asks the same of the calls that Python takes.
+// Watchers: what looks at a call besides eager autograd. `call/watchers.py` checks the same for the calls that Python takes.
 #pragma once
 
 #include <ATen/PythonTorchFunctionTLS.h>

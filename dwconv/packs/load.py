@@ -79,7 +79,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     if not manifest.is_whole():
         raise PackError("its manifest was changed after it was made; get the pack again")
     if sha256 is not None and manifest.sha256 != sha256.lower():
-        raise PackError(f"its digest is {manifest.sha256}, not the {sha256} that was asked for")
+        raise PackError(f"its digest is {manifest.sha256}, not the given {sha256}")
     made_for = manifest.made_for
     if not (made_for.measured or made_for.every_layer or unmeasured):
         raise PackError(
@@ -125,7 +125,7 @@ def _content(path: Path, *, most_bytes: int) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a pipe without waiting for who writes to it."""
+    """Opens a pipe without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -1,7 +1,7 @@
-"""Packs at a URL: put there, listed in an index, and got again by who trusts them.
+"""Packs at a URL: put there, listed in an index, and fetched with trust.
 
     URL/index.json                 every pack: its folder, its digest, and the machines that it is for
-    URL/<name>-<digest>/…          a pack as it lies on disk; nobody writes another's, and none is ever changed
+    URL/<name>-<digest>/…          a pack as it lies on disk; each has a writer of its own, and none is ever changed
 
 A pack is code. So nothing is got by its address alone: the digest of a pack, or of the index with the digests of all of
 them, says which bytes are meant. What arrives is kept in the cache folder, by its digest, and loaded from there.
@@ -106,7 +106,7 @@ def put_pack(folder: Path, manifest: Manifest, url: str) -> PutPack:
 
 
 def _listed(url: str, abandoned: Abandoned) -> bytes:
-    """The index, with every pack that lies at ``url``. Others may write it, too: who writes it looks again."""
+    """The index, with every pack that lies at ``url``. Others may write it, too: a writer reads it again."""
     for _ in range(_WRITES):
         found = _content(Remote(url), INDEX, most_bytes=_MOST_INDEX_BYTES, abandoned=abandoned)
         known = {entry.folder: entry for entry in _decoded(found).packs} if found else {}
@@ -171,7 +171,7 @@ def _got(url: str, digest: str | None, abandoned: Abandoned) -> GotPack:
     if not manifest.is_whole():
         raise PackError("its manifest was changed after it was made; get the pack again")
     if digest is not None and manifest.sha256 != digest:
-        raise PackError(f"its digest is {manifest.sha256}, not the {digest} that was asked for")
+        raise PackError(f"its digest is {manifest.sha256}, not the given {digest}")
     return _kept(remote, manifest, content, abandoned)
 
 
@@ -183,7 +183,7 @@ def _chosen(listed: bytes, digest: str | None) -> Entry:
         for entry in index.packs:
             if entry.sha256 == digest:
                 return entry
-        raise PackError(f"the digest of its index is {own}, and no pack in it has the {digest} that was asked for")
+        raise PackError(f"the digest of its index is {own}, and no pack in it has the given {digest}")
     for target in _targets():
         found = [entry for entry in index.packs if entry.fits(target)]
         if found:

@@ -15,7 +15,8 @@ import difflib
 import errno
 import json
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from dwconv.problems.workload import (
     Sizes,
     Workload,
 )
-from dwconv.system.new_file import check_name, replace_file
+from dwconv.system.new_file import check_name, check_replaceable, replace_file
 
 _REQUIRED = ("C", "I", "K", "S", "P")
 _MOST_BYTES = 2**26
@@ -48,7 +49,7 @@ _KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilog
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One depthwise layer of a network. What is None is left to whoever tunes it."""
+    """One depthwise layer of a network. What is None is chosen when it is tuned."""
 
     channels: int
     input_size: Sizes
@@ -291,8 +292,20 @@ def write_layers(path: Path, networks: Mapping[str, Sequence[Layer]]) -> None:
         f"{json.dumps(network)}: [\n" + ",\n".join(json.dumps(_as_data(layer)) for layer in layers) + "\n]"
         for network, layers in networks.items()
     )
-    try:
+    with _named(path):
         replace_file(path, [f"{{{', '.join(listed)}}}\n".encode()], durable=False)
+
+
+def check_can_write(path: Path) -> None:
+    """Raises InvalidWorkload where ``write_layers`` would."""
+    with _named(path):
+        check_replaceable(path)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InvalidWorkload(f"layers={path} cannot be written: {error.strerror}; name another file") from None
 

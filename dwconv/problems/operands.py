@@ -108,7 +108,7 @@ def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: 
         elif name.startswith("beta"):
             tensor.mul_(0.25)
         elif name.startswith(("mean", "var")):
-            if of is None:  # what a norm has learnt of a y that nobody has yet
+            if of is None:  # statistics of a y that is not computed yet
                 tensor.mul_(0.25) if name.startswith("mean") else tensor.mul_(0.25).add_(1.0).square_()
                 continue
             values = of.double().movedim(1, 0).flatten(1)

@@ -14,7 +14,7 @@ from dwconv.records.validity import template_version
 def condensed(database: Database, *, keep: int) -> list[TuningRecord]:
     """The best ``keep`` records of every workload on every device, best first, in the order of devices and workloads.
 
-    Whoever reads them may have any version of PyTorch and TVM, so each pair of versions has its own best; of a template
+    Readers may have any version of PyTorch and TVM, so each pair of versions has its own best; of a template
     only the newest version counts. Failed and computed records are left out. Unconfirmed ones are kept only if a
     workload has no confirmed one."""
     workloads: dict[tuple[str, Workload], list[TuningRecord]] = {}

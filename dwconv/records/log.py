@@ -129,7 +129,7 @@ class TuningLog:
             except (OSError, LogError) as error:
                 if regular:
                     with contextlib.suppress(OSError):
-                        os.ftruncate(file, size)  # we hold the lock: nobody has written after us
+                        os.ftruncate(file, size)  # the lock is held: nothing was written since
                 if isinstance(error, LogError):
                     raise
                 raise self._refused("cannot be written", error) from None

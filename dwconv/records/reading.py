@@ -30,7 +30,7 @@ _KINDS = {
 def open_file(path: Path) -> BinaryIO:
     """The file, to read from its start. Raises LogError if it is not a file, OSError if it cannot be opened. The null
     device counts as an empty file."""
-    file = open(path, "rb", buffering=2**16, opener=_opened_at_once)  # noqa: SIM115  # whoever asks for it closes it
+    file = open(path, "rb", buffering=2**16, opener=_opened_at_once)  # noqa: SIM115  # the caller closes it
     facts = os.fstat(file.fileno())
     if stat.S_ISREG(facts.st_mode) or os.path.samestat(facts, os.stat(os.devnull)):  # noqa: PTH116
         return file
@@ -66,5 +66,5 @@ def is_cut_off(file: BinaryIO) -> bool:
 
 
 def _opened_at_once(path: str, flags: int) -> int:
-    """Open without waiting: otherwise opening a pipe waits for its writer, who may never come."""
+    """Open without waiting: otherwise opening a pipe blocks until it has a writer, perhaps for ever."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
-from dwconv.call.call_plan import decisions_for, reads_slices
+from dwconv.call.call_plan import decisions_for
+from dwconv.call.plan_kernels import reads_slices
 from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload

@@ -55,7 +55,7 @@ def sums(report: ReportSums) -> list[str]:
             f"{step.launches} kernels: the GPU is busy for {step.busy:.0%} of it"
         )
         if step.waits_for_host:
-            lines.append("it waits for the host: dwconv.graphed(model, example_inputs) makes it two launches")
+            lines.append("the host is the bottleneck: dwconv.graphed(model, example_inputs) makes it two launches")
     if report.unknown:
         passes = "1 pass" if report.unknown == 1 else f"{report.unknown} passes"
         lines.append(f"without {passes} whose time is not known")
@@ -71,7 +71,7 @@ def without_share(report: ReportSums) -> list[str]:
     """How to learn which share of a whole step it is."""
     if report.of_an_example:
         return []
-    return ["which share of a whole step it is, an example tells: dwconv.report(model, example_inputs)"]
+    return ["dwconv.report(model, example_inputs) shows the share of a whole step"]
 
 
 def commands(report: ReportSums) -> list[str]:

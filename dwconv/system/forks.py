@@ -4,7 +4,7 @@ A forked child has its parent's memory, and of its threads only the one that for
 it was: a lock is never released, a module stays half imported, a library of C++ half changed. And descriptors are the
 parent's files, with the parent's locks on them.
 
-    Lock         free in the child, whoever held it; and a fork waits until nobody is in the middle, if it says so
+    Lock         free in the child, whichever thread held it; if it says so, a fork waits until no thread holds it
     Descriptor   closed in the child, and never twice
     in_child     what else a child forgets
 """
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 MOST_WAIT_S = 10.0
-"""For what a fork waits. Whoever is in the middle for longer has hung, or works on a very busy machine."""
+"""A thread that holds it for longer has hung, or the machine is very busy."""
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 _held_up_by: list[Lock] = []

@@ -1,4 +1,4 @@
-"""A library that is loaded from memory: nobody can change it between a check of its bytes and its loading, and no file
+"""A library that is loaded from memory: it cannot change between a check of its bytes and its loading, and no file
 can be cut short under it later."""
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def new_file(
     """Write ``content`` beside ``path`` and yield the name of the finished file, which the caller renames or links to
     ``path``. If the caller does neither, nothing is left of it. Raises OSError.
 
-    ``durable``: the content survives a power cut. ``private``: nobody but this user may read it, whatever the umask.
+    ``durable``: the content survives a power cut. ``private``: only this user may read it, whatever the umask.
     ``folder``: descriptor of the folder that ``path`` and the yielded name are relative to."""
     check_name(path)
     part = str(path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}"))
@@ -67,7 +67,7 @@ def replace_file(path: Path, content: Iterable[bytes], *, durable: bool) -> None
 
 
 def check_replaceable(path: Path) -> None:
-    """For whoever works long before ``replace_file``: raises OSError where that would fail. Changes nothing."""
+    """Before long work that ends in ``replace_file``: raises OSError where that would fail. Changes nothing."""
     _check_is_file(path)
     with new_file(path, [], durable=False):
         pass
@@ -82,7 +82,7 @@ def _check_is_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """For whoever makes a folder of files after long work: raises OSError where there is none, nor can be one, or where
+    """Before long work that ends in a folder of files: raises OSError where there is none, nor can be one, or where
     it takes no file. Changes nothing."""
     for there in (path, *path.parents):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

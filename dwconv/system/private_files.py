@@ -3,14 +3,14 @@
     cache folder/kernels/3f….kernel      digest, content: a sealed file
     state folder/cache-key               the key of the digest: 32 random bytes, made once
 
-A file counts only if it and its folder belong to this user and nobody else may write there. A sealed file also begins
+A file counts only if it and its folder belong to this user and no other may write there. A sealed file also begins
 with the HMAC-SHA256 of its name and content, under a key that only this user can read. A file that is torn, was changed
-or renamed, or comes from somebody else is treated as missing. The key lies apart from the cache, which may be in a
+or renamed, or comes from another user is treated as missing. The key lies apart from the cache, which may be in a
 shared folder; if no key can be kept, no sealed file is.
 
 The bytes that were checked are the bytes that are used: a reader gets them, never a path that could lead to something
 else a moment later. Folders are opened first and checked through the descriptor. A writer makes a new file and renames
-it, so nobody sees half a file, and nothing is ever changed in place.
+it, so no reader sees half a file, and nothing is ever changed in place.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _make(folder: Path) -> None:
 
 def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
     """Content of the file. Raises OSError if there is none, or if others have one of the ``forbidden`` rights."""
-    # Follow no link that leads elsewhere, and wait for no pipe that nobody writes to.
+    # Follow no link that leads elsewhere, and wait for no pipe without a writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path.name, flags, dir_fd=folder)
     try:

@@ -1,7 +1,7 @@
 """Files at a URL: ``s3://``, ``gs://``, ``hf://``, ``https://``, ``memory://``, or a folder that machines share.
 
 fsspec reaches all of them, with the package that it asks for: ``s3fs``, ``gcsfs``, ``huggingface_hub``, ``aiohttp``.
-A server may be slow, never answer, or send without end. So whoever talks to one does it ``within`` some seconds, and
+A server may be slow, never answer, or send without end. So each request runs ``within`` some seconds, and
 reads no more bytes than it says.
 """
 
@@ -67,7 +67,7 @@ class Abandoned:
 
     @contextlib.contextmanager
     def unless(self) -> Any:
-        """Raises RemoteError if nobody waits any more."""
+        """Raises RemoteError if the caller has given up."""
         with self._lock:
             if self._yes:
                 raise RemoteError("nobody waits for it")

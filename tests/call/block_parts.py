@@ -100,7 +100,7 @@ def written(model: Parts) -> dwconv.nn.DepthwiseBlock:
 
 def python_runs_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on C++ has to."""
-    monkeypatch.setattr(traced.Block, "_as_one", None)
+    monkeypatch.setattr(traced.BoundBlock, "_as_one", None)
     for name in ("_block_forward", "_block_backward", "block_forward", "block_backward", "inference"):
         monkeypatch.setattr(blocks, name, None)
 

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from bench.launched import passes_of
-from dwconv.call import first_use
+from dwconv.call import loaded
 from dwconv.errors import DwconvWarning
 from dwconv.reporting.ran import so_far
 from tests.native_needed import both_ways, go_through_python, needs_native
@@ -204,12 +204,12 @@ def test_what_was_compiled_follows_the_records(logs, compiled):
 
 @both_ways
 def test_a_kernel_that_is_wrong_here_makes_way_for_two(way, monkeypatch):
-    fault_of = first_use.fault_of
+    fault_of = loaded.fault_of
 
     def planted(kernel, *args):
         return "it is off by one" if kernel.workload.pass_ == "backward" else fault_of(kernel, *args)
 
-    monkeypatch.setattr(first_use, "fault_of", planted)
+    monkeypatch.setattr(loaded, "fault_of", planted)
     x, w = image(), weight()
     with pytest.warns(DwconvWarning, match=r"none,none runs as dgrad and wgrad: its tuned kernel gave wrong results"):
         gradients(convolve, x, w)

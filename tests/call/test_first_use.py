@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dwconv
-from dwconv.call import first_use
+from dwconv.call import loaded
 from dwconv.call.call_plan import plan_for
 from dwconv.dispatch.decide import decisions
 from dwconv.errors import DwconvWarning
@@ -232,7 +232,7 @@ def test_a_kernel_that_fails_when_it_is_checked_does_not_run(planted, said, monk
     (message,) = said()
     told = "its predicted kernel could not be checked: it needs 9.0 GiB for its tensors, 1.0 GiB are free; others are"
     assert told in message
-    assert not [each for each in first_use._seen.values() if each.fault], "it may be right, where there is memory"
+    assert not [each for each in loaded._seen.values() if each.fault], "it may be right, where there is memory"
 
 
 # -- what is remembered ------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_a_kernel_is_checked_once_and_again_only_for_more_threads(planted, check
     train()
     kernel = plan_for(Problem.of(WORKLOAD), CPU).kernels["fprop"]
     torch.set_num_threads(1)
-    assert first_use.fault_of(kernel, cpu_target(), CPU) == ""
+    assert loaded.fault_of(kernel, cpu_target(), CPU) == ""
     assert len(checks) == 6
 
 
@@ -404,14 +404,14 @@ def _threads_of_a_new_thread():
 
 
 def test_while_a_graph_is_captured_pytorchs_op_runs_and_the_next_call_checks(planted, monkeypatch):
-    real = first_use.fault_of
-    monkeypatch.setattr(first_use, "fault_of", lambda *arguments: None)
+    real = loaded.fault_of
+    monkeypatch.setattr(loaded, "fault_of", lambda *arguments: None)
     plan = plan_for(Problem.of(WORKLOAD), CPU)
     with pytest.warns(DwconvWarning, match="warm up first") as caught:
         train()
     assert len(caught) == 1
     assert plan.kernels["fprop"] is None and "fprop" not in plan.kernels
-    monkeypatch.setattr(first_use, "fault_of", real)
+    monkeypatch.setattr(loaded, "fault_of", real)
     train()
     assert isinstance(plan.kernels["fprop"], Kernel)
 
@@ -421,7 +421,7 @@ def test_nothing_is_checked_while_a_stream_is_captured(planted, cached, checks, 
     for path in cached.rglob("*.checked"):
         path.unlink()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert first_use.fault_of(kernel, cpu_target(), torch.device("cuda")) is None
+    assert loaded.fault_of(kernel, cpu_target(), torch.device("cuda")) is None
     assert len(checks) == 1
 
 

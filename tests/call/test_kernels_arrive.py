@@ -231,13 +231,13 @@ def test_a_weight_that_is_made_anew_in_each_call_keeps_nothing_from_being_built(
 
 def test_calls_bypass_python_from_when_the_kernels_are_there(maker):
     needs_native()
-    maker.may.set()
     x, w = tensors()
     dwconv.conv2d(x, w, padding=(1, 1))
     step(dwconv.conv2d, x, w)
     (plan,) = plans()
     step(dwconv.conv2d, x, w)
     assert all(call.left is not None for call in plan.tally.taught), "C++ would stay with PyTorch's op"
+    maker.may.set()
     arrive()
     step(dwconv.conv2d, x, w)
     assert [call.left for call in plan.tally.taught[-1:]] == [None] and not plan.is_open

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import dwconv
-from dwconv.call import call_plan, first_use
+from dwconv.call import call_plan, loaded, plan_kernels
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import kernel
@@ -48,7 +48,9 @@ def copies_of(run) -> list[str]:
 
 def pitches_that_ran() -> set[tuple[str, int | None]]:
     """(pass, pitch of the x that its kernel reads)"""
-    kernels = [each for plan in plans() for some in (plan.kernels, *plan._of_slices.values()) for each in some.values()]
+    kernels = [
+        each for plan in plans() for some in (plan.kernels, *plan.kernels.of_slices.values()) for each in some.values()
+    ]
     return {(each.workload.pass_, each.x_pitch) for each in kernels if each is not None}
 
 
@@ -201,7 +203,7 @@ def test_hooks_may_bring_back_what_was_saved_with_other_strides(logs, way, chann
 def test_kernels_are_built_for_a_few_pitches(logs, way, monkeypatch):
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     w, bias = parameters("2-D")
-    monkeypatch.setattr(call_plan, "MOST_PITCHES", 1)
+    monkeypatch.setattr(plan_kernels, "MOST_PITCHES", 1)
     for channels in (16, 17, 18, 16):
         for _ in range(2):
             check(whole_tensor("2-D", channels=channels)[:, :8].requires_grad_(), w, bias)
@@ -216,14 +218,14 @@ def test_pitches_that_meet_in_the_cache_are_copied_where_pixels_are_read_often(l
     workload = SIZES[name]
     plant(logs / "log.jsonl", [workload], template_layout=workload.layout, baseline_us=1e6)
     made = call_plan.plan_for(Problem.of(workload), torch.device("cpu")).decisions
-    assert [call_plan.reads_slices(made[pass_], pitch) for pass_ in PASSES] == [in_place, False, in_place]
+    assert [plan_kernels.reads_slices(made[pass_], pitch) for pass_ in PASSES] == [in_place, False, in_place]
 
 
 def test_without_a_kernel_for_slices_they_are_copied(logs, way, monkeypatch):
     """As where nothing can be built."""
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")
-    monkeypatch.setattr(call_plan, "reads_slices", lambda decision, x_pitch: False)
+    monkeypatch.setattr(plan_kernels, "reads_slices", lambda decision, x_pitch: False)
     for _ in range(2):
         check(x, w, bias)
     assert pitches_that_ran() == {("fprop", 0), ("wgrad", 0), ("dgrad", None)}
@@ -232,9 +234,9 @@ def test_without_a_kernel_for_slices_they_are_copied(logs, way, monkeypatch):
 def test_a_kernel_that_is_wrong_on_slices_alone_does_not_run(logs, way, monkeypatch):
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")
-    fault_of = first_use.fault_of
+    fault_of = loaded.fault_of
     monkeypatch.setattr(
-        first_use,
+        loaded,
         "fault_of",
         lambda kernel, *where: "planted" if kernel.x_pitch else fault_of(kernel, *where),
     )
@@ -251,7 +253,7 @@ def test_a_kernel_of_slices_takes_other_tensors_through_a_copy(logs):
     x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")
     check(x, w, bias)
     (plan,) = plans()
-    own = plan.kernels_at(16)["fprop"]
+    own = plan.kernels.at(16)["fprop"]
     assert isinstance(own, Kernel)
     expected = own(x.detach(), w.detach(), bias.detach())
     for other in (x.detach().contiguous(), x.detach().clone(), torch.cat([x.detach()] * 3, 1)[:, 8:16]):

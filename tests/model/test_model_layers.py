@@ -97,3 +97,54 @@ def test_a_file_that_cannot_be_written_is_one_clear_line(capsys, tmp_path):
     with pytest.raises(InvalidWorkload, match=r"layers=.*absent.*cannot be written: No such file"):
         listed.save(tmp_path / "absent" / "layers.json")
     assert "No such file" in error_of(capsys, "--layers", tmp_path / "absent" / "layers.json")
+
+
+# -- of a loop ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("converts", [False, True])
+def test_a_loop_lists_each_layer_at_the_sizes_that_it_meets(tmp_path, converts):
+    model = TinyNet()
+    model = dwconv.convert(model) if converts else model
+    path = tmp_path / "layers.json"
+    with dwconv.collect(path):
+        for size in (12, 12, 14):
+            model(torch.randn(2, 3, size, size)).sum().backward()
+        with torch.no_grad():
+            model(torch.randn(2, 3, 12, 12))
+    wanted = Counter[object]()
+    for size, steps in ((12, 2), (14, 1)):
+        for workload, count in dwconv.layers(model, torch.randn(2, 3, size, size)).discovery.counts().items():
+            wanted[workload] += steps * count
+            wanted[workload] += count * (size == 12 and workload.pass_ == "fprop")
+    assert workloads_in(path) == wanted
+
+
+def test_many_sizes_are_summed_in_octaves(tmp_path):
+    layer, path = nn.Conv1d(4, 4, 3, groups=4, bias=False), tmp_path / "layers.json"
+    with dwconv.collect(path, name="speech"):
+        for length in (64, 65, 65, 70, 127, 128, 129, 129, 300):
+            layer(torch.randn(1, 4, length))
+    (network,) = json.loads(path.read_text()).items()
+    assert network[0] == "speech"
+    assert {each["I"][0]: each["n"] for each in network[1]} == {65: 4, 129: 4, 300: 1}
+
+
+def test_a_loop_that_fails_leaves_what_it_ran(tmp_path):
+    path = tmp_path / "layers.json"
+    with pytest.raises(KeyboardInterrupt), dwconv.collect(path):
+        nn.Conv2d(4, 4, 3, groups=4)(torch.randn(1, 4, 8, 8))
+        raise KeyboardInterrupt
+    assert len(workloads_in(path)) == 1
+
+
+def test_a_file_that_cannot_be_written_is_named_before_the_loop(tmp_path):
+    with pytest.raises(InvalidWorkload, match=r"layers=.*no/layers\.json cannot be written"):
+        dwconv.collect(tmp_path / "no" / "layers.json").__enter__()
+    with (
+        pytest.warns(dwconv.DwconvWarning, match="was not written: no depthwise") as caught,
+        dwconv.collect(tmp_path / "a"),
+    ):
+        nn.Conv2d(4, 4, 3)(torch.randn(0, 4, 8, 8))
+        nn.Conv2d(4, 4, 3, groups=4)(torch.randn(0, 4, 8, 8))
+    assert caught[0].filename == __file__ and not (tmp_path / "a").exists()

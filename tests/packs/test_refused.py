@@ -103,7 +103,7 @@ def test_another_pack_than_the_one_that_was_asked_for_is_refused(pack, made):
     dwconv.load_pack(pack, sha256=made.manifest.sha256.upper())
     packed.forget()
     forge(pack, lambda manifest: msgspec.structs.replace(manifest, needs="nothing"))
-    refused(pack, f"not the {made.manifest.sha256} that was asked for", sha256=made.manifest.sha256)
+    refused(pack, f"not the given {made.manifest.sha256}", sha256=made.manifest.sha256)
 
 
 def test_a_pack_of_another_device_is_refused(pack, monkeypatch):

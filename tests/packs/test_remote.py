@@ -112,8 +112,10 @@ def test_without_a_digest_nobody_is_even_asked(monkeypatch):
 def test_another_digest_is_refused(made, url):
     there = put_pack(made.folder, made.manifest, url)
     other = "ab" * 32
-    refused(there.url, f"its digest is {made.manifest.sha256}, not the {other}", sha256=other)
-    refused(url, f"the digest of its index is {there.index_sha256}, and no pack in it has the {other}", sha256=other)
+    refused(there.url, f"its digest is {made.manifest.sha256}, not the given {other}", sha256=other)
+    refused(
+        url, f"the digest of its index is {there.index_sha256}, and no pack in it has the given {other}", sha256=other
+    )
 
 
 def test_what_was_changed_there_is_refused(made, url):
@@ -131,7 +133,7 @@ def test_what_was_changed_there_is_refused(made, url):
 def test_an_index_that_names_another_pack_is_not_the_one_that_was_pinned(made, pack, url):
     there = put_pack(made.folder, made.manifest, url)
     put(pack, url, created="2030-01-01T00:00:00+00:00")
-    refused(url, f"no pack in it has the {there.index_sha256}", sha256=there.index_sha256)
+    refused(url, f"no pack in it has the given {there.index_sha256}", sha256=there.index_sha256)
     assert dwconv.load_pack(url, trust=True).manifest.created.startswith("2030")
 
 

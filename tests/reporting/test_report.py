@@ -168,7 +168,7 @@ def test_what_share_of_a_step_they_are(logs, monkeypatch):
     assert "of a whole step, without the optimizer, it is 25%, on PyTorch's op 40%" in str(report)
     assert model[1].weight.grad.eq(1).all() and not any(each.calls for each in dwconv.report(model, X).passes)
     model(X)
-    assert "which share of a whole step it is, an example tells" in dwconv.report(model).to_html()
+    assert "dwconv.report(model, example_inputs) shows the share" in dwconv.report(model).to_html()
 
 
 def test_the_share_is_that_of_the_depthwise_layers_alone(logs):

@@ -76,6 +76,6 @@ def test_a_step_that_waits_for_the_host_is_told_so(kernels_ms):
     _, told, *more = sums(Sums(on_gpu=on_gpu))
     busy = f"{kernels_ms:.3g} ms of 40 kernels: the GPU is busy for {kernels_ms / 10:.0%} of it"
     assert told == f"op by op it takes 9.5 ms of the host beside {busy}"
-    assert more[:-1] == ["it waits for the host: dwconv.graphed(model, example_inputs) makes it two launches"] * (
+    assert more[:-1] == ["the host is the bottleneck: dwconv.graphed(model, example_inputs) makes it two launches"] * (
         kernels_ms == 2.0
     )

@@ -1,0 +1,142 @@
+"""Locked: what ran in another process, in a file, so that this one runs the same.
+
+    dwconv.lock(path) ──► {"made_with": …, "calls": [{"device", "threads", "problem", "passes"}, …]}
+    DWCONV_LOCK=path  ──► the decisions of the file; PyTorch's op for calls that it does not name
+
+A pass is null where PyTorch's op ran, else the workload, configuration and threads that its kernel was built for, and
+the digest of its code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dwconv import settings
+from dwconv.dispatch import legality
+from dwconv.dispatch.decision import DispatchDecision
+from dwconv.errors import InvalidConfig, InvalidSetting, InvalidWorkload, one_line
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Pass, Workload
+from dwconv.schedules.space import Config
+from dwconv.system import versions
+from dwconv.system.new_file import replace_file
+
+if TYPE_CHECKING:
+    from dwconv.kernels.artifact import Artifact
+
+_Call = tuple[Problem, str, int]
+"""With the device's name, and PyTorch's threads."""
+
+
+class Lock:
+    """What a file says. ``other_versions``: in words, those that it was made with and that are not installed."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises InvalidSetting for a file that is missing or malformed."""
+        self.path = path
+        try:
+            content = json.loads(path.read_text())
+            self._calls: dict[_Call, dict[Pass, Any]] = {
+                (Problem.of(Workload.from_dict(each["problem"])), each["device"], each["threads"]): each["passes"]
+                for each in content["calls"]
+            }
+            made_with: dict[str, str] = dict(content["made_with"])
+        except OSError as error:
+            raise InvalidSetting(f"DWCONV_LOCK={path}: {error.strerror}; dwconv.lock writes it") from None
+        except (ValueError, KeyError, TypeError, AttributeError, InvalidWorkload) as error:
+            reason = one_line(str(error), most=200)
+            raise InvalidSetting(f"DWCONV_LOCK={path} is not what dwconv.lock writes: {reason}") from None
+        here = versions.installed()
+        changed = [name for name in made_with if made_with[name] != here.get(name)]
+        self.other_versions = ", ".join(f"{name} {made_with[name]}" for name in changed)
+
+    def decisions(self, problem: Problem, target: Target, *, broken: legality.Broken) -> dict[Pass, DispatchDecision]:
+        passes = self._calls.get((problem, target.device, _threads(target)))
+        if passes is None:
+            return dict.fromkeys(problem.passes, _pytorch(f"{self.path} does not name it on {_named(target)}"))
+        return {pass_: self._decision(passes.get(pass_), target, broken=broken) for pass_ in (*problem.passes, *passes)}
+
+    def _decision(self, fields: Any, target: Target, *, broken: legality.Broken) -> DispatchDecision:
+        from dwconv.schedules.template import Candidate
+
+        if fields is None:
+            return _pytorch(f"as in {self.path}", is_locked=True)
+        try:
+            workload, given = Workload.from_dict(fields["workload"]), dict(fields["config"])
+            candidate = Candidate(workload, Config.of(given.pop("template"), **given))
+            target = replace(target, threads=fields["threads"]) if isinstance(target, CpuTarget) else target
+            legality.check(candidate, target, broken=broken)
+        except (KeyError, TypeError, ValueError, InvalidWorkload, InvalidConfig) as error:
+            return _pytorch(f"the kernel in {self.path} cannot run here: {error}")
+        return DispatchDecision(
+            provider="dwconv",
+            reason=f"as in {self.path}",
+            workload=workload,
+            target=target,
+            config=candidate.config,
+            code=fields["code"],
+        )
+
+
+def current() -> Lock | None:
+    """The file that ``DWCONV_LOCK`` names; None without one. Raises InvalidSetting."""
+    path = settings.lock_path()
+    return None if path is None else read(path)
+
+
+@cache
+def read(path: Path) -> Lock:
+    return Lock(path)
+
+
+def write(
+    path: Path, calls: Mapping[tuple[Problem, Target], Mapping[Pass, tuple[DispatchDecision, str | None]]]
+) -> None:
+    """Write what runs each pass: a decision, and the digest of its code, None for PyTorch's op. Raises OSError."""
+    listed = [
+        {
+            "device": target.device,
+            "threads": _threads(target),
+            "problem": problem.workload(problem.passes[0]).to_dict(),
+            "passes": {pass_: _fields(*each) for pass_, each in passes.items()},
+        }
+        for (problem, target), passes in calls.items()
+    ]
+    content = {"made_with": versions.installed(), "calls": listed}
+    replace_file(path, [json.dumps(content, indent=1).encode(), b"\n"], durable=False)
+
+
+def digest_of(artifact: Artifact) -> str:
+    """Of the code of a kernel, whatever its size."""
+    return hashlib.sha256(artifact.source.encode() or artifact.library or artifact.cubin).hexdigest()
+
+
+def _fields(decision: DispatchDecision, code: str | None) -> Any:
+    if code is None or decision.provider == "pytorch":
+        return None
+    assert decision.workload is not None and decision.config is not None and decision.target is not None
+    return {
+        "workload": decision.workload.to_dict(),
+        "config": decision.config.to_dict(),
+        "threads": _threads(decision.target),
+        "code": code,
+    }
+
+
+def _pytorch(reason: str, *, is_locked: bool = False) -> DispatchDecision:
+    return DispatchDecision(provider="pytorch", reason=reason, is_not_as_locked=not is_locked)
+
+
+def _threads(target: Target) -> int:
+    return target.threads if isinstance(target, CpuTarget) else 0
+
+
+def _named(target: Target) -> str:
+    return f"{target.device} with {target.threads} threads" if isinstance(target, CpuTarget) else target.device
