@@ -393,8 +393,8 @@ _SHARE_OF_ANY_SIZE: dict[str, dict[str, float]] = {
     "nchw rows": {"fprop": 0.7, "dgrad": 0.75, "wgrad": 0.85},
 }
 """The speed of a kernel of any size over that of one for the size, with the same configuration, on two cores of an AMD
-EPYC (family 25 model 17): the least of twelve layers, k 3 to 31; in NCHW of five with k 3 and 7, one also at another size; and of single rows of
-k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400."""
+EPYC (family 25 model 17): the least of twelve layers, k 3 to 31; in NCHW of five with k 3 and 7, one of them at another
+size, too; and of single rows of k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400."""
 
 
 def _of_any_size(expected: gain.Expected, workload: Workload) -> gain.Expected:
