@@ -10,9 +10,9 @@ from dwconv import settings
 
 GROUPS = {
     "layers": {
-        "cpu": "tuned kernels against all others who can run them, over layers of well-known networks",
+        "cpu": "tuned kernels against all other providers, over layers of well-known networks",
         "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
-        "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
+        "untuned": "untuned layers: what is predicted and what a race finds, against a search",
     },
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",

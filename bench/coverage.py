@@ -1,7 +1,7 @@
 """``python -m bench coverage``: of well-known models, which depthwise layers ``convert`` takes, and which of them run.
 
 Weights are random, images and sentences small: nothing is timed, and the output is compared with the plain model's.
-What nobody tuned runs on PyTorch's op, so that no kernel has to be built: the question is which calls come to dwconv.
+Untuned layers run on PyTorch's op, so that no kernel has to be built: the question is which calls come to dwconv.
 Libraries of models are imported also where torchvision was built for another PyTorch: no network needs its ops.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m bench cpu``: tuned kernels against all others who can run them, over layers of well-known networks.
+"""``python -m bench cpu``: tuned kernels against all other providers, over layers of well-known networks.
 
 Untuned passes are tuned first. Then a kernel is timed against itself, as a control. Then the best configuration of each
 pass is verified and timed once more, in turns with PyTorch's op on contiguous and on channels_last tensors, with oneDNN

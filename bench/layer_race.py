@@ -1,4 +1,4 @@
-"""Inside the process of ``bench cpu``: one pass of a layer, our kernel and all others who can run it, in turns.
+"""Inside the process of ``bench cpu``: one pass of a layer, our kernel and all other providers, in turns.
 
     our kernel  ──► verified as a finalist ─┐
     each rival  ──► its result is judged ───┴─► rounds in turns ──► our kernel verified once more
@@ -7,7 +7,7 @@ Everyone is held to the same answers, within the same bounds. A rival that canno
 else, does not race, and the reason is kept. ``ControlRace``: the same kernel twice, in everything else the same way.
 
 Then the rows: ratios with their intervals, as a table, and as means. ``ratio`` is over PyTorch's op in its better
-layout, ``over_best_other`` over the fastest of all who raced; the verdict is on the latter.
+layout, ``over_best_other`` over the fastest of all; the verdict is on the latter.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LayerSetup:
 @message
 @dataclass(frozen=True, kw_only=True)
 class LayerRace:
-    """Ask for the times of all who can run the workload of a candidate."""
+    """Ask for the times of all providers of the workload of a candidate."""
 
     candidate: Candidate
     caches: Caches

@@ -152,7 +152,7 @@ def _race(argv: Sequence[str] | None) -> int:
 
 
 _THREADS_SLEEP_AFTER_S = 0.05
-"""OpenMP's threads wait for work on a core of theirs for some milliseconds, which then belongs to nobody else."""
+"""OpenMP's threads wait for work on a core of theirs for some milliseconds, and occupy it."""
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
 
@@ -183,7 +183,7 @@ def makers_of(network: Network, arguments: argparse.Namespace) -> dict[str, Call
 
 
 def _image_of(name: str, network: Network, arguments: argparse.Namespace) -> torch.Tensor:
-    """What the model of that name is given: nobody pays for a copy."""
+    """The input of the model of that name, in its layout: no step pays for a copy."""
     contiguous = arguments.contiguous != (name == OTHER_LAYOUT)
     return image_for(network, contiguous=contiguous, device=arguments.device)
 

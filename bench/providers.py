@@ -8,8 +8,8 @@
     causal-conv1d-<layout>  the package of that name, on CUDA, where it is installed
     inductor-<layout>   torch.compile(mode="max-autotune-no-cudagraphs")
 
-What runs PyTorch's operator under which settings is asked of PyTorch: a name says what it is, and nobody races twice.
-Tensors already lie in the provider's layout: nobody pays for a copy. causal_conv1d is imported here alone.
+What runs PyTorch's operator under which settings is asked of PyTorch: a name says what it is, and none is raced twice.
+Tensors are in the provider's layout: no time includes a copy. causal_conv1d is imported here alone.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ BOARD_BYTES_PER_S = 2e6
 RETRY_PAUSES_S = (1.0, 5.0)
 
 # A copy of the shared records is as new as this when a process first needs records, or, if they could not be read, when
-# that was tried. Whoever needs them waits for a server this long at most; to share what was measured may take longer,
-# and is done that often while tuning.
+# that was tried. Reading them waits for a server this long at most; sharing what was measured may take longer, and is
+# done that often while tuning.
 SHARED_AGE_S = 900.0
 SHARED_RETRY_S = 300.0
 SHARED_READ_TIMEOUT_S = 5.0

@@ -108,7 +108,7 @@ class Models:
     """By model, then by signature."""
     accuracies: Mapping[str, Accuracy]
     learner: str
-    """Who learnt the regression."""
+    """What the regression was fitted to."""
     runs: Mapping[str, int]
     """By model, how many times a task was timed with one number of threads."""
     hurried: int

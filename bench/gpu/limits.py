@@ -1,6 +1,6 @@
 """The limits of a device, measured: nominal figures are higher than any kernel can reach.
 
-Whichever stage comes first measures them, in seconds: smoke, else race. Nobody need know them of a new device.
+Whichever stage comes first measures them, in seconds: smoke, else race. They need not be known of a new device.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ report        the command
   ├─ files        what is in the files, checked
   ├─ contests     every comparison in them, in the same words
   ├─ layers       from the names of layers to their sizes
-  ├─ charts       the worst, every layer, networks, who wins where
+  ├─ charts       the worst, every layer, networks, which provider is fastest where
   ├─ roofline     kernels under the limits of their device
   ├─ steps        training steps and blocks
   ├─ provenance   how to reproduce; the rows of all other benchmarks

@@ -1,4 +1,4 @@
-"""Ratios: what is worst, every layer by its pass, the means of networks, and who wins at which sizes.
+"""Ratios: what is worst, every layer by its pass, the means of networks, and the fastest provider at each size.
 
 The names of layers in result files lead to their sizes, and to the workloads that they were measured on.
 """
@@ -223,7 +223,7 @@ def _heat(ratio: float, note: str = "") -> str:
     return f'<td class="{heat(ratio)}">{shown(ratio)}{small}</td>'
 
 
-# -- who wins where ----------------------------------------------------------------------------------------------------
+# -- the fastest at each size ------------------------------------------------------------------------------------------
 
 
 def winners(files: Sequence[ResultFile]) -> str:
@@ -234,9 +234,9 @@ def winners(files: Sequence[ResultFile]) -> str:
     labels = [f"&lt; {HEAT_FROM[0]:g}", *(f"≥ {start:g}" for start in HEAT_FROM)]
     key = "".join(f'<td class="h{place}">{label}</td>' for place, label in enumerate(labels))
     return (
-        "<h2>Who wins where</h2>\n<p>Kernel and size of the map, by pass: blue where ours is faster, orange where "
-        "PyTorch's is. Where several layers have the same sizes it is their geometric mean, with the least and the "
-        f'greatest below.</p><table class="heat legend"><tbody><tr>{key}</tr></tbody></table>\n'
+        "<h2>The fastest at each size</h2>\n<p>Kernel and size of the map, by pass: blue where ours is faster, "
+        "orange where PyTorch's is. Where several layers have the same sizes it is their geometric mean, with the "
+        f'least and the greatest below.</p><table class="heat legend"><tbody><tr>{key}</tr></tbody></table>\n'
         f'<div class="tables">{"".join(tables)}</div>'
     )
 

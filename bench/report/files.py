@@ -1,6 +1,6 @@
 """Result files as they are read: checked for what the report needs, so that nothing fails half-way through a page.
 
-Then contests: every comparison with somebody else that the files hold, in the same words, whatever it is of.
+Then contests: every comparison with another provider that the files hold, in the same words, whatever it is of.
 """
 
 from __future__ import annotations
@@ -212,14 +212,14 @@ RIVALS = ("plain", "plain, contiguous", "plain + inductor")
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """One row of ours against somebody else's best."""
+    """One row of ours against the best other."""
 
     name: str
     """The layer, the block or the network."""
     group: str
     """The pass, or what else it is one of."""
     over: str
-    """Who it is compared with."""
+    """The provider that it is compared with."""
     dot: Dot
     times: str
     """Both times, in words."""
@@ -263,7 +263,7 @@ def of_layers(file: ResultFile) -> Iterator[Contest]:
 
 
 def _layers_at_worst(file: ResultFile) -> Iterator[Contest]:
-    """The same, over whoever was the fastest."""
+    """The same, over the fastest."""
     for row, contest in zip(file.layer_rows, of_layers(file), strict=True):
         best = _against_best(row)
         yield replace(contest, dot=best, over=row.best_other) if best else contest

@@ -1,4 +1,4 @@
-"""Training steps and blocks: who takes how long, what a step is spent on, and what is kept for the backward pass."""
+"""Training steps and blocks: how long each takes, what a step is spent on, and what is kept for the backward pass."""
 
 from __future__ import annotations
 

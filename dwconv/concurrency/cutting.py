@@ -52,7 +52,7 @@ def is_free(node: Node) -> bool:
 
 def keeps_order(node: Node) -> bool:
     """True if it must run after those of its sort that come before it in the graph: it draws random numbers, talks to
-    other processes, acts on something else than its result, or is somebody's own, of which nobody knows."""
+    other processes, acts on something else than its result, or is a custom one of unknown effects."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         is_random = torch.Tag.nondeterministic_seeded in target.tags

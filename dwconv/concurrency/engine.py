@@ -98,7 +98,7 @@ class Engine(Protocol):
     """Runs one graph."""
 
     def run(self, inputs: list[Any]) -> list[Any]:
-        """The graph's results. Empties ``inputs``: nobody but the tasks holds on to them."""
+        """The graph's results. Empties ``inputs``: only the tasks hold on to them."""
         ...
 
 
@@ -127,7 +127,7 @@ class CpuEngine:
         self._lanes: Lanes = lanes(cut, schedule)
 
     def run(self, inputs: list[Any]) -> list[Any]:
-        """The graph's results; empties ``inputs``. Where the workers are busy with another run, or somebody watches the
+        """The graph's results; empties ``inputs``. Where the workers are busy with another run, or a mode watches the
         operators of this thread, everything runs on this thread."""
         run = _Run(
             values=self._cut.values(inputs),

@@ -120,7 +120,7 @@ class Comparisons:
                 if not built:
                     break
                 ready.extend(built)
-        except BaseException:  # ctrl-C, or no worker can start: nobody waits for the answer
+        except BaseException:  # ctrl-C, or no worker can start: the answer is not needed
             measurer.kill()
             raise
         answer = self._answer()

@@ -62,7 +62,7 @@ class MeasureSetup:
     caches: Caches = "warm"
     """The state of the caches while a kernel is timed."""
     compiles_calls: bool = True
-    """Compile what lets calls bypass Python, if nobody has yet: half a minute. Else kernels are timed through
+    """Compile what lets calls bypass Python, if it is not compiled yet: half a minute. Else kernels are timed through
     Python."""
 
 

@@ -1,6 +1,6 @@
 """PyTorch's own operator, called as its users call it, in both layouts: what a candidate is measured against.
 
-The tensors of the other layout already lie in that layout: nobody pays for a copy.
+The tensors of the other layout already lie in that layout: no time includes a copy.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[
 
 def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]:
     """PyTorch's operator for the pass on these inputs, in whatever layout they have, as a call runs it where no kernel
-    is faster; a causal convolution as its users write it, who save a copy. It returns the result, or dw and dbias. A
+    is faster; a causal convolution as its users write it, without a copy. It returns the result, or dw and dbias. A
     gradient of an activation has its sums from the forward pass, which PyTorch's keeps; so has that of a block."""
     layout: Layout = "nhwc" if _lies_channels_last(inputs[0]) else "nchw"
     beyond = _padded_beyond(workload)
@@ -164,8 +164,8 @@ def _fprop_call(problem: Problem, x: Any, w: Any, bias: Any, dy: Any, *, beyond:
 
 
 def _padded_beyond(workload: Workload) -> int:
-    """Columns by which a causal convolution pads less after the end. Who writes one with PyTorch pads both sides alike,
-    and cuts off what is over, which copies nothing; its gradient comes padded from there."""
+    """Columns by which a causal convolution pads less after the end. In PyTorch it pads both sides
+    alike, and cuts off what is over, which copies nothing; its gradient comes padded from there."""
     before, after = workload.padding[-1]
     return max(0, before - after) if workload.is_row and workload.stride[-1] == 1 and not workload.block else 0
 

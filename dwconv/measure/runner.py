@@ -85,7 +85,7 @@ class Builders(Protocol):
 class Workers:
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
-    kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if nobody has yet. ``gpu``: the number of
+    kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if it is not yet. ``gpu``: the number of
     the GPU to measure on. ``builders`` and ``measurer`` build and measure instead of processes that do it on this
     machine."""
 

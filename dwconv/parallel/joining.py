@@ -1,7 +1,7 @@
 """Joining: the ranks of a job meet, and end together.
 
 A rank that is killed, or hangs, takes the others with it: their next collective fails, at once or after ``timeout_s``,
-and each says so in one line. Whoever starts the ranks need not watch them.
+and each says so in one line. Their starter need not watch them.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def run_command(command: Callable[[list[str] | None], int], argv: list[str] | No
 
 
 def group_timeout() -> timedelta:
-    """How long collectives wait in the job that ``ranks`` joined; the default if somebody else joined it."""
+    """How long collectives wait in the job that ``ranks`` joined; the default if it was joined elsewhere."""
     return _timeout
 
 
@@ -186,7 +186,7 @@ def _device(named: str | None) -> torch.device:
 
 _T = TypeVar("_T")
 _TO_PRINT_S = 5.0
-"""What is wrong on all ranks is printed by the first: whoever starts the ranks may end it as soon as another ends."""
+"""What is wrong on all ranks is printed by the first: their starter may end it as soon as another ends."""
 
 
 class NotHere(DwconvError):

@@ -70,7 +70,7 @@ class Abandoned:
         """Raises RemoteError if the caller has given up."""
         with self._lock:
             if self._yes:
-                raise RemoteError("nobody waits for it")
+                raise RemoteError("it is not needed any more")
             yield
 
     def now(self) -> None:
@@ -192,7 +192,7 @@ class Remote:
                 if len(content) > most_bytes:
                     raise RemoteError(f"{one_line(path, most=200)} has more than {most_bytes} bytes")
                 if abandoned:
-                    raise RemoteError("nobody waits for it")
+                    raise RemoteError("it is not needed any more")
         return bytes(content)
 
     def read_named(self, name: str, *, most_bytes: int, abandoned: Abandoned) -> bytes:

@@ -70,7 +70,7 @@ class Sharing:
 
     @property
     def left(self) -> int:
-        """Workloads that nobody has been given yet."""
+        """Workloads that are not handed out yet."""
         return len(self._left)
 
     def join(self, machine: object) -> None:

@@ -113,7 +113,7 @@ class ExpectedGains:
 def with_both_gradients(counts: Mapping[Workload, int], target: Target) -> dict[Workload, int]:
     """``counts``, how often a step runs each workload, and after the gradients of a layer the kernel that gives both,
     where a GPU has one: as often as it may run in the place of the two. On a CPU such kernels were measured to be
-    slower, and with more taps they are computed to be slower on a GPU. Who asks for one gets it."""
+    slower, and with more taps they are computed to be slower on a GPU. A request for one is served."""
     found: dict[Workload, int] = {}
     for workload, count in counts.items():
         found[workload] = count

@@ -1,4 +1,4 @@
-"""Race: a few known configurations of each workload that nobody tuned on this device, in seconds.
+"""Race: a few known configurations of each untuned workload, in seconds.
 
     counts ──► what is not known yet, most to win first ──► starts ──► comparisons ──► log
 

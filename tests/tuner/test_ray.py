@@ -91,8 +91,8 @@ def test_devices_of_one_machine_share_its_cores():
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("127.0.0.1:1", "ray=127.0.0.1:1: nobody answers there: ConnectionRefusedError: "),
-        ("127.0.0.1:99999", "ray=127.0.0.1:99999: nobody answers there: "),
+        ("127.0.0.1:1", "ray=127.0.0.1:1: nothing answers there: ConnectionRefusedError: "),
+        ("127.0.0.1:99999", "ray=127.0.0.1:99999: nothing answers there: "),
         ("nowhere", "ray=nowhere is no address; it looks like 10.0.0.1:6379"),
     ],
 )

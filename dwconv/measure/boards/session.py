@@ -96,7 +96,7 @@ class Session:
                 )
             self._remote = tracker.request(board.key, session_timeout=session_s, max_retry=1)
             tracker.close()
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:  # whoever answers may be no tracker
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:  # the answer may come from no tracker
             raise BoardLost(one_line(f"{type(error).__name__}: {error}", most=300)) from None
         self._numbers = itertools.count()
         self._threads: int | None = None

@@ -141,7 +141,7 @@ def get_ready(target: Target, *, compiles_calls: bool = True) -> None:
     elif compiles_calls:
         native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
     elif native.native(may_compile=False) is None:
-        native.leave_out("it is not compiled yet, and nobody waits for it here")
+        native.leave_out("it is not compiled yet")
 
 
 def synchronize(target: Target) -> None:

@@ -82,7 +82,7 @@ class Scratch:
 def _sweep(parent: str) -> None:
     """Remove folders in ``parent`` of this user's workers that were killed together with their parents."""
     for folder in Path(parent).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # somebody else's, or somebody else is sweeping
+        with contextlib.suppress(OSError):  # another user's, or another process is sweeping
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             _remove_if_nobodys(folder)

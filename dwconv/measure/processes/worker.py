@@ -131,7 +131,7 @@ def main(descriptor: int, role: str, folder: str) -> None:
     except (EOFError, OSError):  # the parent is gone, or has no more requests
         shutil.rmtree(folder, ignore_errors=True)
         status = 0
-    except BaseException:  # noqa: BLE001  nobody is left to handle it; the parent reads it in the output
+    except BaseException:  # noqa: BLE001  nothing is left to handle it; the parent reads it in the output
         traceback.print_exc()
         sys.stderr.flush()
         status = 1

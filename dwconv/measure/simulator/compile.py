@@ -4,7 +4,7 @@ The source stays as it is, line by line, except for what C++ does not have: shar
 numbers of loop iterations, by which the lanes of a warp are matched. kernel.h has the rest.
 
 Each shared object carries its own runtime, so that no state of one kernel's run is left for the next. They are loaded
-by path, so they are kept only in a folder in which nobody else can write.
+by path, so they are kept only in a folder in which no other user can write.
 """
 
 from __future__ import annotations

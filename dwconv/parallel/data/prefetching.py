@@ -233,7 +233,7 @@ def _told(times_us: tuple[float, ...]) -> str:
 
 
 class Copies(Protocol):
-    """``begin`` is called by whoever loads, ``finish`` by the step, with what ``begin`` gave."""
+    """The loading thread calls ``begin``, the step ``finish``, with what ``begin`` gave."""
 
     def begin(self, batch: Any) -> Any: ...
 
@@ -275,7 +275,7 @@ class StreamedCopies:
 
     def begin(self, batch: Any) -> Any:
         """The batch on the device, once the event beside it has happened."""
-        if any(tensor.is_cuda for tensor in tensors_in(batch)):  # whoever made it there may not be done
+        if any(tensor.is_cuda for tensor in tensors_in(batch)):  # the stream that makes it may not be done
             self._stream.wait_stream(torch.cuda.current_stream(self._device))
         pinned = with_tensors(batch, _pinned)
         with torch.cuda.stream(self._stream):

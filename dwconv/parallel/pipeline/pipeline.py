@@ -268,7 +268,7 @@ class BatchLoss:
         self._loss = loss
         self.reduction: Reduction = "mean" if said == "mean" else "sum"
         self._seen: list[tuple[Tensor, Tensor, Tensor]] | None = None if reduction else []
-        """Output, target and loss of each microbatch, until the loss is checked; whoever says it is believed."""
+        """Output, target and loss of each microbatch, until the loss is checked; what is given then is believed."""
 
     def __call__(self, output: Tensor, target: Tensor) -> Tensor:
         loss = self._loss(output, target)

@@ -1,6 +1,6 @@
 """A cluster of Ray: an actor for each device. The only file that imports Ray.
 
-A node with GPUs has an actor for each of them, any other node one for its cores, which Ray then gives to nobody else.
+A node with GPUs has an actor for each of them, any other node one for its cores, which Ray then gives to no other.
 Actors are told what to do by name and data (``worker.Worker``); dwconv is installed on every node.
 """
 
@@ -152,14 +152,14 @@ def _connect(address: str | None) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raises NoCluster if nobody is at ``address``: Ray itself would wait for minutes."""
+    """Raises NoCluster if nothing listens at ``address``: Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not (host and port.isascii() and port.isdigit()):
         raise NoCluster(f"ray={address} is no address; it looks like 10.0.0.1:6379, as ray start --head prints it")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
     except (OSError, OverflowError) as error:
-        raise NoCluster(f"ray={address}: nobody answers there: {described_error(error)}; see ray status") from error
+        raise NoCluster(f"ray={address}: nothing answers there: {described_error(error)}; see ray status") from error
 
 
 def _places(kind: str) -> list[_Place]:

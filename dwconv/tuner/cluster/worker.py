@@ -153,7 +153,7 @@ class Worker:
             outbox.end(Report(ended=True, reason=str(error)))
         except DwconvError as error:
             outbox.end(Report(ended=True, failure=str(error)))
-        except Exception as error:  # noqa: BLE001  nobody else would hear of it
+        except Exception as error:  # noqa: BLE001  it would be lost
             outbox.end(Report(ended=True, failure=described_error(error)))
         else:
             if isinstance(self._target, CpuTarget):
@@ -221,7 +221,7 @@ class SentLog:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes here."""
+        """No other process writes here."""
         yield
 
     def append(self, record: TuningRecord) -> None:

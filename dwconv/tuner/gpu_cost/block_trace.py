@@ -3,7 +3,7 @@
 The control flow and the addresses of these kernels follow from thread and block numbers and from the batch, never from
 data. So a few blocks, spread over the grid, are walked through their machine code on the CPU: all their threads side by
 side, those that lag behind first, as threads of a warp meet again on a GPU. Trip counts, guards, bank conflicts and the
-sectors of memory that warps ask for come out exactly, whoever wrote the source.
+sectors of memory that warps ask for come out exactly, for any source.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def shuffle(values: Sequence[Expr], lanes: Sequence[int]) -> Expr:
 
 
 def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr) -> Expr:
-    """Which lanes of the vector from ``column`` on are columns from ``first`` up to ``stop``, which nobody knows when
+    """Which lanes of the vector from ``column`` on are columns from ``first`` up to ``stop``, which is not known when
     compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than a conjunction of two
     names, if one of them is partly known."""
     unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"

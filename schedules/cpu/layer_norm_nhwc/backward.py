@@ -243,7 +243,7 @@ def chosen(condition: Expr, value: Expr, other: Expr) -> Expr:
 
 
 def picked(number: Expr, values: list[Expr]) -> Expr:
-    """One of the values, by a number that nobody knows when compiling if there are several."""
+    """One of the values, by a number that is not known when compiling if there are several."""
     found = values[-1]
     for at in reversed(range(len(values) - 1)):
         found = chosen(number == at, values[at], found)

@@ -3,7 +3,7 @@
 ┌─ halo ──────────────┐
 │ ┌─────────────────┐ │     A pixel of the patch is the block's channels, one after the other. Threads copy it in
 │ │   block tile    │ │     vectors: neighbours those of a pixel, then those of pixels on their right, then below.
-│ └─────────────────┘ │     What is padding is filled with zeros, so that nobody has to ask when reading.
+│ └─────────────────┘ │     Padding is filled with zeros, so that reads need no test.
 └─────────────────────┘
 """
 

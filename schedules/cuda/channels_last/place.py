@@ -1,4 +1,4 @@
-"""Who does what in the NHWC gather kernels: which image, rows, columns and channels are a thread's."""
+"""The part of each thread in the NHWC gather kernels: which image, rows, columns and channels are a thread's."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ STRIPS_TRIED = 4
 MOST_RESULTS = 256
 """Results of a strip."""
 LEAN = 0.1
-"""Added for each microsecond that the issue slots are busy, even if nobody waits for them."""
+"""Added for each microsecond that the issue slots are busy, even if nothing waits for them."""
 DOUBTED = 1.05
 """Times longer for bank conflicts, or few loads on their way, even if no resource shows them."""
 MOST_CONFLICTS, ENOUGH_IN_FLIGHT = 1.05, 60_000

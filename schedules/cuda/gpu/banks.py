@@ -22,7 +22,7 @@ WARPS_SEEN = 4
 
 def turns(vectors: Iterable[int], *, banks: int = BANKS) -> int:
     """Turns for one access of threads that want the words (or vectors of words) with these numbers, where there are
-    ``banks`` banks as wide as they are; 0 for nobody."""
+    ``banks`` banks as wide as they are; 0 for none."""
     used = [vector % banks for vector in set(vectors)]
     return max(map(used.count, used)) if len(set(used)) < len(used) else min(1, len(used))
 

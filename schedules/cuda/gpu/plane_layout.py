@@ -35,7 +35,7 @@ class HeldPlanes:
     elements: int
     """Elements of a plane."""
     pad: int
-    """Elements that nobody uses after each plane."""
+    """Unused elements after each plane."""
     lanes: int
     """Lanes of the vectors in which a thread reads or writes them: its first element is at a multiple."""
     copied_lanes: int
@@ -185,7 +185,7 @@ def _pads(tiling: Tiling, tensor: PlaneShape, copied_bytes: int) -> Iterator[tup
 
 def _lanes(tiling: Tiling, tensor: PlaneShape, pad: int) -> int:
     steps = [tiling.thread_planes * (tensor.elements + pad)]
-    # The last vector of a plane must not reach into what nobody wrote, nor into what another thread writes.
+    # The last vector of a plane must not reach into what was not written, nor into what another thread writes.
     if pad or (tiling.written and tiling.plane_threads > 1):
         steps.append(tensor.elements)
     if tiling.thread_planes > 1 and pad:

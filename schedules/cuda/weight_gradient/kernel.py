@@ -74,7 +74,7 @@ def _shape(cut: Cut, n: Expr, channels: int, size: Sizes) -> tuple[Expr, ...]:
     return (n, *size, channels) if cut.channel_last else (n, channels, *size)
 
 
-# -- who sums what -------------------------------------------------------------------------------------------------
+# -- the sums of each thread ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
