@@ -266,7 +266,7 @@ def test_ctrl_c_is_raised_and_what_was_measured_is_kept(fakes):
 
 
 def test_the_example_of_the_docs_tunes(capsys, fakes):
-    program, listing = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(), re.DOTALL)
+    program, listing, collecting = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(), re.DOTALL)
     names: dict[str, nn.Module] = {}
     exec(program, names)
     out, err = capsys.readouterr()
@@ -275,6 +275,10 @@ def test_the_example_of_the_docs_tunes(capsys, fakes):
     exec(listing, {})
     (layer,) = read_layers(Path("layers.json"), network="Sequential")
     assert (layer.batch, layer.channels, layer.input_size, layer.bias) == (8, 32, (28, 28), True)
+    exec(collecting, {})
+    assert [each.input_size for each in read_layers(Path("layers.json"), network="collected")] == [
+        (size, size) for size in (24, 28, 32)
+    ]
 
 
 def test_bad_limits_and_models_without_layers_are_refused(fakes):
