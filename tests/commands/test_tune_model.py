@@ -266,7 +266,8 @@ def test_ctrl_c_is_raised_and_what_was_measured_is_kept(fakes):
 
 
 def test_the_example_of_the_docs_tunes(capsys, fakes):
-    program, listing, collecting = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(), re.DOTALL)
+    page = (ROOT / "docs" / "tuning.md").read_text()
+    program, listing, collecting = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, nn.Module] = {}
     exec(program, names)
     out, err = capsys.readouterr()
