@@ -374,6 +374,7 @@ def forget() -> None:
         forget_warnings()
         expect({})
         database.cache_clear()
+        locked.read.cache_clear()
         arrivals.forget()
         loaded.forget()
 

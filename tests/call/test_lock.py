@@ -95,7 +95,10 @@ def test_other_code_and_other_versions_are_named(locked, monkeypatch):
 
 
 def test_a_kernel_that_cannot_run_here_is_named(locked):
-    path, _, _ = locked
+    path, _, ran = locked
+    run()
+    assert configs() == ran
+    dwconv.reset()  # reads the file again
     content = json.loads(path.read_text())
     content["calls"][0]["passes"]["dgrad"]["config"]["template"] = "cpu.no_such"
     path.write_text(json.dumps(content))

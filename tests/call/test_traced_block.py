@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dwconv.call import blocks, traced
 from dwconv.call.call_plan import plans
+from dwconv.call.traces import plain_class
 from dwconv.errors import InvalidCall
 from tests.call.block_parts import (
     CHANNELS,
@@ -416,3 +417,26 @@ def test_without_kernels_the_ops_are_pytorchs(logs):
     means = [each for variance, mean in moments for each in (mean, variance)]
     for got, right in zip([z, y, *statistics, *found], [expected, expected_y, *means, *wanted], strict=True):
         torch.testing.assert_close(got.double(), right, rtol=1e-3, atol=1e-3)
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["apart", "other momenta", "shared"])
+def test_running_statistics_with_gaps_learn_together(planted, way, kind):
+    """As those of a GPU do; norms that share a buffer learn one after the other."""
+    model = Parts(WHOLE)
+    for norm in (model.bn1, model.bn2):
+        for name in ("running_mean", "running_var"):
+            setattr(norm, name, getattr(norm, name).repeat_interleave(2)[::2])
+    model.bn2.momentum = 0.7 if kind == "other momenta" else model.bn1.momentum
+    if kind == "shared":
+        model.bn2.running_mean, model.bn2.running_var = model.bn1.running_mean, model.bn1.running_var
+        model.bn2.num_batches_tracked = model.bn1.num_batches_tracked
+    trace(model)
+    plain = copy.deepcopy(model)
+    plain.__class__ = plain_class(type(plain))
+    for _ in range(3):
+        for each in (model, plain):
+            each(drawn()).sum().backward()
+    assert ran(3)
+    for name, wanted in plain.named_buffers():
+        torch.testing.assert_close(model.get_buffer(name), wanted, msg=name)
