@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -17,12 +18,13 @@ class Graph:
     """The graph that is being captured."""
     spoilt: ClassVar[set[object]] = set()
     """Pools of captures that failed: PyTorch goes on recording to them."""
+    _numbers: ClassVar[Iterator[int]] = itertools.count(1)
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._steps: int | None = None
         self._operators = 0
         self.launches: list[tuple[int, Callable[[], object]]] = []
-        self._pool = (0, id(self))
+        self._pool = (next(Graph._numbers), 0)  # an address can come again after a graph that failed
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
         if device().standin_capturing() or self._steps:
