@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DTYPES, Workload
-from dwconv.schedules.cuda.emit.reach import Reach
+from dwconv.schedules.cuda.emit.sliding_sum import Reach
 from dwconv.schedules.cuda.gpu.banks import spread_vectors
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, exact_vectors, least_vectors
 from dwconv.schedules.cuda.resident_planes.cut import Cut as PlanesCut

@@ -16,8 +16,7 @@ from tvm import s_tir, tirx
 from dwconv.schedules.cuda.backward_planes.cut import Cut
 from dwconv.schedules.cuda.emit.image_planes import PlanesThread, StagedPlanes
 from dwconv.schedules.cuda.emit.planes import threads_of_planes
-from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourceRow
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane
+from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourcePlane, SourceRow
 from dwconv.schedules.cuda.emit.split_sum import add_parts
 from dwconv.schedules.cuda.emit.words import (
     Registers,

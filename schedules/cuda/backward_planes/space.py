@@ -7,8 +7,8 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.backward_planes.cut import Cut
 from dwconv.schedules.cuda.backward_planes.estimate import block_works, thread_work
-from dwconv.schedules.cuda.gpu.code_limits import BACKWARD_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.image_planes_space import Family, cuts, misfit_of_images, space_of, tiles
+from dwconv.schedules.cuda.gpu.limits import BACKWARD_PLANES as MOST_CODE
 from dwconv.schedules.space import ConfigSpace
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 

@@ -3,6 +3,9 @@
 A thread owns some rows of some neighbouring columns of a result plane. It goes down the source rows once; a row of
 results is written as soon as its last source row has been added, or after all planes that are summed. Nothing is a
 loop but these planes: those of the source channels and, in 3-D, of the taps along the depth.
+
+A kernel knows its first tile and its last (``Reach``), so it knows at which offsets every tile stays inside, at which
+none does, and at which it depends on the tile: only the last need a test while it runs.
 """
 
 from __future__ import annotations
@@ -11,11 +14,74 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.schedules.cuda.emit.reach import Reach
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane, source_planes
 from dwconv.schedules.cuda.emit.words import Registers, in_float32
-from dwconv.schedules.emit import Expr
+from dwconv.schedules.emit import Expr, all_of, planes_met, serial
 from dwconv.schedules.gather import Gather
+from dwconv.schedules.taps import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """The tile of ``width`` outputs with number ``index``, one of ``tiles`` side by side."""
+
+    axis: Axis
+    width: int
+    tiles: int
+    index: Expr
+
+    @property
+    def step(self) -> int:
+        """Inputs from a tile to the next."""
+        return self.axis.origin(self.width)
+
+    def source(self, at: int) -> Expr:
+        """The input at offset ``at`` of the tile."""
+        return self.index * self.step + at
+
+    def result(self, out: int) -> Expr:
+        """The ``out``-th output of the tile."""
+        return self.index * self.width + out
+
+    def reads(self, at: int, lanes: int = 1) -> Expr:
+        """Whether the inputs ``at`` … ``at + lanes − 1`` exist: True, False for all tiles, or a test."""
+        return self._within(at, self.step, self.axis.inputs - lanes)
+
+    def writes(self, out: int, lanes: int = 1) -> Expr:
+        """Whether the outputs ``out`` … ``out + lanes − 1`` exist: True, False for all tiles, or a test."""
+        return self._within(out, self.width, self.axis.outputs - lanes)
+
+    def live_reads(self) -> dict[int, list[tuple[int, int]]]:
+        """Inputs that exist for some tile, by offset, each with the (output, tap) pairs that it meets."""
+        reads = self.axis.reads(self.width)
+        return {at: pairs for at, pairs in reads.items() if self.reads(at) is not False}
+
+    def _within(self, offset: int, step: int, last: int) -> Expr:
+        """Whether 0 ≤ index · step + offset ≤ last."""
+        places = [tile * step + offset for tile in range(self.tiles)]
+        if not any(0 <= place <= last for place in places):
+            return False
+        position = self.index * step + offset
+        return all_of(places[0] >= 0 or position >= 0, places[-1] <= last or position <= last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePlane:
+    """One of them."""
+
+    m: Expr
+    """Which of the source channels of the result channel."""
+    kd: Expr
+    """The tap along the depth at which they meet; 0 in 2-D."""
+    depth: Expr
+    """Which plane of its channel; 0 in 2-D."""
+
+
+def source_planes(channels: int, depths: Axis, depth: Expr) -> Iterator[SourcePlane]:
+    """Those that plane ``depth`` of the result meets in each of ``channels``; no loop is left in 2-D."""
+    for m in serial("m", channels):
+        for kd, source_depth in planes_met(depths, depth):
+            yield SourcePlane(m=m, kd=kd, depth=source_depth)
+
 
 Pairs = list[tuple[int, int]]
 """(output of the tile, tap)"""

@@ -9,8 +9,7 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.global_strip.cut import Cut, source_pieces
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
+from dwconv.schedules.cuda.gpu.hardware import WARP, compiled_registers
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config

@@ -13,9 +13,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.reach import Reach
-from dwconv.schedules.cuda.emit.sliding_sum import SlidingSum, SourceRow
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane
+from dwconv.schedules.cuda.emit.sliding_sum import Reach, SlidingSum, SourcePlane, SourceRow
 from dwconv.schedules.cuda.emit.words import Registers, argument, blocks, in_float32, span, threads, zero
 from dwconv.schedules.cuda.global_strip.cut import Cut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, divided, kernel, store, when

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.cuda.global_strip.estimate import code_size, registers_of, thread_work
-from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
-from dwconv.schedules.cuda.gpu.code_limits import GLOBAL_STRIP as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import WARP
+from dwconv.schedules.cuda.gpu.limits import GLOBAL_STRIP as MOST_CODE
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis

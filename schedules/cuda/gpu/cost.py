@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
+from dwconv.schedules.cuda.gpu.hardware import WARP, Occupancy, occupancy
 from dwconv.schedules.space import Config
 
 RESOURCES = ("dram", "cache", "load_store", "fma", "tensor", "issue", "latency")

@@ -15,8 +15,7 @@ from typing import ClassVar, TypeVar
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy, registers_left
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy, registers_left
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
 from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, adding_work, first_half, halvings
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors

@@ -12,10 +12,10 @@ from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
-from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.cost import BlockWork, price
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, WARP
 from dwconv.schedules.cuda.gpu.image_planes import ImagePlanes, ThreadWork, holds
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 

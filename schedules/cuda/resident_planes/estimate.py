@@ -8,8 +8,7 @@ from functools import cache
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import compiled_registers, occupancy
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, compiled_registers, occupancy
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.space import Config

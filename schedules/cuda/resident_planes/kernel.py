@@ -13,11 +13,8 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.in_turns import in_turns
 from dwconv.schedules.cuda.emit.planes import read_row, threads_of_planes
-from dwconv.schedules.cuda.emit.reach import Reach
-from dwconv.schedules.cuda.emit.sliding_sum import SlidingSum, SourceRow
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane
+from dwconv.schedules.cuda.emit.sliding_sum import Reach, SlidingSum, SourcePlane, SourceRow
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -26,6 +23,7 @@ from dwconv.schedules.cuda.emit.words import (
     blocks,
     blocks_per_sm,
     in_float32,
+    in_turns,
     shared,
     span,
     zero,

@@ -9,9 +9,9 @@ from functools import cache, lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
-from dwconv.schedules.cuda.gpu.code_limits import RESIDENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import SYSTEM_SHARED_BYTES, WARP
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.limits import RESIDENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.cuda.resident_planes.estimate import blocks_at_a_time, code_size, issued, registers_of

@@ -7,8 +7,7 @@ from functools import cache
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, SHARED_LANES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
+from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, SHARED_LANES, WARP, compiled_registers
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.gather import Gather

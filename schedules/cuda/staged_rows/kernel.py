@@ -14,8 +14,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.emit.in_turns import in_turns
-from dwconv.schedules.cuda.emit.reach import Reach
+from dwconv.schedules.cuda.emit.sliding_sum import Reach
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -23,6 +22,7 @@ from dwconv.schedules.cuda.emit.words import (
     barrier,
     blocks,
     in_float32,
+    in_turns,
     shared,
     span,
     threads,

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
-from dwconv.schedules.cuda.gpu.code_limits import STAGED_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import MOST_THREADS_Z, SHARED_LANES
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.limits import STAGED_ROWS as MOST_CODE
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.cuda.staged_rows.estimate import code_size, registers_of
 from dwconv.schedules.gather import Gather

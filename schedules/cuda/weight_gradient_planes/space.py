@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.image_planes_space import Family, cuts, misfit_of_images, sizes, space_of, tiles
+from dwconv.schedules.cuda.gpu.limits import WEIGHT_GRADIENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, thread_work
 from dwconv.schedules.space import ConfigSpace
