@@ -7,8 +7,8 @@
                                  staged_rows               rows in shared memory, one kernel row at a time: wide kernels
                     NHWC         channels_last *           strips of pixels, vectors of channels
     wgrad           NCHW, NHWC   weight_gradient *         tiles of pixels, sums in registers
-                    NCHW         weight_gradient_planes    whole planes in shared memory: small maps
-    both gradients  NCHW         backward_planes           whole planes in shared memory: x, dy and w are read once
+                    NCHW         image_planes              whole planes in shared memory: small maps
+    both gradients  NCHW         image_planes              whole planes in shared memory: x, dy and w are read once
 
 What they share: ``gpu`` (the hardware, and what work costs it), ``emit`` (parts of kernels), ``gather_family``.
 """

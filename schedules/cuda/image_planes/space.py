@@ -10,14 +10,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
-from dwconv.schedules.cuda.gpu.cost import BlockWork, price
+from dwconv.schedules.cuda.gpu.cost import price
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, WARP
-from dwconv.schedules.cuda.gpu.image_planes import ImagePlanes, ThreadWork, holds
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.limits import (
+    BACKWARD_PLANES,
+    LEAST_THREADS,
+    MOST_IMAGES,
+    MOST_PADDED,
+    MOST_WORKSPACE_BYTES,
+    WEIGHT_GRADIENT_PLANES,
+)
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
+from dwconv.schedules.cuda.image_planes.cut import BackwardCut, GradientCut, ImagePlanes
+from dwconv.schedules.cuda.image_planes.estimate import ThreadWork, backward_work, block_works, gradient_work, holds
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
 PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 THREAD_PLANES = (1, 2)
@@ -40,13 +50,13 @@ Test = Callable[[Any], bool]
 
 @dataclass(frozen=True)
 class Family:
-    """What a family tells of its configurations."""
+    """One of the templates, and what it has of its own."""
 
+    name: str
     cut: type[ImagePlanes]
     tiles: Callable[[Workload], tuple[list[int], list[int]]]
     """Rows, and columns, that a thread may have."""
     thread_work: Callable[[Any], ThreadWork]
-    block_works: Callable[[Any, CudaTarget], tuple[BlockWork, ...]]
     most_code: int
     weighs_tiles: bool = False
     """Whether tiles are tried whose blocks are estimated to take the least time, of a few of them; else those that take
@@ -61,11 +71,11 @@ def misfit_of_images(workload: Workload) -> str | None:
     return None
 
 
-def space_of(family: Family, name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+def space_of(family: Family, workload: Workload, target: CudaTarget) -> ConfigSpace:
     """Knobs: channels and images of a block, the tile of a thread, blocks that share the images, turns ahead."""
     tiles_h, tiles_w = family.tiles(workload)
     return ConfigSpace(
-        name,
+        family.name,
         Knob("planes", PLANES),
         Knob("images", IMAGES),
         Knob("thread_planes", THREAD_PLANES),
@@ -207,7 +217,7 @@ def _blocks_of(
 def _microseconds(family: Family, cut: ImagePlanes, target: CudaTarget) -> float:
     """The price of both kernels; more where instructions would hold up the loads, and where much is left to sum when
     nothing is on its way any more."""
-    priced = [price(each, target) for each in family.block_works(cut, target)]
+    priced = [price(each, target) for each in block_works(cut, family.thread_work(cut), target)]
     cycles_per_us, warps = target.clock_ghz * 1e3, -(-cut.threads // WARP)
     work = family.thread_work(cut)
     last = work.instructions_of_image * max(1.0, warps / target.issue_slots) + work.instructions_of_sums
@@ -215,3 +225,81 @@ def _microseconds(family: Family, cut: ImagePlanes, target: CudaTarget) -> float
     spread = priced[0].busy_us["issue"] * blocks / (math.ceil(blocks / target.sms) * target.sms)
     crowded = max(0.0, spread - MOST_ISSUE * cut.workload.bytes / target.limits.memory_gb_per_s / 1e3)
     return sum(each.microseconds for each in priced) + last / cycles_per_us + CROWDED_COST * crowded
+
+
+# -- wgrad ---------------------------------------------------------------------------------------------------------
+
+GRADIENT_TILES_H = (2, 4, 5, 7, 8, 14)
+MOST_COLUMNS = 32
+"""Pieces of longer rows nearly fill the lines of memory: threads read them as well from where they are."""
+
+
+def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why no configuration fits; None if one does."""
+    if workload.multiplier > 1:
+        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
+    if max(size[1] for size in sizes(workload)) > MOST_COLUMNS:
+        return f"rows of more than {MOST_COLUMNS} pixels need no shared memory to be read whole"
+    if reason := misfit_of_images(workload):
+        return reason
+    if next(tiles(GRADIENT, workload, target), None) is None:
+        return "every tile has more sums or more straight code than a thread can have"
+    return None
+
+
+def _gradient_tiles(workload: Workload) -> tuple[list[int], list[int]]:
+    return cuts(workload.output_size[0], GRADIENT_TILES_H), cuts(workload.output_size[1], ())
+
+
+GRADIENT = Family(
+    name="cuda.wgrad_nchw_plane",
+    cut=GradientCut,
+    tiles=_gradient_tiles,
+    thread_work=gradient_work,
+    most_code=WEIGHT_GRADIENT_PLANES,
+)
+
+
+# -- both gradients ------------------------------------------------------------------------------------------------
+
+BACKWARD_TILES = (2, 4, 7, 8, 14)
+
+
+def backward_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why no configuration fits; None if one does."""
+    if workload.block != NOTHING:
+        return f"block={workload.block}: it is for a convolution with nothing around it"
+    if workload.multiplier > 1:
+        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
+    if reason := misfit_of_images(workload):
+        return reason
+    if next(tiles(BACKWARD, workload, target), None) is not None:
+        return None
+    tiles_h, tiles_w = _backward_tiles(workload)
+    least = BackwardCut(
+        workload=workload, planes=1, images=1, thread_planes=1, tile_h=tiles_h[-1], tile_w=tiles_w[-1], split_n=1,
+        pipeline=1,
+    )  # fmt: skip
+    if least.planes_bytes > target.shared_bytes_per_block:
+        return f"planes of x and dy take {least.planes_bytes} bytes, a block has {target.shared_bytes_per_block}"
+    return "every tile has more sums or more straight code than a thread can have"
+
+
+def _backward_tiles(workload: Workload) -> tuple[list[int], list[int]]:
+    """Whole strides: then the taps of a tile do not depend on where it is."""
+    rows, columns = (Axis.of_input_gradient(workload, number) for number in (HEIGHT, WIDTH))
+    return _tiles_of(rows), _tiles_of(columns)
+
+
+def _tiles_of(axis: Axis) -> list[int]:
+    return [axis.down * count for count in cuts(-(-axis.outputs // axis.down), BACKWARD_TILES)]
+
+
+BACKWARD = Family(
+    name="cuda.backward_nchw_plane",
+    cut=BackwardCut,
+    tiles=_backward_tiles,
+    thread_work=backward_work,
+    most_code=BACKWARD_PLANES,
+    weighs_tiles=True,
+)

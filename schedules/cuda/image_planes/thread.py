@@ -28,8 +28,8 @@ from dwconv.schedules.cuda.emit.words import (
     wait_for_copies,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
-from dwconv.schedules.cuda.gpu.image_planes import ImagePlanes
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
+from dwconv.schedules.cuda.image_planes.cut import ImagePlanes
 from dwconv.schedules.emit import Expr, all_of, bind, serial, store, when
 
 

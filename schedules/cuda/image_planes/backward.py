@@ -13,8 +13,6 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.backward_planes.cut import Cut
-from dwconv.schedules.cuda.emit.image_planes import PlanesThread, StagedPlanes
 from dwconv.schedules.cuda.emit.planes import threads_of_planes
 from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourcePlane, SourceRow
 from dwconv.schedules.cuda.emit.split_sum import add_parts
@@ -30,13 +28,15 @@ from dwconv.schedules.cuda.emit.words import (
     span,
     zero,
 )
+from dwconv.schedules.cuda.image_planes.cut import BackwardCut
+from dwconv.schedules.cuda.image_planes.thread import PlanesThread, StagedPlanes
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, least, store, when
 from dwconv.schedules.gather import Gather
 
 ROWS_AHEAD = 1
 
 
-def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+def schedule_backward(cut: BackwardCut, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: dy (n, C, OH, OW), x (n, C, H, W), w (C, KH, KW), dx as x, dw as w and, if there is more than one
     part, workspace (parts, results). Registers are shared out for ``at_a_time`` blocks on an SM."""
     workload, tiling = cut.workload, cut.tiling
@@ -82,7 +82,7 @@ def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
 class Thread(PlanesThread):
     """One thread, and what it owns."""
 
-    cut: Cut
+    cut: BackwardCut
     dx: Any
     results: Any
     """The planes of x by another name."""

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.image_planes import PlanesThread, StagedPlanes
 from dwconv.schedules.cuda.emit.planes import threads_of_planes
 from dwconv.schedules.cuda.emit.split_sum import add_parts
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, blocks, blocks_per_sm
-from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
+from dwconv.schedules.cuda.image_planes.cut import GradientCut
+from dwconv.schedules.cuda.image_planes.thread import PlanesThread, StagedPlanes
 from dwconv.schedules.emit import BATCH, Expr, kernel
 
 
-def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+def schedule_gradient(cut: GradientCut, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: x (n, C, H, W), dy (n, C, OH, OW), dw (C, KH, KW), with a bias dbias (C) and, if there is more than
     one part, workspace (parts, results): all of dw, then all of dbias. Registers are shared out for ``at_a_time``
     blocks on an SM."""

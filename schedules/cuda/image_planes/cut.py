@@ -7,24 +7,17 @@ lie, ``pipeline`` of them under way or in use. A thread has the same tile of the
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import ClassVar, TypeVar
 
-from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy, registers_left
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
-from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, adding_work, first_half, halvings
-from dwconv.schedules.cuda.gpu.vectors import whole_vectors
+from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, first_half
+from dwconv.schedules.cuda.gpu.vectors import exact_vectors
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis
-
-START = 60
-"""Instructions that find a thread's place, and store what it summed."""
-
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
 SomePlanes = TypeVar("SomePlanes", bound="ImagePlanes")
 
@@ -184,75 +177,36 @@ class ImagePlanes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadWork:
-    """What a thread does."""
+class GradientCut(ImagePlanes):
+    """A configuration in numbers. dy has the tiles, and meets x."""
 
-    products: int
-    """Multiply-adds for one image; so is the next."""
-    accesses: int
-    """Vectors of shared memory that it reads or writes."""
-    instructions_of_image: float
-    """About as many as are unrolled."""
-    instructions_of_sums: float
-    """Those that it executes once."""
-    registers: int
-    """About how many it needs."""
+    @cached_property
+    def rows(self) -> Axis:
+        return Axis.of_convolution(self.workload, HEIGHT)
+
+    @cached_property
+    def columns(self) -> Axis:
+        return Axis.of_convolution(self.workload, WIDTH)
 
 
-def instructions_of_sums(cut: ImagePlanes) -> float:
-    """To find a thread's place, to add up its sums and to store them: halving, half of the threads pass theirs on and
-    the other half add them."""
-    sums, count = cut.thread_planes * cut.sums_of_channel, halvings(cut.mates)
-    return START + sums + 3 * sums * (2 - 2.0**-count) * (count > 0) + 12 * count
+@dataclass(frozen=True, kw_only=True)
+class BackwardCut(ImagePlanes):
+    """A configuration in numbers. x has the tiles, and so has dx, which takes its place; they meet dy."""
 
+    writes: ClassVar[bool] = True
 
-@cache
-def vectors_of(rows: tuple[int, ...], columns: tuple[int, ...], *, pitch: int, lanes: int) -> int:
-    """Vectors in which a thread reads these rows and columns of a plane."""
-    return sum(len(whole_vectors([row * pitch + column for column in columns], lanes)) for row in rows)
+    @cached_property
+    def rows(self) -> Axis:
+        return Axis.of_input_gradient(self.workload, HEIGHT)
 
+    @cached_property
+    def columns(self) -> Axis:
+        return Axis.of_input_gradient(self.workload, WIDTH)
 
-def block_works(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> tuple[BlockWork, ...]:
-    """The kernel that reads both tensors, and the one that adds what its blocks wrote, if they are several parts."""
-    first = _of_sums(cut, work, target)
-    if cut.split_n == 1:
-        return (first,)
-    return first, adding_work(parts=cut.split_n, results=cut.results, target=target)
-
-
-def _of_sums(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> BlockWork:
-    workload, itemsize = cut.workload, ITEMSIZE[cut.workload.dtype]
-    warps = -(-cut.threads // WARP)
-    width = min(held.lanes for held in cut.layout.held) * itemsize
-    accessed = warps * work.accesses * max(1.0, width / BANK_BYTES) * cut.layout.turns
-    plane = cut.images * cut.planes * itemsize
-    read = plane * (cut.met.elements + cut.tiled.elements)
-    moved = read + cut.writes * plane * cut.tiled.elements
-    written = float(BANK_BYTES * cut.split_n * cut.results if cut.split_n > 1 else 0)
-    return BlockWork(
-        blocks=cut.channel_blocks * cut.split_n,
-        threads=cut.threads,
-        registers=registers_left(target, threads=cut.threads, blocks=blocks_at_a_time(cut, work, target)),
-        shared_bytes=cut.shared_bytes,
-        instructions=warps * (cut.turns * work.instructions_of_image + work.instructions_of_sums),
-        fma=float(warps * cut.turns * work.products),
-        lines=cut.turns * moved / LINE_BYTES,
-        bank_turns=cut.turns * (accessed + moved / LINE_BYTES) + warps * work.instructions_of_sums / 4,
-        dram_bytes=workload.bytes + written,
-        cache_bytes=workload.bytes + written,
-        bytes_in_flight=float(min(cut.pipeline, cut.turns) * read),
-        waits=math.ceil(cut.turns / cut.pipeline),  # as many turns as have room ask for their planes at once
-        loads_ahead=cut.pipeline > 1,
-    )
-
-
-def blocks_at_a_time(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> int:
-    """Blocks on an SM, by its threads, its shared memory, and the registers that a thread should need; at least 1."""
-    alone = occupancy(threads=cut.threads, registers=1, shared_bytes=cut.shared_bytes, target=target)
-    return next((count for count in range(alone.blocks_per_sm, 0, -1) if holds(cut, work, target, count)), 1)
-
-
-def holds(cut: ImagePlanes, work: ThreadWork, target: CudaTarget, count: int) -> bool:
-    """Whether so many blocks on an SM leave a thread the registers that it should need."""
-    left = registers_left(target, threads=cut.threads, blocks=count)
-    return left >= min(work.registers, target.registers_per_thread)
+    def row_pieces(self, each: int, row: int) -> list[tuple[int, int]]:
+        """The vectors in which a thread stores a row of dx: (elements from the first of its tile in its ``each``-th
+        plane, lanes)."""
+        first, start = each * self.tiled.pitch, row * self.columns.outputs
+        stop = start + min(self.tile_w, self.columns.outputs)
+        pieces = exact_vectors(first + start, first + stop, self.tiled.lanes)
+        return [(at - first, width) for at, width in pieces]
