@@ -2,9 +2,9 @@
 
     passes          layout       family                    how (* in 3-D, too)
     fprop, dgrad    NCHW         block_tile                block tile, virtual threads, threads, register tile
-                                 global_strip *            strips of rows, straight through registers: small kernels
-                                 resident_planes           whole planes in shared memory: small maps
-                                 staged_rows               rows in shared memory, one kernel row at a time: wide kernels
+                                 gather_nchw *             strips of rows, straight through registers: small kernels
+                                                           rows in shared memory, one kernel row at a time: wide kernels
+                                                           whole planes in shared memory: small maps
                     NHWC         channels_last *           strips of pixels, vectors of channels
     wgrad           NCHW, NHWC   weight_gradient *         tiles of pixels, sums in registers
                     NCHW         image_planes              whole planes in shared memory: small maps

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
+from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
+from dwconv.schedules.cuda.gather_nchw.estimate import (
+    blocks_at_a_time,
+    issued,
+    plane_code,
+    plane_registers,
+)
+from dwconv.schedules.cuda.gather_nchw.space import Limit, limit_of_shared, limits, rules_of, snug
 from dwconv.schedules.cuda.gpu.hardware import SYSTEM_SHARED_BYTES, WARP
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS
 from dwconv.schedules.cuda.gpu.limits import RESIDENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
-from dwconv.schedules.cuda.resident_planes.cut import Cut
-from dwconv.schedules.cuda.resident_planes.estimate import blocks_at_a_time, code_size, issued, registers_of
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.space import ConfigSpace, Knob, Value
 from dwconv.schedules.taps import Axis
 
 PLANES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 THREAD_PLANES = (1, 2)
 MOST_TILE_H = 16
-PREFERRED_THREADS = 128
+THREADS = 128
 BLOCKS_PER_SM = 4
 """That shared memory should have room for: while one computes, others load."""
 FEW_THREADS = 384
@@ -45,7 +51,7 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("tile_h", _tiles_h(gather.rows)),
         Knob("tile_w", _tiles_w(gather.columns)),
         Knob("held", _held_types(workload.dtype)),
-        rules=_rules(workload, target),
+        rules=rules_of(PlanesCut, workload, _limits(gather, target)),
         preferred=lambda: _preferred(workload, target),
     )
 
@@ -60,7 +66,7 @@ def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
     tilings = list(_tilings(gather, dtype))
     if any(_fits(at, target) for at in tilings):
         return None
-    least = {reason: all(test(at) for at in tilings) for reason, test in _limits(target)}
+    least = {reason: all(test(at) for at in tilings) for reason, test in _limits(gather, target)}
     return "every tile has " + next((reason for reason, broken in least.items() if broken), "too much of something")
 
 
@@ -70,8 +76,7 @@ def _periods(axis: Axis) -> int:
 
 def _tiles(axis: Axis, counts: Sequence[int]) -> list[int]:
     """Whole periods of the taps that leave little idle."""
-    tiles = sorted({axis.down * min(count, _periods(axis)) for count in counts})
-    return [tile for tile in tiles if axis.covered(tile) <= axis.outputs * MOST_PADDED] or tiles[:1]
+    return snug(axis, {axis.down * min(count, _periods(axis)) for count in counts})
 
 
 def _tiles_h(rows: Axis) -> list[int]:
@@ -86,12 +91,12 @@ def _held_types(dtype: DType) -> list[DType]:
     return ["float32"] if dtype == "float32" else [dtype, "float32"]
 
 
-def _tilings(gather: Gather, dtype: DType) -> Iterator[Cut]:
+def _tilings(gather: Gather, dtype: DType) -> Iterator[PlanesCut]:
     """Every tile, with the fewest planes that make a block."""
     tiles_h, tiles_w, held_types = _tiles_h(gather.rows), _tiles_w(gather.columns), _held_types(dtype)
     for tile_h, tile_w, each, held in itertools.product(tiles_h, tiles_w, THREAD_PLANES, held_types):
         for planes in PLANES:
-            at = Cut(
+            at = PlanesCut(
                 gather=gather, dtype=dtype, planes=planes, thread_planes=each, tile_h=tile_h, tile_w=tile_w, held=held
             )
             if planes % each == 0 and at.threads >= LEAST_THREADS:
@@ -106,7 +111,7 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
     gather = Gather.of(workload)
 
-    def cost(at: Cut) -> float:
+    def cost(at: PlanesCut) -> float:
         resident = blocks_at_a_time(at, target) * at.threads
         copied = resident * at.loads_under_way * at.source.copied_lanes * ITEMSIZE[at.dtype]
         in_all = gather.channels * workload.batch * at.plane_threads / at.thread_planes
@@ -114,13 +119,13 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
         starved *= max(1.0, FEW_THREADS * target.sms / in_all) ** 0.5
         return _cycles(at) * starved * (1.0 if at.layout.turns <= MOST_TURNS else TURNS_COST)
 
-    def distance(at: Cut) -> tuple[bool, bool, int, bool, int]:
+    def distance(at: PlanesCut) -> tuple[bool, bool, int, bool, int]:
         crowded = at.shared_bytes > target.shared_bytes_per_sm // BLOCKS_PER_SM - SYSTEM_SHARED_BYTES
         whole = min(at.source.copied_lanes, at.result.copied_lanes)
         met = at.layout.turns > MOST_TURNS
-        return not _fits(at, target), met, -whole, crowded, abs(at.threads - PREFERRED_THREADS)
+        return not _fits(at, target), met, -whole, crowded, abs(at.threads - THREADS)
 
-    def block_of(tile: Cut) -> Cut:
+    def block_of(tile: PlanesCut) -> PlanesCut:
         return min((dataclasses.replace(tile, planes=planes) for planes in PLANES), key=distance)
 
     fitting = (at for at in _tilings(gather, workload.dtype) if _fits(at, target))
@@ -130,48 +135,27 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     return {knob: getattr(best, knob) for knob in ("planes", "thread_planes", "tile_h", "tile_w", "held")}
 
 
-def _limits(target: CudaTarget) -> list[tuple[str, Callable[[Cut], bool]]]:
-    """Reasons why a block is illegal, each with its test."""
-
-    def padded(at: Cut) -> bool:
-        rows, columns = at.gather.rows, at.gather.columns
-        computed = rows.covered(at.tile_h) * columns.covered(at.tile_w)
-        return computed > MOST_PADDED * rows.covered(rows.down) * columns.covered(columns.down)
-
-    def starved(at: Cut) -> bool:
-        return registers_of(at) > min(target.registers_per_thread, target.registers_per_sm // at.threads)
-
-    shared_bytes = target.shared_bytes_per_block
+def _limits(gather: Gather, target: CudaTarget) -> list[Limit]:
     return [
-        ("threads share planes unevenly", lambda at: at.planes % at.thread_planes != 0),
-        (f"fewer than {LEAST_THREADS} threads", lambda at: at.threads < LEAST_THREADS),
-        (f"more than {target.threads_per_block} threads", lambda at: at.threads > target.threads_per_block),
-        (f"more than {MOST_PADDED}× the outputs wanted", padded),
-        (
-            f"more than {MOST_CODE} instructions unrolled",
-            lambda at: code_size(at) > MOST_CODE,
+        ("threads share planes unevenly", lambda cut: cut.planes % cut.thread_planes != 0),
+        *limits(
+            gather,
+            target,
+            threads=lambda cut: cut.threads,
+            computed=lambda cut: (cut.tile_h, cut.tile_w),
+            code=plane_code,
+            most_code=MOST_CODE,
+            registers=plane_registers,
         ),
-        ("more registers than there are", starved),
-        (f"more than {shared_bytes} bytes of shared memory", lambda at: at.shared_bytes > shared_bytes),
+        limit_of_shared(target),
     ]
 
 
-def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
-
-    def rule(reason: str, test: Callable[[Cut], bool]) -> Rule:
-        return Rule(reason, lambda config: test(cut(config)))
-
-    return [rule(reason, test) for reason, test in _limits(target)]
+def _fits(at: PlanesCut, target: CudaTarget) -> bool:
+    return not any(test(at) for _, test in _limits(at.gather, target))
 
 
-def _fits(at: Cut, target: CudaTarget) -> bool:
-    return not any(test(at) for _, test in _limits(target))
-
-
-def _cycles(at: Cut) -> float:
+def _cycles(at: PlanesCut) -> float:
     """Cycles of an SM for an output: four warp instructions are issued in one, one turn of shared memory is taken."""
     thread = issued(at)
     taken = thread.bank_turns + thread.lines

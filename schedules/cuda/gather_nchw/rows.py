@@ -27,14 +27,14 @@ from dwconv.schedules.cuda.emit.words import (
     span,
     threads,
 )
+from dwconv.schedules.cuda.gather_nchw.cut import RowsCut
+from dwconv.schedules.cuda.gather_nchw.estimate import LOADS_IN_FLIGHT
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
-from dwconv.schedules.cuda.staged_rows.cut import Cut
-from dwconv.schedules.cuda.staged_rows.estimate import LOADS_IN_FLIGHT
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, least, serial, store, when
 
 
-def schedule_rows(cut: Cut) -> s_tir.Schedule:
+def schedule_rows(cut: RowsCut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW)."""
     n, gather = tirx.Var(BATCH, "int32"), cut.gather
     rows, columns = gather.rows, gather.columns
@@ -73,7 +73,7 @@ class Place:
     across: Expr
 
 
-def partition(cut: Cut, n: Expr) -> Iterator[Place]:
+def partition(cut: RowsCut, n: Expr) -> Iterator[Place]:
     """Blocks of planes and of the plane; threads across, then over the planes, then down."""
     planes, down, across = n * cut.gather.channels, cut.blocks_h, cut.blocks_w
     for block in blocks("block", ceil_div(planes, cut.planes) * (down * across)):
@@ -95,7 +95,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[Place]:
 class Block:
     """The work of the threads of a block."""
 
-    cut: Cut
+    cut: RowsCut
     source: Any
     w: Any
     bias: Any | None

@@ -28,10 +28,10 @@ from dwconv.schedules.cuda.emit.words import (
     span,
     zero,
 )
+from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
-from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
 
 KERNEL_LOADS_UNDER_WAY = 4
@@ -39,7 +39,7 @@ KERNEL_LOADS_UNDER_WAY = 4
 ROWS_AHEAD = 1
 
 
-def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+def schedule_planes(cut: PlanesCut, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (C, KH, KW), perhaps bias (C), result (n, C, OH, OW). Registers are
     shared out for ``at_a_time`` blocks on an SM."""
     n, gather = tirx.Var(BATCH, "int32"), cut.gather
@@ -74,7 +74,7 @@ def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
 class Block:
     """The work of the threads of a block; tensors in global memory have one axis."""
 
-    cut: Cut
+    cut: PlanesCut
     source: Any
     w: Any
     bias: Any | None

@@ -15,11 +15,11 @@ from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.sliding_sum import Reach, SlidingSum, SourcePlane, SourceRow
 from dwconv.schedules.cuda.emit.words import Registers, argument, blocks, in_float32, span, threads, zero
-from dwconv.schedules.cuda.global_strip.cut import Cut
+from dwconv.schedules.cuda.gather_nchw.cut import StripCut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, divided, kernel, store, when
 
 
-def schedule_strips(cut: Cut) -> s_tir.Schedule:
+def schedule_strips(cut: StripCut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW); in 3-D with
     depths before heights."""
     n, gather, dtype = tirx.Var(BATCH, "int32"), cut.gather, cut.dtype
@@ -48,7 +48,7 @@ def schedule_strips(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-def partition(cut: Cut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
+def partition(cut: StripCut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
     """The part of each thread: (a plane of the result, counted through all images, the number of its tile down,
     across)."""
     down, across = cut.blocks_h, cut.blocks_w
@@ -69,7 +69,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
 class Thread(SlidingSum):
     """The work of one thread, with rows that come from global memory."""
 
-    cut: Cut
+    cut: StripCut
     source: Any
     w: Any
     bias: Any | None
