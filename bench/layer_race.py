@@ -29,7 +29,7 @@ from dwconv import settings
 from dwconv.errors import BuildError, WorkerError, one_line
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of, get_ready
 from dwconv.measure.clock.timing import FINAL, Caches, Call, InTurn, inputs_in_turn, results_held, rounds_in_turns
 from dwconv.measure.measuring import LOAD

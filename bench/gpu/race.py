@@ -27,7 +27,7 @@ from bench.providers import Inputs, Provider, providers
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import Captured, clock_of, synchronize
 from dwconv.measure.clock.timing import Call, Effort, InTurn, inputs_in_turn, results_held, time_in_turns
 from dwconv.measure.measuring import LOAD

@@ -24,7 +24,7 @@ from bench.gpu.verify import RIGHT, VerifierSetup, in_words, verified
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, host_us, warm_up
 from dwconv.errors import DwconvError
 from dwconv.kernels import build, nvrtc
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import GLANCE, Call, time_in_turns
 from dwconv.measure.measuring import LOAD

@@ -18,7 +18,7 @@ from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from dwconv import settings
 from dwconv.errors import NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.worker import locate

@@ -34,7 +34,7 @@ from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target, is_rocm
 from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload, by
-from dwconv.records.validity import made_with
+from dwconv.records.record import made_with
 from dwconv.system import versions
 from dwconv.untuned import gain, other_size
 

@@ -23,8 +23,7 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
-from dwconv.kernels.entry import key_of, read_entry, write_entry
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import key_of, message, read_entry, write_entry
 from dwconv.system import versions
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.processes.worker import locate
 from dwconv.problems.target import Target
 from dwconv.schedules.template import Candidate

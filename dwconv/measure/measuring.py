@@ -18,7 +18,7 @@ import torch
 
 from dwconv.errors import CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.clock.timing import (
     FINAL,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from dwconv import settings
-from dwconv.errors import NoDevice, UnknownTarget
+from dwconv.errors import NoDevice, UnknownTarget, one_line
 from dwconv.problems.cost_constants import CostConstants, fitted_constants
 from dwconv.system import cpu_facts
-from dwconv.system.cpu_facts import KiB, MiB
+from dwconv.system.cpu_facts import VECTOR_SETS, KiB, MiB
 
 ForcedVectorSet = Literal["avx512", "avx2", "neon"]
 FORCED_VECTOR_SETS: tuple[ForcedVectorSet, ...] = get_args(ForcedVectorSet)
@@ -205,8 +205,6 @@ def parse_target(text: str) -> Target:
     if text == "cuda":
         return cuda_target()
     if text.startswith("cpu:") and ("," in text or text == "cpu:aarch64"):
-        from dwconv.problems.board import parse_board
-
         return parse_board(text)
     for vector_set in FORCED_VECTOR_SETS:
         if text == f"cpu:{vector_set}":
@@ -331,8 +329,57 @@ def is_rocm() -> bool:
     return torch.version.hip is not None
 
 
+# -- boards: CPUs in other machines, which kernels are compiled for here and run on there --------------------------
+
 _LEAST_VECTOR_BYTES = 16
 
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-")
+
+
+_WORDS: dict[str, ForcedVectorSet] = {
+    **dict(zip(FORCED_VECTOR_SETS, FORCED_VECTOR_SETS, strict=True)),
+    "aarch64": "neon",
+}
+"""Vector sets by name; every 64-bit ARM has NEON."""
+_OPTIONS = ("mcpu", "threads", "name")
+_CACHE_BYTES = MiB
+"""What the threads of a board can count on: few have more."""
+
+
+def parse_board(text: str) -> CpuTarget:
+    """``cpu:VECTORS,mcpu=CPU,threads=N,name=NAME``: the vectors, LLVM's name of the CPU (by default the least one with
+    these vectors), the threads (by default one), and what records call the device (by default the CPU). All but the
+    vectors may be left out. Raises UnknownTarget."""
+    vectors, *given = text.removeprefix("cpu:").split(",")
+    options = dict(each.partition("=")[::2] for each in given)
+    vector_set = _WORDS.get(vectors)
+    mcpu, name = options.get("mcpu"), options.get("name")
+    threads = options.get("threads", "1")
+    if (
+        vector_set is None
+        or len(options) < len(given)
+        or not set(options) <= set(_OPTIONS)
+        or not re.fullmatch(r"[1-9][0-9]{0,3}", threads)
+        or not all(re.fullmatch(r"[a-z0-9][a-z0-9_.+-]{0,63}", word) for word in (mcpu, name) if word is not None)
+    ):
+        raise UnknownTarget(
+            f"target={one_line(text, most=200)} is no board; use cpu:aarch64,mcpu=cortex-a76,threads=4,name=pi5, or "
+            f"one of {', '.join(sorted(_WORDS))} for aarch64; names are of small letters and digits"
+        )
+    return CpuTarget(
+        device=device_of(name or mcpu or vectors, vector_set, threads=int(threads)),
+        threads=int(threads),
+        vector_bytes=next(each.bytes for each in VECTOR_SETS if each.name == vector_set),
+        cache_bytes=_CACHE_BYTES,
+        vector_set=vector_set,
+        present=False,
+        mcpu=mcpu,
+        board=name or "",
+    )
+
+
+def device_of(name: str, vector_set: ForcedVectorSet, *, threads: int) -> str:
+    """What records call a board."""
+    return f"{name}-{vector_set}-{threads}t"

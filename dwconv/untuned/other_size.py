@@ -20,12 +20,10 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import fitting, template
-from dwconv.untuned.evidence import Measured
+from dwconv.untuned.evidence import Measured, of_workload
 from dwconv.untuned.gain import Expected
-from dwconv.untuned.portfolio_file import Portfolio, shipped
-from dwconv.untuned.regimes import sort_of
+from dwconv.untuned.portfolio_file import Portfolio, shipped, sort_of
 from dwconv.untuned.trees import Trees
-from dwconv.untuned.workload_features import of_workload
 
 OCTAVES = (1.0, 3.0)
 """Distances up to which errors are judged together. Beyond the last, a size tells no more than other layers do."""

@@ -11,7 +11,7 @@ from bench import layer_race
 from bench.layer_race import ControlRace, LayerRace, LayerRacer, LayerSetup, LayerTimes
 from bench.providers import Provider
 from dwconv.errors import BuildError
-from dwconv.kernels.wire import decode, encode
+from dwconv.kernels.entry import decode, encode
 from dwconv.measure.providers import pytorch_call
 from dwconv.problems.workload import PASSES
 from dwconv.schedules.template import Candidate, templates_for

@@ -24,7 +24,7 @@ import torch
 
 from dwconv import settings
 from dwconv.errors import DwconvError, NoTemplate, described_error
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.contention import cores
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import RACE, time_in_turns

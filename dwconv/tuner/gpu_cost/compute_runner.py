@@ -16,7 +16,7 @@ from pathlib import Path
 from dwconv import settings
 from dwconv.errors import BuildError, WorkerError
 from dwconv.kernels import build
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.outcomes import new_record, status_after
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
