@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from dwconv.concurrency.hill_climbing import HillClimbing
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.schedule import ScalingCurve, Task, TaskGraph
 from dwconv.concurrency.task_timer import TaskTimer
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Regression, sweep

@@ -27,13 +27,12 @@ from typing import Any
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.blocks import FIRST_S as BLOCK_S
 from bench.gpu.blocks import blocks_stage
-from bench.gpu.fit import fit_stage
+from bench.gpu.fit import FIRST_S as RANK_S
+from bench.gpu.fit import fit_stage, rank_stage
 from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_stage
 from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_stage, worst_first
-from bench.gpu.rank import FIRST_S as RANK_S
-from bench.gpu.rank import rank_stage
 from bench.gpu.run import FILE, Budget, Ended, Interrupted, Run, State, interrupted_after, say, take_over
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
 from bench.gpu.smoke import smoke_stage

@@ -19,8 +19,8 @@ from dwconv import settings
 from dwconv.concurrency.options import PLAIN
 from dwconv.concurrency.schedule import Count, Microseconds, Placement, Schedule, Threads
 from dwconv.errors import LogError, one_line
+from dwconv.records.line import lines, open_file
 from dwconv.records.log import TuningLog
-from dwconv.records.reading import lines, open_file
 from dwconv.records.record import Measurement
 
 _CHARACTERS = 500

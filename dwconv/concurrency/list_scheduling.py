@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dwconv.concurrency.schedule import Machine, Placement
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.schedule import Machine, Placement, ScalingCurve, Task, TaskGraph
 
 Curves = Mapping[int, ScalingCurve]
 """By task, how long it takes."""

@@ -24,8 +24,7 @@ from dwconv.concurrency.list_scheduling import (
     place,
     ways_to_the_end_us,
 )
-from dwconv.concurrency.schedule import Machine, Placement, Schedule, makespan_us
-from dwconv.concurrency.task_graph import TaskGraph
+from dwconv.concurrency.schedule import Machine, Placement, Schedule, TaskGraph, makespan_us
 
 STRATEGIES = ("S1", "S2", "S3", "S4")
 

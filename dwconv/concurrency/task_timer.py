@@ -18,8 +18,7 @@ from torch.fx import Node
 
 from dwconv.concurrency.engine import CpuEngine
 from dwconv.concurrency.gradient_pairs import Pair, pairs
-from dwconv.concurrency.schedule import Placement, Schedule
-from dwconv.concurrency.task_graph import Task, TaskGraph
+from dwconv.concurrency.schedule import Placement, Schedule, Task, TaskGraph
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, time_in_turns

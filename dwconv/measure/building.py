@@ -18,7 +18,7 @@ from dwconv.schedules.template import Candidate
 BUILD = "dwconv.kernels:build"
 BUILD_CACHED = "dwconv.kernels.cache:build_cached"
 """Takes kernels from the cache folder, and puts them there."""
-BUILD_FOR_BOARD = "dwconv.kernels.board:build_for_board"
+BUILD_FOR_BOARD = "dwconv.kernels.library:build_for_board"
 
 
 @message

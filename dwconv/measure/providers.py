@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
 from dwconv.problems import pytorch
 from dwconv.problems.block import NOTHING, Block
-from dwconv.problems.memory_format import memory_format
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, memory_format
 from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 
 # What PyTorch's choice of a backend is called here; the rest goes by the name of PyTorch.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.errors import InvalidChoice, one_line
 from dwconv.reporting import page, words
-from dwconv.reporting.sums import ReportSums
+from dwconv.reporting.rows import ReportSums
 from dwconv.system.new_file import replace_file
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from statistics import mean, median
 import pytest
 
 from bench.cases import Layer
-from bench.gpu.rank import costs_of
+from bench.gpu.fit import costs_of
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import parse_target
 from dwconv.records.database import Database

@@ -19,8 +19,8 @@ import torch
 from dwconv import settings
 from dwconv.errors import BoardLost, UnknownTarget, one_line
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.board import RUN, is_linked
 from dwconv.kernels.entry import message
+from dwconv.kernels.library import RUN, is_linked
 from dwconv.kernels.load import ANY_NUMBER, most_threads
 from dwconv.problems.target import CpuTarget, Target, device_of
 from dwconv.records.record import Measurement
