@@ -32,7 +32,7 @@ from dwconv.kernels.cache import build_cached
 from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of, get_ready
 from dwconv.measure.clock.timing import FINAL, Caches, Call, InTurn, inputs_in_turn, results_held, rounds_in_turns
-from dwconv.measure.measuring import LOAD
+from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.verify.bare_kernel import LoadedKernel
@@ -50,14 +50,6 @@ _COMPILING_S = 120.0
 """torch.compile may take so much longer, in both layouts."""
 _REASON = 200
 """Characters of the reason why a rival does not race."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class LayerSetup:
-    target: CpuTarget
-    load: str = LOAD
-    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
 
 
 @message
@@ -95,7 +87,7 @@ class LayerTimes:
 class LayerRacer:
     """Handler: LayerRace or ControlRace in, LayerTimes out."""
 
-    def __init__(self, setup: LayerSetup) -> None:
+    def __init__(self, setup: MeasureSetup) -> None:
         torch.set_num_threads(setup.target.threads)
         self._target = setup.target
         self._clock = clock_of(setup.target)
@@ -175,7 +167,7 @@ class LayerRaces:
     race failed, WorkerCannotStart if none can be run."""
 
     def __init__(self, target: CpuTarget, *, load: str = LOAD) -> None:
-        setup = LayerSetup(target=target, load=load)
+        setup = MeasureSetup(target=target, load=load)
         role = "bench.layer_race:LayerRacer"
         self._process = IsolatedProcess(role, setup, threads=target.threads, vector_set=target.vector_set)
 

@@ -99,14 +99,6 @@ class Counts:
     def store_sectors_per_ideal(self) -> float:
         return self.store_sectors / self.store_ideal if self.store_ideal else 1.0
 
-    @property
-    def load_sectors_per_request(self) -> float:
-        return self.load_sectors / self.load_requests if self.load_requests else 0.0
-
-    @property
-    def store_sectors_per_request(self) -> float:
-        return self.store_sectors / self.store_requests if self.store_requests else 0.0
-
     def resources(self) -> dict[str, int]:
         """Numbers for a record, in whole percent of the ideal; 100 is perfect."""
         return {
