@@ -88,6 +88,7 @@ class LayerRacer:
     """Handler: LayerRace or ControlRace in, LayerTimes out."""
 
     def __init__(self, setup: MeasureSetup) -> None:
+        assert isinstance(setup.target, CpuTarget)
         torch.set_num_threads(setup.target.threads)
         self._target = setup.target
         self._clock = clock_of(setup.target)

@@ -174,3 +174,12 @@ def _why_unfit(candidate: ScheduleTemplate[Any], workload: Workload, target: Tar
     if workload.any_channels and not candidate.any_channels:
         return "its kernels are each built for a number of channels, the workload is of any"
     return candidate.misfit(workload, target)
+
+
+def estimated_us(workload: Workload, config: Config, target: Target) -> float:
+    """Microseconds of all kernels of a legal configuration; only the order of several configurations means something.
+    Infinite where a block does not fit on an SM. Raises InvalidConfig if the template has no estimate."""
+    estimate_us = template(config.template).estimate_us
+    if estimate_us is None:
+        raise InvalidConfig(f"template={config.template} has no estimate; measure its configurations instead")
+    return estimate_us(workload, config, target)

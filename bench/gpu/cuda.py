@@ -225,8 +225,7 @@ def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], target: Targe
     """Print the plan, and the computed cost of each workload on ``target``, in the default configuration with the least
     estimate."""
     from dwconv.kernels import build
-    from dwconv.schedules.estimate import estimated_us
-    from dwconv.schedules.template import Candidate, templates_for
+    from dwconv.schedules.template import Candidate, estimated_us, templates_for
     from dwconv.tuner.gpu_cost.cost_model import computed_cost
 
     assert isinstance(target, CudaTarget)

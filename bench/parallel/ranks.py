@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.resnets import resnet
+from bench.models import resnet
 from dwconv.errors import DwconvWarning, WorkerDied, WorkerTimeout
 from dwconv.measure.clock import contention
 from dwconv.parallel.joining import agreed, ranks

@@ -142,55 +142,36 @@ class CudaTarget:
 
 Target = CpuTarget | CudaTarget
 
+
+def _architecture(arch: str, *figures: float) -> CudaTarget:
+    """One row of the table."""
+    sms, shared_kib, threads, blocks, ghz, memory, cache, cache_mib, peak, tensor = figures
+    return CudaTarget(
+        device=arch, arch=arch, present=False, sms=int(sms), registers_per_sm=65536,
+        shared_bytes_per_sm=int(shared_kib) * KiB, shared_bytes_per_block=int(shared_kib - 1) * KiB,
+        threads_per_sm=int(threads), blocks_per_sm=int(blocks), clock_ghz=ghz,
+        limits=Limits(
+            memory_gb_per_s=memory, cache_gb_per_s=cache, cache_bytes=int(cache_mib) * MiB,
+            peak_gflop_per_s=peak, tensor_gflop_per_s=tensor,
+        ),
+    )  # fmt: skip
+
+
 # NVIDIA's published figures of the A100 (sm_80), RTX 3090 (sm_86), RTX 4090 (sm_89), H200 (sm_90), B200 (sm_100) and
 # RTX 5090 (sm_120). The rates of memory and L2 are those that copies reach: nine tenths of the published ones. Those of
 # tensor cores are what mma.sync reaches: on sm_90 as others have measured it, on sm_100 as many a cycle as on sm_80, a
 # guess.
-_ARCHITECTURES = {
-    "sm_80": CudaTarget(
-        device="sm_80", arch="sm_80", present=False, sms=108, registers_per_sm=65536, shared_bytes_per_sm=164 * KiB,
-        shared_bytes_per_block=163 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.41,
-        limits=Limits(memory_gb_per_s=1400, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500,
-            tensor_gflop_per_s=312_000,
-        ),
-    ),
-    "sm_90": CudaTarget(
-        device="sm_90", arch="sm_90", present=False, sms=132, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
-        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.755,
-        limits=Limits(memory_gb_per_s=4300, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000,
-            tensor_gflop_per_s=614_000,
-        ),
-    ),
-    "sm_86": CudaTarget(
-        device="sm_86", arch="sm_86", present=False, sms=82, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
-        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=16, clock_ghz=1.695,
-        limits=Limits(memory_gb_per_s=840, cache_gb_per_s=2500, cache_bytes=6 * MiB, peak_gflop_per_s=35_580,
-            tensor_gflop_per_s=71_000,
-        ),
-    ),
-    "sm_89": CudaTarget(
-        device="sm_89", arch="sm_89", present=False, sms=128, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
-        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.52,
-        limits=Limits(memory_gb_per_s=910, cache_gb_per_s=4500, cache_bytes=72 * MiB, peak_gflop_per_s=82_580,
-            tensor_gflop_per_s=165_000,
-        ),
-    ),
-    "sm_100": CudaTarget(
-        device="sm_100", arch="sm_100", present=False, sms=148, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
-        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.965,
-        limits=Limits(memory_gb_per_s=7200, cache_gb_per_s=9000, cache_bytes=126 * MiB, peak_gflop_per_s=74_450,
-            tensor_gflop_per_s=595_000,
-        ),
-    ),
-    "sm_120": CudaTarget(
-        device="sm_120", arch="sm_120", present=False, sms=170, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
-        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.407,
-        limits=Limits(memory_gb_per_s=1610, cache_gb_per_s=6000, cache_bytes=96 * MiB, peak_gflop_per_s=104_770,
-            tensor_gflop_per_s=209_000,
-        ),
-    ),
-}  # fmt: skip
-
+# fmt: off
+_ARCHITECTURES = {target.arch: target for target in (
+    #                    arch  SMs  KiB  threads  blocks    GHz  GB/s  of L2  MiB  GFLOP/s   tensor
+    _architecture( "sm_80", 108, 164,    2048,     32,  1.41, 1400,  4000,  40,  19_500, 312_000),
+    _architecture( "sm_86",  82, 100,    1536,     16, 1.695,  840,  2500,   6,  35_580,  71_000),
+    _architecture( "sm_89", 128, 100,    1536,     24,  2.52,  910,  4500,  72,  82_580, 165_000),
+    _architecture( "sm_90", 132, 228,    2048,     32, 1.755, 4300,  5500,  50,  67_000, 614_000),
+    _architecture("sm_100", 148, 228,    2048,     32, 1.965, 7200,  9000, 126,  74_450, 595_000),
+    _architecture("sm_120", 170, 100,    1536,     24, 2.407, 1610,  6000,  96, 104_770, 209_000),
+)}
+# fmt: on
 
 _NO_ROCM = "there are no kernels for AMD GPUs yet: use cpu, or cuda:sm_90 to compile for another"
 

@@ -9,9 +9,8 @@ from dwconv.errors import NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import template
+from dwconv.schedules.template import estimated_us, template
 from dwconv.untuned.evidence import of_workload
 from dwconv.untuned.portfolio_file import Portfolio, kinds, shipped
 from dwconv.untuned.starts import first_start

@@ -17,9 +17,8 @@ from dwconv.errors import InvalidConfig
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload, by
 from dwconv.records.record import TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import fitting, template
+from dwconv.schedules.template import estimated_us, fitting, template
 from dwconv.untuned.evidence import Measured, of_workload
 from dwconv.untuned.gain import Expected
 from dwconv.untuned.portfolio_file import Portfolio, shipped, sort_of

@@ -13,9 +13,8 @@ from dwconv.errors import InvalidConfig
 from dwconv.problems.target import Target
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import ScheduleTemplate, templates_for
+from dwconv.schedules.template import ScheduleTemplate, estimated_us, templates_for
 from dwconv.untuned.portfolio_file import Portfolio, shipped
 
 SIMILAR = 4

@@ -20,9 +20,8 @@ from dwconv.schedules.cuda.gather_nchw.estimate import strips_work as of_strips
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.weight_gradient.cut import Cut as WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works as of_weights
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate, fitting, templates_for
+from dwconv.schedules.template import Candidate, estimated_us, fitting, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden

@@ -25,9 +25,8 @@ from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import NOTHING, Block
 from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.cuda.image_planes.cut import BackwardCut
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import Candidate, template, templates_for
+from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden

@@ -9,9 +9,8 @@ import pytest
 from dwconv.errors import NoTemplate
 from dwconv.problems.target import CpuTarget, parse_target
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import template, templates_for
+from dwconv.schedules.template import estimated_us, template, templates_for
 from dwconv.untuned import starts
 from dwconv.untuned.starts import by_formula
 

@@ -18,9 +18,8 @@ from dwconv.problems.target import CudaTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import all_templates
+from dwconv.schedules.template import all_templates, estimated_us
 from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.evolve import Evolve, GaussianProcess, Prior
 from dwconv.tuner.search.search_result import SEARCHES, Search

@@ -12,10 +12,9 @@ from functools import cached_property
 from typing import TypeVar
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cuda.gpu.banks import spread_vectors
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, SHARED_LANES, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes, exact_vectors, least_vectors, spread_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, exact_vectors, least_vectors
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 

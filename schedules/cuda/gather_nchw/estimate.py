@@ -10,7 +10,7 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut, StripCut, source_pieces
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SHARED_LANES, WARP, compiled_registers, occupancy
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes, whole_vectors
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes, lines_of_warp, sector_bytes, whole_vectors
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 

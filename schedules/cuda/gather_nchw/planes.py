@@ -13,8 +13,14 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.planes import read_row, threads_of_planes
-from dwconv.schedules.cuda.emit.sliding_sum import Reach, SlidingSum, SourcePlane, SourceRow
+from dwconv.schedules.cuda.emit.sliding_sum import (
+    Reach,
+    SlidingSum,
+    SourcePlane,
+    SourceRow,
+    read_row,
+    threads_of_planes,
+)
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -30,8 +36,8 @@ from dwconv.schedules.cuda.emit.words import (
 )
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
+from dwconv.schedules.cuda.gpu.memory import whole_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
-from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
 
 KERNEL_LOADS_UNDER_WAY = 4

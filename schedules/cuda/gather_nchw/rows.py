@@ -30,7 +30,7 @@ from dwconv.schedules.cuda.emit.words import (
 from dwconv.schedules.cuda.gather_nchw.cut import RowsCut
 from dwconv.schedules.cuda.gather_nchw.estimate import LOADS_IN_FLIGHT
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, STATIC_SHARED_BYTES
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, least, serial, store, when
 
 

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from dwconv.problems.workload import ITEMSIZE, DType
-from dwconv.schedules.cuda.gpu.banks import WARPS_SEEN, turns
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LEAST_COPY_BYTES, VECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.memory import WARPS_SEEN, turns
 
 MOST_PAD_BYTES = 128
 MOST_TURNS = 1.05

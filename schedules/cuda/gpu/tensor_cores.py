@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 
 ROWS, COLUMNS = 16, 8
 """Of a matrix of sums."""

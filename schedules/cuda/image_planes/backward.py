@@ -13,8 +13,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.planes import threads_of_planes
-from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourcePlane, SourceRow
+from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourcePlane, SourceRow, threads_of_planes
 from dwconv.schedules.cuda.emit.split_sum import add_parts
 from dwconv.schedules.cuda.emit.words import (
     Registers,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.planes import threads_of_planes
+from dwconv.schedules.cuda.emit.sliding_sum import threads_of_planes
 from dwconv.schedules.cuda.emit.split_sum import add_parts
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, blocks, blocks_per_sm
 from dwconv.schedules.cuda.image_planes.cut import GradientCut

@@ -13,8 +13,7 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cuda.emit.planes import read_row
-from dwconv.schedules.cuda.emit.sliding_sum import Reach, SourceRow
+from dwconv.schedules.cuda.emit.sliding_sum import Reach, SourceRow, read_row
 from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
 from dwconv.schedules.cuda.emit.words import (
     Registers,

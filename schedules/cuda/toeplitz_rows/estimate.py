@@ -10,8 +10,8 @@ from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy
 from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.memory import sector_bytes
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, PixelWork
-from dwconv.schedules.cuda.gpu.vectors import sector_bytes
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
