@@ -3,7 +3,7 @@
     our kernel  ──► verified as a finalist ─┐
     each rival  ──► its result is judged ───┴─► rounds in turns ──► our kernel verified once more
 
-Everyone is held to the same answers, within the same bounds. A rival that cannot run the pass, or computes something
+All are held to the same answers, within the same bounds. A rival that cannot run the pass, or computes something
 else, does not race, and the reason is kept. ``ControlRace``: the same kernel twice, in everything else the same way.
 
 Then the rows: ratios with their intervals, as a table, and as means. ``ratio`` is over PyTorch's op in its better
@@ -77,7 +77,7 @@ class ControlRace:
 @message
 @dataclass(frozen=True, kw_only=True)
 class LayerTimes:
-    """What everyone took, in the order of their names' first rounds, and why others did not race."""
+    """The times of each provider, in the order of first rounds, and why others did not race."""
 
     measurements: dict[str, Measurement]
     rounds_us: dict[str, tuple[float, ...]]

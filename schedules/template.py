@@ -2,7 +2,7 @@
 
 Templates of one family are a folder of ``schedules/cpu`` or ``schedules/cuda``, with a module ``templates.py`` that
 ends with ``TEMPLATES = (ScheduleTemplate(…), …)``; a folder put there is found, nothing else needs to know it. It
-imports TVM inside ``schedule``, so that asking which templates fit stays quick.
+imports TVM inside ``schedule``, so that it stays quick to find which templates fit.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class BudgetedTimer:
             for task in cut.graph.tasks:
                 self._timers.setdefault(task.signature, (timer, task))
         self.runs = 0
-        """How many times a task was asked for with one number of threads."""
+        """How many times the time of a task was requested with one number of threads."""
 
     def __call__(self, task: Task, threads: int) -> float:
         self.runs += 1

@@ -5,7 +5,7 @@
     of first  template,  call on   of        every other  one by      four      computed cost    for this
     contact   type       the host  networks  in turns     one         networks  order candidates device
 
-Each stage can be asked for alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
+Each stage can run alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
 beside it; run again, each goes on where it stopped. Races, blocks and steps are results as those of other benchmarks,
 too. What ships of the device is not measured again, but for steps, which hang on all records.
 """
@@ -170,7 +170,7 @@ def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
         return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name not in ("rank", "fit"))
     except DwconvError as error:
         return Ended(line=f"could not run: {one_line(str(error))}", failed=True)
-    except Exception as error:  # noqa: BLE001  on a device seen for the first time the other stages still tell much
+    except Exception as error:  # noqa: BLE001  on a new device the other stages are still worth running
         traceback.print_exc(file=sys.stderr)
         return Ended(line=one_line(f"could not run: {type(error).__name__}: {error}", most=300), failed=True)
 

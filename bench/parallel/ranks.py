@@ -129,7 +129,7 @@ _RATE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What every rank is told."""
+    """The input of every rank."""
 
     case: Case
     seconds: float

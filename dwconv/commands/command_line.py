@@ -232,7 +232,7 @@ def _check_elements(problem: Workload) -> None:
 
 
 def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
-    """``target`` with the arithmetic that the arguments ask for."""
+    """``target`` with the arithmetic of the arguments."""
     if not args.fast_math:
         return target
     from dwconv.problems.target import CudaTarget

@@ -42,7 +42,7 @@ class GradientTimes:
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """What runs a graph. It is data alone, so that it can be kept in a log, as a line of which other fields are
-    ignored: later versions may tell more."""
+    ignored: later versions may add to it."""
 
     format: Literal[1] = 1
     graph: _Name

@@ -30,7 +30,7 @@ def held(holders: object, kinds: type[Kind] | tuple[type[Kind], ...], *, but: ty
         each: Any = waiting.popleft()
         if issubclass(type(each), kinds):
             found.append(each)
-        elif not issubclass(type(each), ends):  # by its type: isinstance would ask a proxy
+        elif not issubclass(type(each), ends):  # by its type: isinstance would call a proxy
             for inside in _inside(each):
                 if id(inside) not in seen:
                     seen.add(id(inside))

@@ -156,7 +156,7 @@ class Launcher:
         functions = []
         for launch in self._artifact.launches:
             function = self._check(driver.cuModuleGetFunction(module, launch.kernel.encode()))
-            if launch.shared_bytes:  # more than 48 KB, static memory included, must be asked for
+            if launch.shared_bytes:  # more than 48 KB, static memory included, must be requested
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 self._check(driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes))
             functions.append(function)

@@ -92,7 +92,7 @@ def object_file(path: Path, ir: str) -> Path:
 
 
 def _entry_ir() -> str:
-    """``int32_t (*)(int64_t batch, void* const* addresses)`` under a name that a loader can ask for."""
+    """``int32_t (*)(int64_t batch, void* const* addresses)`` under a name that a loader looks up."""
     return f"""
 define dllexport i32 @{ENTRY}(i64 %n, ptr %addresses) {{
   %status = call i32 @dwconv.enter(i64 %n, ptr %addresses)

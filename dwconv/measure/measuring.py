@@ -205,7 +205,7 @@ IMAGES = 3
 
 _LATE = "after it was timed"
 _CLEAR = 2.0
-"""Times as fast as PyTorch's op from which on a kernel is told to be faster beside other work."""
+"""Times as fast as PyTorch's op from which on a kernel counts as faster beside other work."""
 
 
 def is_late(verdict: Verdict) -> bool:

@@ -181,7 +181,7 @@ def better_layout(calls: dict[str, Call], *, clock: Clock) -> str:
 
 
 def _library(workload: Workload, layout: Layout, *, device: torch.device) -> str:
-    """What runs PyTorch's operator; ``pytorch`` where it does not tell."""
+    """What runs PyTorch's operator; ``pytorch`` where it does not report it."""
     dtype = getattr(torch, workload.dtype)
     x, w = laid_out(
         workload,

@@ -70,7 +70,7 @@ class CpuTarget:
     limits: Limits | None = None
     """None until measured (dwconv.measure.limits)."""
     vector_set: ForcedVectorSet | None = None
-    """The vector set that was asked for, if it is not this machine's widest."""
+    """The requested vector set, if it is not this machine's widest."""
     present: bool = True
     """False if kernels can only be compiled for it, not run."""
     mcpu: str | None = None
@@ -124,7 +124,7 @@ class CudaTarget:
     issue_slots: int = 4
     """Warp instructions that an SM issues in a cycle."""
     fast_math: bool = False
-    """Kernels flush denormals to zero and divide approximately; IEEE arithmetic unless asked."""
+    """Kernels flush denormals to zero and divide approximately; otherwise arithmetic is IEEE's."""
     fitted: CostConstants | None = None
     """The cost model's constants, where they were fitted to measurements on this device."""
 
@@ -203,7 +203,7 @@ def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None
     """This machine's CPU, with as many threads as PyTorch uses, and with its widest vectors unless ``vector_set`` or
     ``DWCONV_CPU`` says otherwise. Not ``present``, if this CPU does not have ``vector_set``.
 
-    Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` asks for a vector set that is none, or that this CPU has not."""
+    Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` names a vector set that is none, or that this CPU has not."""
     import torch
 
     count, facts = threads or torch.get_num_threads(), cpu_facts.cpu_facts()
@@ -223,7 +223,7 @@ def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None
 
 
 def cpu_of_device(device: str) -> CpuTarget | None:
-    """The CPU that a device's name tells of, as far as it does; None if it is no CPU's name."""
+    """The CPU of a device's name, as far as the name says; None if it is no CPU's name."""
     words = re.fullmatch(r".+-([a-z0-9_]+)-([1-9][0-9]{0,5})t", device)
     if words is None:
         return None

@@ -2,7 +2,7 @@
 
 Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
 does anything to a terminal when it is printed. To check a line takes less time than to make its record, and a record
-takes more memory than its line: ``held`` keeps lines that were checked until their records are asked for.
+takes more memory than its line: ``held`` keeps checked lines until their records are used.
 
 Anybody may have written a file of lines. A named pipe or the like is refused at once. A file is read up to where it
 ended when it was opened.
@@ -156,7 +156,7 @@ class VerdictLine(msgspec.Struct):
 
 
 class RecordLine(msgspec.Struct):
-    """Other fields are ignored: later versions may tell more about a measurement."""
+    """Other fields are ignored: later versions may have more of a measurement."""
 
     format: Literal[1]
     workload: WorkloadLine
@@ -251,7 +251,7 @@ def no_file(path: Path, mode: int) -> LogError:
 
 def lines(file: BinaryIO) -> Iterator[bytes | None]:
     """The lines of ``file``, each with its line break. A line of more than ``MOST_LINE_BYTES`` gives None, and is never
-    held as a whole. Ends after ``MOST_BYTES``; ``is_cut_off`` tells if it did."""
+    held as a whole. Ends after ``MOST_BYTES``; ``is_cut_off`` is true if it did."""
     size, read = min(os.fstat(file.fileno()).st_size, MOST_BYTES), 0
     inside = False  # a line that was begun, and is too long
     while read < size and (piece := file.readline(MOST_LINE_BYTES)):

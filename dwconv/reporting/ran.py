@@ -40,7 +40,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """Calls of one layer, or of several that cannot be told apart, with one problem."""
+    """Calls of one layer, or of several that cannot be distinguished, with one problem."""
 
     names: tuple[str, ...]
     """Of the layers, in the model."""
@@ -124,7 +124,7 @@ class _Counted:
             for each in plan.tally.counted():
                 self._weights.append(each.weight)
                 self._of_weights[id(each.weight)][plan.problem, plan.device] += each.passes
-            # Gradients of the weight and of the bias are asked for together, or not: the sizes are the same.
+            # Gradients of the weight and of the bias are computed together, or not: the sizes are the same.
             self._of_ops[dataclasses.replace(plan.problem, bias=False), plan.device] += plan.tally.counted_ops()
 
     def of_weight(self, weight: torch.Tensor) -> Mapping[_Sizes, Counter[Pass]]:
@@ -235,7 +235,7 @@ def _is_sharded(layer: Layer) -> bool:
 
 
 def _by_weight(layers: Sequence[tuple[str, Layer]]) -> list[tuple[tuple[str, ...], Layer]]:
-    """Layers that share one weight cannot be told apart."""
+    """Layers that share one weight cannot be distinguished."""
     of_weights: dict[int, list[tuple[str, Layer]]] = defaultdict(list)
     for name, layer in layers:
         of_weights[id(layer.weight)].append((name, layer))

@@ -88,7 +88,7 @@ class PassRow:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRow:
-    """One layer, or several that cannot be told apart, with one problem."""
+    """One layer, or several that cannot be distinguished, with one problem."""
 
     names: tuple[str, ...]
     problem: Problem

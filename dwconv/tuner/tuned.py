@@ -42,7 +42,7 @@ class Tuned:
     target: Target
     log: Path
     is_own_log: bool
-    """True if calls read the log without being told."""
+    """True if calls read the log by default."""
     left: int
     """Workloads for which there was no time."""
     interrupted: bool

@@ -18,7 +18,7 @@ class Measured:
     """The configurations of one workload that were measured on one device."""
 
     target: CpuTarget
-    """The CPU that its device's name tells of."""
+    """The CPU of its device's name."""
     workload: Workload
     costs: dict[Config, float]
     """Of each configuration: its time over PyTorch's, measured in turns with it, both layouts' better one."""
@@ -84,7 +84,7 @@ def _measured(records: list[TuningRecord], target: CpuTarget) -> Measured:
 # -- workloads and configurations as numbers, for trees ------------------------------------------------------------
 
 _WORDS = ("none", "kw", "taps", "scratch", "images", "channels", "planes", "cached", "streamed", "group")
-"""Values of knobs that are words; others are orders of loops, told apart by their letters."""
+"""Values of knobs that are words; others are orders of loops, distinguished by their letters."""
 
 
 def of_workload(workload: Workload) -> list[float]:

@@ -20,7 +20,7 @@ from dwconv.untuned.portfolio_file import Portfolio, shipped
 SIMILAR = 4
 """Workloads whose best configurations are starts."""
 NEAR = 3.0
-"""Powers of two up to which the nearest workload tells more than an estimate."""
+"""Powers of two up to which the nearest workload predicts more than an estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ class Counts:
     load_sectors: int = 0
     """Sectors of 32 bytes that the loads touched."""
     load_ideal: int = 0
-    """Sectors that the bytes asked for would fill, were they side by side and aligned."""
+    """Sectors that the accessed bytes would fill, were they side by side and aligned."""
     store_requests: int = 0
     store_sectors: int = 0
     store_ideal: int = 0

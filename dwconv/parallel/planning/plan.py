@@ -193,7 +193,7 @@ def transfer_us(link: Link, size_bytes: int) -> float:
 
 
 def sum_us(link: Link, size_bytes: float, *, ranks: int) -> float:
-    """The time to sum over ``ranks`` what each of them has, around a ring: everybody sends and receives a share in each
+    """The time to sum over ``ranks`` what each of them has, around a ring: each sends and receives a share in each
     of 2 (ranks − 1) rounds."""
     rounds = 2 * (ranks - 1)
     return rounds * (link.latency_us + size_bytes / ranks / (link.gb_s * _BYTES_A_US))

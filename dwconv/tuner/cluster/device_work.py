@@ -167,7 +167,7 @@ class NodeTable(LiveView):
             self._say(node, f"{task_label(node.workload)}: starting")
 
     def tell(self, node: Node) -> None:
-        """``node`` has told how it stands."""
+        """``node`` has sent its state."""
         quiet_s = time.monotonic() - self._shown_s.get(node, 0.0)
         if self._live is None and node.workload and node.state and quiet_s >= PLAIN_LINE_EVERY_S:
             self._say(node, f"{task_label(node.workload)}: {state(node.state)}")

@@ -105,7 +105,7 @@ class ComputeRunner:
             yield self._record(candidates[position], outcome)
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """No records: computing the same cost again would tell nothing new."""
+        """No records: computing the same cost again would give nothing new."""
         return iter(())
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class KernelCost:
     conflicts: float
     """Turns of shared memory over turns without a bank conflict."""
     sectors_over_ideal: float
-    """Sectors of memory that warps ask for over those that their words fill."""
+    """Sectors of memory that warps access over those that their words fill."""
     dram_bytes: float
     cache_bytes: float
     local_bytes: float

@@ -200,7 +200,7 @@ class Thread:
         self._pixels = [(row, column) for row in range(cut.tile_h) for column in range(cut.tile_w)]
 
     def load(self, x: Any) -> None:
-        """Asks for x, before others wait for the patch."""
+        """Loads x, before others wait for the patch."""
         lanes = self._cut.vector_c
         for pixel in self._pixels:
             value = x[span(self._tile.at(*pixel), lanes)]

@@ -236,7 +236,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     together = rounds > 1 or cut.copies_patch
     ahead = math.ceil(turns / rounds) if together else min(turns, STRAIGHT_AHEAD)
     ahead, x_ahead = ahead * images, 0 if cut.is_forward else own
-    # Threads that may have no pixels ask for x in a branch: before the patch, if there is little of that.
+    # Threads that may have no pixels load x in a branch: before the patch, if there is little of that.
     ahead = max(ahead, x_ahead) if cut.copies_patch and cut.ragged else ahead + x_ahead
     return BlockWork(
         blocks=cut.tile_blocks,
@@ -262,7 +262,7 @@ def _turns(vector_bytes: int) -> float:
 
 
 def _lines(cut: Cut) -> float:
-    """Lines of memory that a warp asks for with one vector of each thread."""
+    """Lines of memory that a warp accesses with one vector of each thread."""
     side_by_side = min(cut.threads_c, WARP)
     return WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * cut.itemsize / LINE_BYTES)
 

@@ -92,13 +92,13 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRow:
-    """A row that has been asked for."""
+    """A row that is loaded, or on its way."""
 
     values: Registers
     slots: dict[int, int]
     """In which register each column offset stands."""
     alone: frozenset[int] = frozenset()
-    """Offsets that were not asked for in a vector: no other shares their word."""
+    """Offsets that were loaded alone, not in a vector: no other shares their word."""
 
     def in_float32(self, live: dict[int, Pairs]) -> dict[int, Expr]:
         """The ``live`` columns, by offset."""
@@ -119,7 +119,7 @@ class SlidingSum(ABC):
     rows: Reach
     columns: Reach
     rows_ahead: int
-    """A source row is asked for so many rows before it is used."""
+    """A source row is loaded so many rows before it is used."""
     depth: Expr = 0
     """Which plane of its channel the tile is of."""
 
@@ -133,7 +133,7 @@ class SlidingSum(ABC):
 
     @abstractmethod
     def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
-        """Asks for the row at offset ``at`` of a plane; zero where there is none."""
+        """Loads the row at offset ``at`` of a plane; zero where there is none."""
 
     @abstractmethod
     def write(self, sums: Registers, row: int) -> None:
@@ -165,7 +165,7 @@ class SlidingSum(ABC):
                     sums[out_row, out] = sums[out_row, out] + values[column] * weights[kh, kw]
 
     def _fetched(self, plane: SourcePlane, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
-        """Source rows in order, by offset. A row is asked for some rows before it is used."""
+        """Source rows in order, by offset. A row is loaded some rows before it is used."""
         order = list(rows)
         under_way = [self.fetch(plane, at) for at in order[: self.rows_ahead]]
         for number, at in enumerate(order):

@@ -232,7 +232,7 @@ class Thread(SlidingSum):
     block: Block
     each: int
     first: Expr
-    """Where sums start. It was asked for before the copies."""
+    """Where sums start. It was loaded before the copies."""
     results: Registers
     """Finished, in the type in which shared memory holds them."""
 

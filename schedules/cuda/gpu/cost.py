@@ -62,7 +62,7 @@ class BlockWork:
     """Issued by all warps of a block; so are the next two."""
     fma: float
     lines: float
-    """Lines of global memory that warps ask for, one a cycle."""
+    """Lines of global memory that warps access, one a cycle."""
     bank_turns: float
     """Turns of shared memory, one a cycle."""
     dram_bytes: float

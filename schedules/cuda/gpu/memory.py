@@ -1,7 +1,7 @@
 """Memory as a GPU accesses it: aligned vectors, (first element, lanes) each, lines and sectors; and turns of shared
 memory.
 
-Threads that want different words of one bank of shared memory are served one after the other.
+Threads that access different words of one bank of shared memory are served one after the other.
 
 bank   0    1    2    …   31
      ┌────┬────┬────┬───┬────┐     words 0 and 32 in one access: two turns
@@ -64,7 +64,7 @@ def sector_bytes(row_bytes: int, *, whole: bool) -> int:
 
 
 def lines_of_warp(across: int, apart_bytes: float) -> float:
-    """Lines of memory that a warp asks for whose threads lie ``across`` side by side, ``apart_bytes`` from one to the
+    """Lines of memory that a warp accesses whose threads lie ``across`` side by side, ``apart_bytes`` from one to the
     next, and then in other rows; rows begin anywhere in a line."""
     side_by_side = min(across, WARP)
     return WARP / side_by_side * (1 + (side_by_side * apart_bytes - 1) / LINE_BYTES)
@@ -77,7 +77,7 @@ WARPS_SEEN = 4
 
 
 def turns(vectors: Iterable[int], *, banks: int = BANKS) -> int:
-    """Turns for one access of threads that want the words (or vectors of words) with these numbers, where there are
+    """Turns for one access of threads that access the words (or vectors of words) with these numbers, where there are
     ``banks`` banks as wide as they are; 0 for none."""
     used = [vector % banks for vector in set(vectors)]
     return max(map(used.count, used)) if len(set(used)) < len(used) else min(1, len(used))

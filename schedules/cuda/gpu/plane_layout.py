@@ -201,7 +201,7 @@ def turns_of(
     tiling: Tiling, tensor: PlaneShape, neighbours: Neighbours, *, pad: int, lanes: int, most_groups: int = WARP
 ) -> float:
     """Turns that shared memory takes where each thread reads a vector of ``lanes``, over the fewest there could be: one
-    for each group of threads that together ask for 128 bytes."""
+    for each group of threads that together access 128 bytes."""
     size = ITEMSIZE[tiling.held]
     units = tiling.units
     if neighbours == "tiles":

@@ -3,7 +3,7 @@
     dx[n, c, i] = Σ over k of dy[n, c, o] · w[c, k]          where o · stride + k · dilation − padding = i
     dw[c, k] = Σ over n, o of dy[n, c, o] · x[n, c, i]
 
-A thread has a tile of x. What it reads of dy for dx it multiplies by x as well; sums of dw stay in its registers.
+A thread has a tile of x. It multiplies what it reads of dy for dx by x as well; sums of dw stay in its registers.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _of_sums(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> BlockWor
         dram_bytes=workload.bytes + written,
         cache_bytes=workload.bytes + written,
         bytes_in_flight=float(min(cut.pipeline, cut.turns) * read),
-        waits=math.ceil(cut.turns / cut.pipeline),  # as many turns as have room ask for their planes at once
+        waits=math.ceil(cut.turns / cut.pipeline),  # as many turns as have room load their planes at once
         loads_ahead=cut.pipeline > 1,
     )
 

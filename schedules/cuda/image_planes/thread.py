@@ -141,7 +141,7 @@ class PlanesThread(ABC):
     # -- copies ----------------------------------------------------------------------------------------------------
 
     def _copy(self, turn: Expr) -> None:
-        """Asks for the planes of a turn, by all threads alike; zeros where there are no more images or channels."""
+        """Loads the planes of a turn, by all threads alike; zeros where there are no more images or channels."""
         cut = self.cut
         first_image = bind("first_image", self.first_image(turn))
         with when(first_image < self.batch):

@@ -200,7 +200,7 @@ def _covered(corners: tuple[tuple[int, int], ...], size: tuple[int, int], plane:
 
 
 def _lines(cut: Cut) -> float:
-    """Lines that a warp asks for to go through its tile of an image."""
+    """Lines that a warp accesses to go through its tile of an image."""
     itemsize = ITEMSIZE[cut.workload.dtype]
     turns = cut.tile_h / cut.unroll_h
     x, dy = (sum(_lines_of(cut, load.lanes * itemsize) for load in loads) for loads in (cut.x_loads, cut.dy_loads))

@@ -169,7 +169,7 @@ BLOCK_THREADS, USUAL_MATES = 256, 16
 THREADS_TRIED = 3
 """For which blocks are weighed; of tall kernels one, as instructions alone decide there."""
 ENOUGH_THREADS, MOST_HELD = 320, 1280
-"""On an SM: to hide the latency of memory, as each has many loads on their way; and what is not asked for beyond."""
+"""On an SM: to hide the latency of memory, as each has many loads on their way; and what is not needed beyond."""
 OVERLAP_LOST = 0.3
 """Share of the shorter of two times that overlap that is lost all the same."""
 SPARE_REGISTERS, SPARE_REGISTERS_OF_TALL = 27, 64
