@@ -69,7 +69,7 @@ class TuningRecord:
     measurement: Measurement | None = None
     confirmed: bool = False
     """True if it was also verified on other data and batch sizes, and timed longer, side by side with the other
-    finalists, on a machine that did nothing else; or, if it is ``disturbed``, is faster by so much that the turns show it,
+    finalists, on a machine that did nothing else; or, if it is ``disturbed``, is clearly faster in the turns,
     and its times say by how much at least."""
     raced: bool = False
     """True if a race confirmed it, among a few known configurations: a search may find a faster one."""
