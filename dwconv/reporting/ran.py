@@ -30,8 +30,9 @@ from dwconv.measure.step_share import OnGpu, depthwise_ms, fastest_profile, time
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.swaps import Convolution, why_left
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
+from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Pass, resolve_padding
+from dwconv.problems.workload import Pass
 
 Layer = DepthwiseConv1d | DepthwiseConv2d | DepthwiseConv3d
 _Sizes = tuple[Problem, torch.device]

@@ -16,9 +16,9 @@ from dwconv.dispatch.decision import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
 from dwconv.measure.step_share import OnGpu
 from dwconv.model.conversion import ConvertedLayer
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import Pass, by
 from dwconv.reporting.ran import Ran
 from dwconv.schedules.template import Candidate

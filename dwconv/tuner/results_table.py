@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dwconv.problems.as_written import resolve_padding, short_sizes
 from dwconv.problems.target import CudaTarget, Limits, Target
-from dwconv.problems.tune_command import short_sizes
-from dwconv.problems.workload import Workload, resolve_padding
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import cost_data, cost_lines, resource_words
 from dwconv.tuner.search.search_result import Stop, TuningResult
