@@ -20,11 +20,11 @@ from dwconv.schedules.space import Config
 
 LOADS_UNDER_WAY = 16
 
-AnyCut = TypeVar("AnyCut", bound="_Cut")
+AnyCut = TypeVar("AnyCut", bound="GatherCut")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Cut:
+class GatherCut:
     """A configuration in numbers."""
 
     gather: Gather
@@ -40,7 +40,7 @@ class _Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _BlockedCut(_Cut):
+class BlockedCut(GatherCut):
     """A block has ``threads_h`` × ``threads_w`` tiles of each of its planes; several blocks may share a plane."""
 
     threads_h: int
@@ -76,7 +76,7 @@ class _BlockedCut(_Cut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StripCut(_BlockedCut):
+class StripCut(BlockedCut):
     """Strips straight from global memory."""
 
     rows_ahead: int
@@ -122,7 +122,7 @@ class StagedAxis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsCut(_BlockedCut):
+class RowsCut(BlockedCut):
     """A block holds the source rows and the weights of its planes in shared memory, in float32. A thread has as many
     rows as a gradient's stride."""
 
@@ -232,7 +232,7 @@ class RowsCut(_BlockedCut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanesCut(_Cut):
+class PlanesCut(GatherCut):
     """A block holds whole planes in shared memory. A thread owns a tile of ``thread_planes`` of them."""
 
     thread_planes: int

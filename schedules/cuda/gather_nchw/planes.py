@@ -23,7 +23,6 @@ from dwconv.schedules.cuda.emit.sliding_sum import (
 )
 from dwconv.schedules.cuda.emit.words import (
     Registers,
-    argument,
     as_one_axis,
     barrier,
     blocks,
@@ -35,6 +34,7 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
+from dwconv.schedules.cuda.gather_nchw.strips import arguments
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.memory import whole_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
@@ -49,12 +49,8 @@ def schedule_planes(cut: PlanesCut, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (C, KH, KW), perhaps bias (C), result (n, C, OH, OW). Registers are
     shared out for ``at_a_time`` blocks on an SM."""
     n, gather = tirx.Var(BATCH, "int32"), cut.gather
-    rows, columns = gather.rows, gather.columns
     with kernel() as builder:
-        source = argument(gather.source, (n, gather.channels, rows.inputs, columns.inputs), cut.dtype)
-        w = argument("w", (gather.channels, rows.taps, columns.taps), cut.dtype)
-        bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
-        result = argument(gather.result, (n, gather.channels, rows.outputs, columns.outputs), cut.dtype)
+        source, w, bias, result = arguments(cut, n)
         dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
         for block in blocks("block", ceil_div(n * gather.channels, cut.planes)):
             for group, tile, number in threads_of_planes(cut.tiling, cut.layout.neighbours):

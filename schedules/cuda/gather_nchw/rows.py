@@ -17,7 +17,6 @@ from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.emit.sliding_sum import Reach
 from dwconv.schedules.cuda.emit.words import (
     Registers,
-    argument,
     as_one_axis,
     barrier,
     blocks,
@@ -29,6 +28,7 @@ from dwconv.schedules.cuda.emit.words import (
 )
 from dwconv.schedules.cuda.gather_nchw.cut import RowsCut
 from dwconv.schedules.cuda.gather_nchw.estimate import LOADS_IN_FLIGHT
+from dwconv.schedules.cuda.gather_nchw.strips import arguments
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, least, serial, store, when
@@ -36,13 +36,9 @@ from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, k
 
 def schedule_rows(cut: RowsCut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW)."""
-    n, gather = tirx.Var(BATCH, "int32"), cut.gather
-    rows, columns = gather.rows, gather.columns
+    n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        source = argument(gather.source, (n, gather.source_channels, rows.inputs, columns.inputs), cut.dtype)
-        w = argument("w", (gather.weights, rows.taps, columns.taps), cut.dtype)
-        bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
-        result = argument(gather.result, (n, gather.channels, rows.outputs, columns.outputs), cut.dtype)
+        source, w, bias, result = arguments(cut, n)
         for place in partition(cut, n):
             block = Block(
                 cut=cut,

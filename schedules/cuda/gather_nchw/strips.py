@@ -15,20 +15,26 @@ from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.sliding_sum import Reach, SlidingSum, SourcePlane, SourceRow
 from dwconv.schedules.cuda.emit.words import Registers, argument, blocks, in_float32, span, threads, zero
-from dwconv.schedules.cuda.gather_nchw.cut import StripCut
+from dwconv.schedules.cuda.gather_nchw.cut import GatherCut, StripCut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, divided, kernel, store, when
+
+
+def arguments(cut: GatherCut, n: Expr) -> tuple[Any, Any, Any | None, Any]:
+    """Source, weights, bias if there is one, and result."""
+    gather, axes = cut.gather, cut.gather.axes
+    source = argument(gather.source, (n, gather.source_channels, *axes.inputs), cut.dtype)
+    w = argument("w", (gather.weights, *axes.taps), cut.dtype)
+    bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
+    return source, w, bias, argument(gather.result, (n, gather.channels, *axes.outputs), cut.dtype)
 
 
 def schedule_strips(cut: StripCut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW); in 3-D with
     depths before heights."""
-    n, gather, dtype = tirx.Var(BATCH, "int32"), cut.gather, cut.dtype
-    axes, rows, columns = gather.axes, gather.rows, gather.columns
+    n, gather = tirx.Var(BATCH, "int32"), cut.gather
+    rows, columns = gather.rows, gather.columns
     with kernel() as builder:
-        source = argument(gather.source, (n, gather.source_channels, *axes.inputs), dtype)
-        w = argument("w", (gather.weights, *axes.taps), dtype)
-        bias = argument("bias", (gather.channels,), dtype) if gather.bias else None
-        result = argument(gather.result, (n, gather.channels, *axes.outputs), dtype)
+        source, w, bias, result = arguments(cut, n)
         for plane, row, column in partition(cut, n):
             channel, depth = divided(plane, gather.depths.outputs)
             with when(gather.result_planes % cut.planes == 0 or plane < n * gather.result_planes):

@@ -8,77 +8,29 @@ A thread has a tile of x. It multiplies what it reads of dy for dx by x as well;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm import s_tir, tirx
-
-from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourcePlane, SourceRow, threads_of_planes
-from dwconv.schedules.cuda.emit.split_sum import add_parts
+from dwconv.schedules.cuda.emit.sliding_sum import Pairs, SlidingSum, SourcePlane, SourceRow
 from dwconv.schedules.cuda.emit.words import (
     Registers,
-    argument,
-    as_one_axis,
     barrier,
-    blocks,
-    blocks_per_sm,
     in_float32,
     seen_apart,
     span,
     zero,
 )
 from dwconv.schedules.cuda.image_planes.cut import BackwardCut
-from dwconv.schedules.cuda.image_planes.thread import PlanesThread, StagedPlanes
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, least, store, when
+from dwconv.schedules.cuda.image_planes.thread import PlanesThread
+from dwconv.schedules.emit import Expr, all_of, bind, least, store, when
 from dwconv.schedules.gather import Gather
 
 ROWS_AHEAD = 1
 
 
-def schedule_backward(cut: BackwardCut, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: dy (n, C, OH, OW), x (n, C, H, W), w (C, KH, KW), dx as x, dw as w and, if there is more than one
-    part, workspace (parts, results). Registers are shared out for ``at_a_time`` blocks on an SM."""
-    workload, tiling = cut.workload, cut.tiling
-    n = tirx.Var(BATCH, "int32")
-    of_x = (n, workload.channels, *workload.input_size)
-    with kernel() as builder:
-        dy = argument("dy", (n, workload.channels, *workload.output_size), workload.dtype)
-        x = argument("x", of_x, workload.dtype)
-        w = argument("w", workload.weight_shape, workload.dtype)
-        dx = argument("dx", of_x, workload.dtype)
-        dw = argument("dw", workload.weight_shape, workload.dtype)
-        workspace = argument("workspace", (cut.split_n, cut.results), "float32") if cut.split_n > 1 else None
-        dy, x, w, dx, dw = (as_one_axis(tensor) for tensor in (dy, x, w, dx, dw))
-        partial = None if workspace is None else as_one_axis(workspace)
-        for block in blocks("block", cut.channel_blocks * cut.split_n):
-            for unit, tile, number in threads_of_planes(tiling, cut.layout.neighbours):
-                with blocks_per_sm(at_a_time):
-                    x_planes = StagedPlanes.of("x", x, cut.tiled, cut)
-                    thread = Thread(
-                        cut=cut,
-                        x=x_planes,
-                        dy=StagedPlanes.of("dy", dy, cut.met, cut),
-                        sums=Registers("sums", cut.thread_planes, cut.sums_of_channel),
-                        batch=n,
-                        part=block // cut.channel_blocks,
-                        first_channel=block % cut.channel_blocks * cut.planes,
-                        unit=unit,
-                        tile=tile,
-                        number=number,
-                        dx=dx,
-                        results=seen_apart("results", x_planes.planes),
-                        weights=[Registers("weight", *workload.kernel) for _ in range(cut.thread_planes)],
-                    )
-                    thread.load(w)
-                    thread.sum()
-                    thread.write_sums([dw], partial)
-        if partial is not None:
-            add_parts(partial, [dw], count=cut.split_n, dtype=workload.dtype)
-    return s_tir.Schedule(builder.get())
-
-
 @dataclass(frozen=True, kw_only=True)
-class Thread(PlanesThread):
+class BackwardThread(PlanesThread):
     """One thread, and what it owns."""
 
     cut: BackwardCut
@@ -88,7 +40,19 @@ class Thread(PlanesThread):
     weights: list[Registers]
     """Of each of its channels."""
 
-    def load(self, w: Any) -> None:
+    @classmethod
+    def made(cls, tensors: Mapping[str, Any], **fields: Any) -> BackwardThread:
+        cut = fields["cut"]
+        thread = cls(
+            dx=tensors["dx"],
+            results=seen_apart("results", fields["x"].planes),
+            weights=[Registers("weight", *cut.workload.kernel) for _ in range(cut.thread_planes)],
+            **fields,
+        )
+        thread._load(tensors["w"])
+        return thread
+
+    def _load(self, w: Any) -> None:
         """Its weights. A channel that does not exist has those of the last one."""
         channels, (_, columns) = self.cut.workload.channels, self.cut.workload.kernel
         for each, weights in enumerate(self.weights):
@@ -119,7 +83,7 @@ class Thread(PlanesThread):
 class Plane(SlidingSum):
     """The work of one thread on its ``each``-th plane of an image."""
 
-    thread: Thread
+    thread: BackwardThread
     each: int
     dy_start: Expr
     x_start: Expr

@@ -11,55 +11,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from tvm import s_tir, tirx
-
-from dwconv.schedules.cuda.emit.sliding_sum import threads_of_planes
-from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, blocks, blocks_per_sm
-from dwconv.schedules.cuda.image_planes.cut import GradientCut
-from dwconv.schedules.cuda.image_planes.thread import PlanesThread, StagedPlanes
-from dwconv.schedules.emit import BATCH, Expr, kernel
-
-
-def schedule_gradient(cut: GradientCut, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), dy (n, C, OH, OW), dw (C, KH, KW), with a bias dbias (C) and, if there is more than
-    one part, workspace (parts, results): all of dw, then all of dbias. Registers are shared out for ``at_a_time``
-    blocks on an SM."""
-    workload, tiling = cut.workload, cut.tiling
-    n = tirx.Var(BATCH, "int32")
-    with kernel() as builder:
-        x = argument("x", (n, workload.channels, *workload.input_size), workload.dtype)
-        dy = argument("dy", (n, workload.channels, *workload.output_size), workload.dtype)
-        totals = [argument("dw", workload.weight_shape, workload.dtype)]
-        if workload.bias:
-            totals.append(argument("dbias", (workload.channels,), workload.dtype))
-        workspace = argument("workspace", (cut.split_n, cut.results), "float32") if cut.split_n > 1 else None
-        x, dy, totals = as_one_axis(x), as_one_axis(dy), [as_one_axis(total) for total in totals]
-        partial = None if workspace is None else as_one_axis(workspace)
-        for block in blocks("block", cut.channel_blocks * cut.split_n):
-            for unit, tile, number in threads_of_planes(tiling, cut.layout.neighbours):
-                with blocks_per_sm(at_a_time):
-                    thread = Thread(
-                        cut=cut,
-                        x=StagedPlanes.of("x", x, cut.met, cut),
-                        dy=StagedPlanes.of("dy", dy, cut.tiled, cut),
-                        sums=Registers("sums", cut.thread_planes, cut.sums_of_channel),
-                        batch=n,
-                        part=block // cut.channel_blocks,
-                        first_channel=block % cut.channel_blocks * cut.planes,
-                        unit=unit,
-                        tile=tile,
-                        number=number,
-                    )
-                    thread.sum()
-                    thread.write_sums(totals, partial)
-        if partial is not None:
-            add_parts(partial, totals, count=cut.split_n, dtype=workload.dtype)
-    return s_tir.Schedule(builder.get())
+from dwconv.schedules.cuda.image_planes.thread import PlanesThread
+from dwconv.schedules.emit import Expr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thread(PlanesThread):
+class GradientThread(PlanesThread):
     """One thread, and what it owns."""
 
     def take(self, turn: Expr) -> None:

@@ -59,16 +59,18 @@ if TYPE_CHECKING:
 
 def _gradient(cut: Any, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: x (n, C, H, W), dy (n, C, OH, OW), dw (C, KH, KW), perhaps dbias (C), perhaps a workspace."""
-    from dwconv.schedules.cuda.image_planes.gradient import schedule_gradient
+    from dwconv.schedules.cuda.image_planes.gradient import GradientThread
+    from dwconv.schedules.cuda.image_planes.thread import schedule_images
 
-    return schedule_gradient(cut, at_a_time=at_a_time)
+    return schedule_images(GradientThread, cut, at_a_time=at_a_time)
 
 
 def _backward(cut: Any, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: dy (n, C, OH, OW), x (n, C, H, W), w (C, KH, KW), dx as x, dw as w, perhaps a workspace."""
-    from dwconv.schedules.cuda.image_planes.backward import schedule_backward
+    from dwconv.schedules.cuda.image_planes.backward import BackwardThread
+    from dwconv.schedules.cuda.image_planes.thread import schedule_images
 
-    return schedule_backward(cut, at_a_time=at_a_time)
+    return schedule_images(BackwardThread, cut, at_a_time=at_a_time)
 
 
 def _template(
