@@ -51,7 +51,7 @@ def _of_another(candidate: Candidate, other: Candidate, target: Target) -> Artif
 
 
 def _before_it_runs(code: str, candidate: Candidate, target: Target) -> Artifact:
-    entry = library._entry_ir
+    entry = library._board_entry_ir
 
     def planted(count: int) -> str:
         ir = entry(count)
@@ -59,8 +59,8 @@ def _before_it_runs(code: str, candidate: Candidate, target: Target) -> Artifact
         assert run in ir
         return "declare i32 @usleep(i32)\n" + ir.replace(run, code + run)
 
-    library._entry_ir = planted
+    library._board_entry_ir = planted
     try:
         return build_for_board(candidate, target)
     finally:
-        library._entry_ir = entry
+        library._board_entry_ir = entry

@@ -80,8 +80,8 @@ def boards() -> Iterator[Boards]:
     boards.end()
 
 
-def target_of(library: Board) -> CpuTarget:
-    return target_on(library, parse_target(f"cpu:{HERE},threads=2"))
+def target_of(board: Board) -> CpuTarget:
+    return target_on(board, parse_target(f"cpu:{HERE},threads=2"))
 
 
 def candidates(target: CpuTarget) -> list[Candidate]:
@@ -131,7 +131,7 @@ def bench(boards: Boards) -> Iterator[Bench]:
 def test_the_command_tunes_on_a_board(bench, tmp_path, monkeypatch, capsys):
     """With processes that have started already, and are needed later."""
     bench.planted(build_for_board)
-    monkeypatch.setattr(device_campaign, "BoardWorkers", lambda library, target, *, jobs: bench.workers)
+    monkeypatch.setattr(device_campaign, "BoardWorkers", lambda board, target, *, jobs: bench.workers)
     monkeypatch.setattr(bench.workers, "close", lambda: None)
     log = tmp_path / "board.jsonl"
     shape = ("--shape", "2,8,9,7", "--kernel", "3", "--layout", "nhwc", "--passes", "fprop", "--trials", "2")
@@ -241,8 +241,8 @@ def workers_of():
     """Makes workers for a board, and ends them."""
     made = []
 
-    def make(library: Board) -> BoardWorkers:
-        made.append(BoardWorkers(library, target_of(library), jobs=1))
+    def make(board: Board) -> BoardWorkers:
+        made.append(BoardWorkers(board, target_of(board), jobs=1))
         return made[-1]
 
     yield make
