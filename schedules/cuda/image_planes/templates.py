@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Pass, Workload
@@ -57,36 +57,21 @@ if TYPE_CHECKING:
     from tvm import s_tir
 
 
-def _gradient(cut: Any, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), dy (n, C, OH, OW), dw (C, KH, KW), perhaps dbias (C), perhaps a workspace."""
-    from dwconv.schedules.cuda.image_planes.gradient import GradientThread
-    from dwconv.schedules.cuda.image_planes.thread import schedule_images
-
-    return schedule_images(GradientThread, cut, at_a_time=at_a_time)
-
-
-def _backward(cut: Any, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: dy (n, C, OH, OW), x (n, C, H, W), w (C, KH, KW), dx as x, dw as w, perhaps a workspace."""
-    from dwconv.schedules.cuda.image_planes.backward import BackwardThread
-    from dwconv.schedules.cuda.image_planes.thread import schedule_images
-
-    return schedule_images(BackwardThread, cut, at_a_time=at_a_time)
-
-
 def _template(
     family: Family,
     *,
     pass_: Pass,
     misfit: Callable[[Workload, CudaTarget], str | None],
-    schedule_cut: Callable[..., s_tir.Schedule],
 ) -> ScheduleTemplate[CudaTarget]:
     def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
         cut = family.cut.of(workload, config)
         return total_us(block_works(cut, family.thread_work(cut), target), target)
 
     def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+        from dwconv.schedules.cuda.image_planes.kernel import schedule_images
+
         cut = family.cut.of(workload, config)
-        return schedule_cut(cut, at_a_time=blocks_at_a_time(cut, family.thread_work(cut), target))
+        return schedule_images(cut, at_a_time=blocks_at_a_time(cut, family.thread_work(cut), target))
 
     return ScheduleTemplate(
         name=family.name,
@@ -101,6 +86,6 @@ def _template(
 
 
 TEMPLATES = (
-    _template(GRADIENT, pass_="wgrad", misfit=gradient_misfit, schedule_cut=_gradient),
-    _template(BACKWARD, pass_="backward", misfit=backward_misfit, schedule_cut=_backward),
+    _template(GRADIENT, pass_="wgrad", misfit=gradient_misfit),
+    _template(BACKWARD, pass_="backward", misfit=backward_misfit),
 )

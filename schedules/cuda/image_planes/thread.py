@@ -11,18 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tvm import s_tir, tirx
+from tvm import tirx
 
-from dwconv.schedules.cuda.emit.sliding_sum import Reach, SourceRow, read_row, threads_of_planes
-from dwconv.schedules.cuda.emit.split_sum import add_parts, sum_over_threads
+from dwconv.schedules.cuda.emit.sliding_sum import Reach, SourceRow, read_row
+from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     Start,
-    argument,
-    as_one_axis,
     barrier,
-    blocks,
-    blocks_per_sm,
     commit_copies,
     copy_async,
     keep,
@@ -33,7 +29,7 @@ from dwconv.schedules.cuda.emit.words import (
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
 from dwconv.schedules.cuda.image_planes.cut import ImagePlanes
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, serial, store, when
+from dwconv.schedules.emit import Expr, all_of, bind, serial, store, when
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,47 +49,6 @@ class StagedPlanes:
 
 
 SomeThread = TypeVar("SomeThread", bound="PlanesThread")
-
-
-def schedule_images(thread_of: type[PlanesThread], cut: ImagePlanes, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: the workload's inputs and results, as (n, C, H, W) and (C, KH, KW), and, if there is more than one
-    part, workspace (parts, results): all of dw, then all of dbias. Registers are shared out for ``at_a_time`` blocks on
-    an SM."""
-    workload, n = cut.workload, tirx.Var(BATCH, "int32")
-    shapes = {
-        **dict.fromkeys(("x", "dx"), (n, workload.channels, *workload.input_size)),
-        "dy": (n, workload.channels, *workload.output_size),
-        **dict.fromkeys(("w", "dw"), workload.weight_shape),
-        "dbias": (workload.channels,),
-    }
-    with kernel() as builder:
-        names = (*workload.inputs, *workload.results)
-        arguments = [argument(name, shapes[name], workload.dtype) for name in names]
-        workspace = argument("workspace", (cut.split_n, cut.results), "float32") if cut.split_n > 1 else None
-        tensors = {name: as_one_axis(tensor) for name, tensor in zip(names, arguments, strict=True)}
-        totals = [tensors[name] for name in workload.results if name != "dx"]
-        partial = None if workspace is None else as_one_axis(workspace)
-        for block in blocks("block", cut.channel_blocks * cut.split_n):
-            for unit, tile, number in threads_of_planes(cut.tiling, cut.layout.neighbours):
-                with blocks_per_sm(at_a_time):
-                    thread = thread_of.made(
-                        tensors,
-                        cut=cut,
-                        x=StagedPlanes.of("x", tensors["x"], cut.tiled if cut.writes else cut.met, cut),
-                        dy=StagedPlanes.of("dy", tensors["dy"], cut.met if cut.writes else cut.tiled, cut),
-                        sums=Registers("sums", cut.thread_planes, cut.sums_of_channel),
-                        batch=n,
-                        part=block // cut.channel_blocks,
-                        first_channel=block % cut.channel_blocks * cut.planes,
-                        unit=unit,
-                        tile=tile,
-                        number=number,
-                    )
-                    thread.sum()
-                    thread.write_sums(totals, partial)
-        if partial is not None:
-            add_parts(partial, totals, count=cut.split_n, dtype=workload.dtype)
-    return s_tir.Schedule(builder.get())
 
 
 @dataclass(frozen=True, kw_only=True)
