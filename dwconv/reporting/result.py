@@ -40,9 +40,6 @@ _HEADINGS = ("layer", "workload", "pass", "runs on", "calls", "dwconv µs", "PyT
 _NUMBERS = {"calls", "dwconv µs", "PyTorch µs", "×", "to win µs/step"}
 """Columns whose text stands on the right."""
 
-_BEFORE = ("tune:", "  or:")
-"""Said before the commands."""
-
 
 def _as_text(report: ReportSums) -> str:
     """The table, the sums, the commands and the notes."""
