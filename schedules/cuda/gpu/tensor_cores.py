@@ -42,6 +42,8 @@ def why_not_banded(workload: Workload) -> str | None:
         return f"every result comes from one channel, multiplier={workload.multiplier}"
     if not LEAST_TAPS <= workload.kernel[1] <= MOST_TAPS:
         return f"a kernel row has {LEAST_TAPS} to {MOST_TAPS} weights, not {workload.kernel[1]}"
+    if workload.layout == "nhwc" and workload.channels % UNIT:
+        return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
     return None
 
 
