@@ -289,7 +289,7 @@ class Plan:
 
 def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.device] | None:
     """What the layer has in common at every size, where a kernel may serve all of them; else None."""
-    if device.type != "cpu" or problem.block:
+    if problem.block:
         return None
     return dataclasses.replace(problem, input_shape=(0, problem.input_shape[1])), device
 
