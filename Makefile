@@ -78,9 +78,9 @@ dist: $(VENV)/installed prebuilt  ## the sdist, the wheel made from it with the 
 
 TARGETS ?= cpu:avx2 cpu:avx512
 
-kernels: $(VENV)/installed  ## packs of kernels for every layer, of TARGETS='cpu:avx2 cpu:avx512', in dist/kernels; cpu:neon on Arm
+kernels: $(VENV)/installed  ## packs of kernels for every layer, of TARGETS='cpu:avx2 cpu:avx512' or cuda:sm_90, in dist/kernels; cpu:neon on Arm
 	for target in $(TARGETS); do \
-	  $(PY) -m dwconv.export --generic --target $$target -o dist/kernels/$${target#cpu:} || exit 1; \
+	  $(PY) -m dwconv.export --generic --target $$target -o dist/kernels/$${target#*:} || exit 1; \
 	done
 
 lint: $(VENV)/installed  ## style, types, and who may import whom
