@@ -244,8 +244,8 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     if args.block is None:
         chosen = args.passes != parser.get_default("passes")
         known = (*PASSES, "backward") if chosen else PASSES
-    if asked := [pass_ for pass_ in passes if pass_ in known]:
-        return Counter(workload_from(args, pass_) for pass_ in asked)
+    if requested := [pass_ for pass_ in passes if pass_ in known]:
+        return Counter(workload_from(args, pass_) for pass_ in requested)
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
 
 

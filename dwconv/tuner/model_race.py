@@ -59,17 +59,17 @@ def race_together(counts: Mapping[Target, Counts], *, race: Race) -> list[RaceRe
     race."""
     mine = {target.device: dict(each) for target, each in counts.items()}
     of_ranks = _gathered(mine)
-    told: dict[str, _Known] = {}
+    own: dict[str, _Known] = {}
     for target in counts:
         name = target.device
         leader = next(rank for rank, theirs in enumerate(of_ranks) if name in theirs)
         if leader == dist.get_rank():
             wanted = _union(theirs.get(name, {}) for theirs in of_ranks)
             result = race(target, wanted)
-            told[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
-    of_leaders = {name: known for theirs in reversed(_gathered(told)) for name, known in theirs.items()}
+            own[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
+    of_leaders = {name: known for theirs in reversed(_gathered(own)) for name, known in theirs.items()}
     return [
-        of_leaders[target.device].result if target.device in told else _written(of_leaders[target.device], target)
+        of_leaders[target.device].result if target.device in own else _written(of_leaders[target.device], target)
         for target in counts
     ]
 

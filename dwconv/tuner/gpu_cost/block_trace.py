@@ -22,7 +22,7 @@ from dwconv.kernels.sass import CLASSES, Code, Instruction, matrices_loaded, pro
 from dwconv.kernels.sass_integers import Action, action
 from dwconv.kernels.sass_registers import LONG, Number, Operand, Registers, Truth, operand
 from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES, WARP
-from dwconv.tuner.gpu_cost.transactions import sectors_asked, shared_turns
+from dwconv.tuner.gpu_cost.transactions import sectors_of, shared_turns
 
 Array = NDArray[Any]
 
@@ -225,7 +225,7 @@ class _Walk:
             active = everywhere
             if step.guard:
                 active = _both(everywhere, self._registers.truth(step.guard))
-            self._registers.asking = True if active is None else active
+            self._registers.reading = True if active is None else active
             if step.accesses:
                 self._access(position, instruction, _lanes_of(active, here, instruction))
             if instruction.base == "LDGSTS":
@@ -306,10 +306,10 @@ class _Walk:
         if not (tensor[active] == number).all() or not 1 <= number <= len(self._tensors):
             raise Untraceable(f"{self._code.kernel}: an address lies in none of its tensors")
         name = self._tensors[number - 1]
-        asked = sectors_asked(address, active, width=width)
-        seen.sectors += asked.sectors
-        seen.lines += asked.lines
-        seen.ideal_sectors += asked.ideal
+        requests = sectors_of(address, active, width=width)
+        seen.sectors += requests.sectors
+        seen.lines += requests.lines
+        seen.ideal_sectors += requests.ideal
         if store:
             seen.written[name] += float(active.sum() * width)
         else:

@@ -27,7 +27,7 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
     norm_arguments,
     with_derivative,
 )
-from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, Cut
+from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
@@ -38,7 +38,7 @@ OF_NORM1 = (*NORMALISED, MEAN)
 OF_NORM2 = (*NORMALISED, *BEFORE_NORM[1:])
 
 
-def schedule_backward(cut: Cut) -> s_tir.Schedule:
+def schedule_backward(cut: BlockCut) -> s_tir.Schedule:
     """Parameters: dz (n, OH, OW, C), x (n, H, W, C), y as dz, w (C, KH, KW), γ, β, mean and variance of each norm
     (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and a workspace. Without a second norm dy in the place of dz
     and y."""
@@ -59,7 +59,7 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
 class Backward:
     """The tensors, each in one axis."""
 
-    cut: Cut
+    cut: BlockCut
     n: Expr
     dz: Any
     x: Any
@@ -72,7 +72,7 @@ class Backward:
     partial: Any
 
     @classmethod
-    def arguments(cls, cut: Cut, n: Expr) -> Backward:
+    def arguments(cls, cut: BlockCut, n: Expr) -> Backward:
         """Emits the kernel's parameters."""
         workload, block = cut.workload, cut.block
         channels = workload.channels
@@ -193,7 +193,7 @@ class Backward:
 class Thread:
     """One thread's tile of pixels of x."""
 
-    def __init__(self, *, cut: Cut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
+    def __init__(self, *, cut: BlockCut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
         self._cut, self._place, self._tile, self._memory, self._table = cut, place, tile, memory, table
         sizes = (cut.tile_h, cut.tile_w, cut.vector_c)
         self._x, self._gradient = Registers("x", *sizes, dtype=cut.workload.dtype), Registers("gradient", *sizes)

@@ -66,7 +66,7 @@ def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class WeightGradientCut:
     """A workload, and a choice of the knobs that both layouts share."""
 
     workload: Workload
@@ -91,7 +91,7 @@ class Cut:
     """Rows of padding: ``zero``, they are multiplied; ``skip``, a branch leaves them out."""
 
     @classmethod
-    def of(cls, workload: Workload, config: Config) -> Cut:
+    def of(cls, workload: Workload, config: Config) -> WeightGradientCut:
         return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
 
     @cached_property

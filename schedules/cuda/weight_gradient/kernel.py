@@ -32,7 +32,7 @@ from dwconv.schedules.cuda.emit.words import (
     threads,
     zero,
 )
-from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, Pixel
+from dwconv.schedules.cuda.weight_gradient.cut import Load, Pixel, WeightGradientCut
 from dwconv.schedules.emit import (
     BATCH,
     Expr,
@@ -51,7 +51,7 @@ from dwconv.schedules.emit import (
 from dwconv.schedules.taps import Axes
 
 
-def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
+def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
     """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW), in 3-D (C·M, KD, KH, KW), with a bias dbias (C·M)
     and, if there is more than one part, workspace (parts, results): all of dw, then all of dbias."""
     workload, parts = cut.workload, cut.parts
@@ -87,7 +87,7 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-def _shape(cut: Cut, n: Expr, channels: Expr, size: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _shape(cut: WeightGradientCut, n: Expr, channels: Expr, size: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return (n, *size, channels) if cut.channel_last else (n, channels, *size)
 
 
@@ -98,7 +98,7 @@ def _shape(cut: Cut, n: Expr, channels: Expr, size: tuple[Expr, ...]) -> tuple[E
 class Place:
     """One thread, and what it owns."""
 
-    cut: Cut
+    cut: WeightGradientCut
     channels: Expr
     """Of dy, all together."""
     part: Expr
@@ -200,7 +200,7 @@ class Place:
                         store(into, sums[self.cut.sum_of_bias, c].astype(into.dtype), start + self.channel + c)
 
 
-def threads_of(cut: Cut, channels: Expr) -> Iterator[Place]:
+def threads_of(cut: WeightGradientCut, channels: Expr) -> Iterator[Place]:
     """All threads of all blocks. NHWC: neighbouring threads own neighbouring channels; NCHW: neighbouring tiles."""
     channel_blocks, parts, group_blocks = cut.blocks
     if not is_number(channels):
@@ -319,13 +319,13 @@ class Source:
 class Reader:
     """Goes through the tile of one image, and adds to the sums what it gives."""
 
-    cut: Cut
+    cut: WeightGradientCut
     axes: Axes
     x: Operand
     dy: Operand
 
     @classmethod
-    def of(cls, cut: Cut, axes: Axes, x: Any, dy: Any, *, channels: tuple[Expr, Expr]) -> Reader:
+    def of(cls, cut: WeightGradientCut, axes: Axes, x: Any, dy: Any, *, channels: tuple[Expr, Expr]) -> Reader:
         """To be made by each thread: it has registers."""
 
         def operand(name: str, elements: Any, channels: Expr, depths: Expr, vector: int) -> Operand:
