@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -72,9 +73,17 @@ def _after_build(module: ModuleType) -> None:
     module.build = slow(module.build)  # type: ignore[attr-defined]
 
 
+def _after_started_process(module: ModuleType) -> None:
+    from tests import forked_workers
+
+    if forked_workers.FOLDER in os.environ:
+        module.subprocess = forked_workers.shim()  # type: ignore[attr-defined]
+
+
 _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
     "torch": (_before_torch, _after_torch),
     "dwconv.kernels": (_nothing, _after_build),
     "dwconv.kernels.launch": (_nothing, _after_launch),
+    "dwconv.measure.processes.started_process": (_nothing, _after_started_process),
 }
 """Functions that run before and after a module is imported."""
