@@ -28,7 +28,7 @@ from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import spaces as search_spaces
 from dwconv.tuner.search.analytic import Analytic
-from tests import forked_workers
+from tests import forked
 from tests.native_needed import go_through_python, needs_native, wait_for_native
 
 gc.disable()
@@ -72,8 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         for name in ("DWCONV_SHARED_RECORDS", "DWCONV_BOARD_LINKER"):  # of who runs the tests
             os.environ.pop(name, None)
-        if os.environ.get(forked_workers.FOLDER) is None:  # tests that a test runs use what is compiled already
-            folder = os.environ[forked_workers.FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
+        if os.environ.get(forked.FOLDER) is None:  # tests that a test runs use what is compiled already
+            folder = os.environ[forked.FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
             os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
             os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
             # What is predicted differs from device to device, and with every portfolio: tests of it ask for it.
@@ -143,7 +143,7 @@ def workers_are_forked() -> Iterator[None]:
     """Each worker process would import PyTorch and TVM for three seconds."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         if sys.platform == "linux":
-            monkeypatch.setattr(started_process, "subprocess", forked_workers.shim())
+            monkeypatch.setattr(started_process, "subprocess", forked.shim())
         yield
 
 

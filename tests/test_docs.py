@@ -20,6 +20,7 @@ from bench.__main__ import BENCHMARKS, READERS, module_of
 from dwconv.__main__ import COMMANDS
 from dwconv.parallel import __main__ as parallel
 from dwconv.show import WHAT
+from tests import forked
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -217,7 +218,7 @@ def test_every_dotted_name_works_after_one_import():
                 names |= set(re.findall(r"(?<![\w./-])dwconv(?:\.[A-Za-z]\w*)+(?![\w/])", line))
     assert {"dwconv.discovery.discover", "dwconv.errors.Untuned"} <= names
     code = "import dwconv, operator\nfor name in NAMES: operator.attrgetter(name.partition('.')[2])(dwconv)"
-    done = subprocess.run([sys.executable, "-c", f"NAMES = {sorted(names)}\n{code}"], capture_output=True, text=True)
+    done = forked.run([sys.executable, "-c", f"NAMES = {sorted(names)}\n{code}"], text=True)
     assert done.returncode == 0, done.stderr
 
 

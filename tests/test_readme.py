@@ -8,7 +8,6 @@ import builtins
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -20,6 +19,7 @@ import torch
 from bench.train import APART
 from dwconv import native
 from dwconv.problems.workload import PASSES
+from tests import forked
 from tests.pages import ROOT, table_row, text_of
 
 END = "-- the end of a page --"
@@ -31,10 +31,9 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
     blocks = [re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL) for page in pages]
     programs = ["\n".join(each) for each in blocks]
     program = f"for program in {programs!r}:\n    exec(program, {{'__name__': '__main__'}})\n    print({END!r})"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], cwd=folder, capture_output=True, text=True,
-        env=os.environ | {"OMP_DYNAMIC": "false"},  # with it, PyTorch's own gradients are wrong on a busy machine
-    )  # fmt: skip
+    # with OMP_DYNAMIC, PyTorch's own gradients are wrong on a busy machine
+    command, known = [sys.executable, "-W", "ignore", "-c", program], os.environ | {"OMP_DYNAMIC": "false"}
+    done = forked.run(command, cwd=folder, env=known, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(f"{END}\n")[:-1]
 
@@ -95,7 +94,7 @@ def test_every_other_example_runs_in_an_empty_folder_with_an_empty_home(page, tm
     program += "    os.chdir(folder)\n    exec(program, {'__name__': '__main__'})\n"
     known = {"HOME": str(home), "OMP_DYNAMIC": "false", "DWCONV_CACHE": os.environ["DWCONV_CACHE"]}
     known["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # with the key of the cache
-    done = subprocess.run([sys.executable, "-c", program], env=own | known, capture_output=True, text=True, timeout=600)
+    done = forked.run([sys.executable, "-c", program], env=own | known, text=True, timeout=600)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
 

@@ -74,10 +74,10 @@ def _after_build(module: ModuleType) -> None:
 
 
 def _after_started_process(module: ModuleType) -> None:
-    from tests import forked_workers
+    from tests import forked
 
-    if forked_workers.FOLDER in os.environ:
-        module.subprocess = forked_workers.shim()  # type: ignore[attr-defined]
+    if forked.FOLDER in os.environ:
+        module.subprocess = forked.shim()  # type: ignore[attr-defined]
 
 
 _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
