@@ -15,7 +15,8 @@ from dwconv.errors import EnvironmentFailure, Shortage, WorkerCannotStart, Worke
 from dwconv.measure.processes import pool as pool_module
 from dwconv.measure.processes.pool import Pool
 from dwconv.system import memory
-from tests import forked
+
+pytestmark = pytest.mark.usefixtures("started_anew")
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +140,9 @@ def test_real_want_of_open_files(tmp_path):
         print(len(list(pool.map([0.0, 0.0], timeout_s=30))))
         pool.kill()
     """)
-    done = forked.run([sys.executable, "-c", program, str(Path(__file__).parents[2])], text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(Path(__file__).parents[2])], capture_output=True, text=True, timeout=300
+    )
     short, answered = done.stdout.splitlines()
     assert short.startswith("the machine is short of open files: ") and answered == "2", done.stderr
 

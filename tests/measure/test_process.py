@@ -30,6 +30,8 @@ from dwconv.problems.target import CpuTarget
 from dwconv.system import cpu_facts
 from tests.measure.process_ends import gone, wait_until
 
+pytestmark = pytest.mark.usefixtures("started_anew")
+
 
 def test_answers_and_lives_on(faulty):
     assert not faulty.running
