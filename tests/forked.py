@@ -28,6 +28,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -232,6 +234,25 @@ def _fork(connection: socket.socket, ends: dict[int, socket.socket]) -> None:
         ends.pop(pid).close()
 
 
+class _WorkersToo(MetaPathFinder):
+    """Has the worker processes of a program forked, too, once it imports what starts them."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if name != "dwconv.measure.processes.started_process":
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        assert spec is not None and spec.loader is not None
+        load = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            module.subprocess = shim()  # type: ignore[attr-defined]
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
 def _become_worker(told: dict[str, Any], descriptors: list[int]) -> None:
     """Never returns."""
     try:
@@ -254,6 +275,8 @@ def _become_worker(told: dict[str, Any], descriptors: list[int]) -> None:
         first = told["folder"] if told["how"] == "-m" else ""
         known = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         sys.path[:] = [first, *known, *sys.path]
+        if FOLDER in os.environ:
+            sys.meta_path.insert(0, _WorkersToo())
         sys.argv[:] = [told["how"], *told["arguments"]]
         if told["how"] == "-m":
             runpy.run_module(told["what"], run_name="__main__", alter_sys=True)

@@ -127,7 +127,9 @@ def test_networks_are_converted_and_nothing_is_raced(logs, name):
 
 
 @pytest.mark.slow
-def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path):
+def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path, monkeypatch):
+    """Without Inductor, whose C++ takes most of a minute to compile."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     out = tmp_path / "figures.json"
     options = ["--model", "tests.bench.small_networks:SEQUENCE", "--steps", "4", "--warmup", "2", "--compile"]
     assert paired_steps.main([*options, "--out", str(out)]) == 0
