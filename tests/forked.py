@@ -49,7 +49,12 @@ _PATIENCE_S, _IDLE_S = 300.0, 600.0
 
 def shim(*, preload: str = WORKERS) -> SimpleNamespace:
     """For ``subprocess`` where Python is started."""
-    return SimpleNamespace(Popen=partial(popen, preload=preload), DEVNULL=subprocess.DEVNULL)
+    kept = ("DEVNULL", "PIPE", "STDOUT", "CalledProcessError", "TimeoutExpired")
+    return SimpleNamespace(
+        Popen=partial(popen, preload=preload),
+        run=partial(run, preload=preload, capture_output=False),
+        **{name: getattr(subprocess, name) for name in kept},
+    )
 
 
 def popen(command: Sequence[str], *, preload: str = PYTORCH, **options: Any) -> subprocess.Popen[Any]:
@@ -60,17 +65,27 @@ def popen(command: Sequence[str], *, preload: str = PYTORCH, **options: Any) -> 
 
 
 def run(
-    command: Sequence[str], *, preload: str = PYTORCH, timeout: float | None = None, **options: Any
+    command: Sequence[str],
+    *,
+    preload: str = PYTORCH,
+    timeout: float | None = None,
+    capture_output: bool = True,
+    check: bool = False,
+    **options: Any,
 ) -> subprocess.CompletedProcess[Any]:
-    """``subprocess.run`` of Python, with what it prints."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with popen(command, preload=preload, **{**pipes, **options}) as process:
+    """``subprocess.run`` of Python."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with popen(command, preload=preload, **options) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
             process.kill()
             raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
 
 
 class Forked(subprocess.Popen):  # type: ignore[type-arg]
