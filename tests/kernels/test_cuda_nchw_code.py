@@ -219,7 +219,7 @@ LAYERS = [
         )
         for turn, name in enumerate(NAMES)
         for number, shape in enumerate(LAYERS)
-        if (number + turn) % 2 == 0 and all_templates()[name].misfit(of(name, dtype="float16", **shape), SM_90) is None
+        if (number + turn) % 3 == 0 and all_templates()[name].misfit(of(name, dtype="float16", **shape), SM_90) is None
     ],
 )
 def test_defaults_stay_in_registers(name: str, shape: dict[str, Any]) -> None:
