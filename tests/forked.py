@@ -268,6 +268,13 @@ class _WorkersToo(MetaPathFinder):
         return spec
 
 
+def _open_standard_streams() -> None:
+    """Those of the process that is forked are of a file, and believe that they can seek."""
+    sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # type: ignore[misc]
+
+
 def _become_worker(told: dict[str, Any], descriptors: list[int]) -> None:
     """Never returns."""
     try:
@@ -281,6 +288,7 @@ def _become_worker(told: dict[str, Any], descriptors: list[int]) -> None:
         for each, number in zip(high, [0, 1, 2, *told["as"]], strict=True):
             os.dup2(each, number, inheritable=True)
         os.closerange(1000, 1100)
+        _open_standard_streams()
         os.chdir(told["folder"])
         os.environ.clear()
         os.environ.update(told["environment"])
