@@ -1,4 +1,4 @@
-"""Ranks meet and end together: by themselves, and when one of them is lost. ``test_train`` starts them with torchrun."""
+"""Ranks meet and end together: by themselves, and when one is lost. ``test_train`` starts them with torchrun, too."""
 
 from __future__ import annotations
 
