@@ -46,7 +46,7 @@ WORST = 10
 _WAIT_S = 10.0
 """To wait for a quiet machine before a row is timed again."""
 _NAMES = ("network", "layer", "block", "pass", "epilogue", "allocator", "caches")
-"""What tells the rows of a benchmark apart."""
+"""What distinguishes the rows of a benchmark."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import torch
 
 from bench.gpu.run import Run, say
 from bench.gpu.worker import GpuFailure, GpuWorker
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import Call, Effort, time_in_turns
 from dwconv.problems.target import CudaTarget, Limits, Target

@@ -180,7 +180,7 @@ def _figures(rank: Rank, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _waiting(model: nn.Module, arguments: argparse.Namespace, *, batch: int, image: int) -> dict[str, dict[str, Any]]:
-    """How long steps wait for a loader in the process of the rank: when it is asked, and ahead."""
+    """How long steps wait for a loader in the process of the rank: on request, and ahead."""
     loader = DataLoader(Pictures(arguments.steps * batch, size=image), batch_size=batch)
     step = step_of(model)
     batches = {kind: prefetch(loader, depth=depth) for kind, depth in DEPTHS.items()}

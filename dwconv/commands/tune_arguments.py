@@ -319,7 +319,7 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
 
 
 def _passes_that_run(parser: ArgumentParser, args: argparse.Namespace) -> tuple[Pass, ...]:
-    """Those of a model or of layers that name theirs; all of them, if none is asked for."""
+    """Those of a model or of layers that name theirs; all of them, if none is named."""
     return ALL_PASSES if args.passes == parser.get_default("passes") else _passes(args)
 
 

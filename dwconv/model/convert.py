@@ -15,15 +15,14 @@ import torch
 from torch import nn
 
 from dwconv import settings
-from dwconv.call.arrivals import make_ready
+from dwconv.call.background_builds import make_ready
 from dwconv.call.call_plan import expect, kernel_state
 from dwconv.call.functional import reset
 from dwconv.discovery.step import unwrapped
 from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
-from dwconv.model.block_swaps import running_as_one, swap_blocks
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
-from dwconv.model.swaps import Swaps, swap_layers
+from dwconv.model.swaps import Swaps, running_as_one, swap_blocks, swap_layers
 
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery

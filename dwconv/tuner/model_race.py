@@ -4,7 +4,7 @@
     one a device    races what any of them needs; the others wait
     every rank      writes what the one knows to its own log, where that does not have it yet
 
-Devices are told apart by name, so on machines of several kinds there is one race for each kind.
+Devices are distinguished by name, so on machines of several kinds there is one race for each kind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Race = Callable[[Target, Counts], RaceResult]
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """What the rank that raced for a device tells the others."""
+    """What the rank that raced for a device sends to the others."""
 
     result: RaceResult
     lines: tuple[bytes, ...]
@@ -120,7 +120,7 @@ def race_for(
     device. ``seconds`` is for each of them. ``state``:
     what this process has learnt of its kernels.
 
-    In a distributed job every rank has to call it. Whatever keeps it from racing is told by the results; only ctrl-C is
+    In a distributed job every rank has to call it. The results say what keeps it from racing; only ctrl-C is
     raised."""
     of_targets: dict[Target, dict[Workload, int]] = {}
     gpus: dict[Target, int] = {}
@@ -191,7 +191,7 @@ class _Packs:
 
 
 def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:
-    """The workloads that packs tell of, and those that are left."""
+    """The workloads that packs have, and those that are left."""
     known = [each for each in counts if any(measured(each, target, current=True))]
     left = tuple(each for each in counts if each not in known and each.block != NOTHING)
     return RaceResult(known=tuple(known), left=left, problem=problem if left else "")

@@ -26,9 +26,8 @@ from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import Cut
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import Candidate, template, templates_for
+from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden

@@ -22,8 +22,7 @@ from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType, Layout, Pass, Workload
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work
-from dwconv.schedules.estimate import estimated_us
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, estimated_us
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.conftest import Golden
 from tests.pages import table_row, text_of

@@ -18,8 +18,9 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import source_only, verified
+from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.operands import operands
-from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
+from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, loads
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for

@@ -45,7 +45,7 @@ def prefetch(loader: Iterable[Batch], device: torch.device | str | None = None, 
 
 
 class Prefetched(Generic[Batch]):
-    """An iterable like its loader. ``report()`` tells how long steps waited."""
+    """An iterable like its loader. ``report()`` says how long steps waited."""
 
     def __init__(self, loader: Iterable[Batch], *, copies: Copies, depth: int) -> None:
         self.loader = loader
@@ -101,7 +101,7 @@ class Prefetched(Generic[Batch]):
 
 
 class _Loaded:
-    """What ``Copies.begin`` gave; and how long that took, from asking the loader."""
+    """What ``Copies.begin`` gave; and how long that took, with the loader's time."""
 
     def __init__(self, begun: Any, *, seconds: float) -> None:
         self._begun = [begun]
@@ -194,7 +194,7 @@ class WaitingReport:
     first_us: tuple[float, ...]
     """Of the first batch of each epoch, the time from beginning the epoch to having it: nothing can hide that."""
     waited_us: tuple[float, ...]
-    """Of each other batch, the time from asking for it to having it."""
+    """Of each other batch, the time from its request to its arrival."""
     loading_us: tuple[float, ...]
     """Of each of these, the time that the loader took, with its copy to pinned memory: what a step waits where nothing
     is loaded ahead."""

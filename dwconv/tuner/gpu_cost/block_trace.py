@@ -3,7 +3,7 @@
 The control flow and the addresses of these kernels follow from thread and block numbers and from the batch, never from
 data. So a few blocks, spread over the grid, are walked through their machine code on the CPU: all their threads side by
 side, those that lag behind first, as threads of a warp meet again on a GPU. Trip counts, guards, bank conflicts and the
-sectors of memory that warps ask for come out exactly, for any source.
+sectors of memory that warps access come out exactly, for any source.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_STEPS = 400_000
 _WATCHED = 24
 """Times that one instruction's addresses are looked at; of its later executions every 16th."""
 _BASE_SHIFT = 40
-"""Tensors are put this far apart: an address tells its tensor."""
+"""Tensors are put this far apart: an address shows its tensor."""
 
 
 class Untraceable(BuildError):
@@ -48,9 +48,9 @@ class BlockTrace:
     issued: dict[str, float]
     """Warp instructions, by class."""
     global_lines: float
-    """Lines of 128 bytes that warps ask for, one after the other."""
+    """Lines of 128 bytes that warps access, one after the other."""
     sectors: float
-    """Sectors of 32 bytes that warps ask for."""
+    """Sectors of 32 bytes that warps access."""
     ideal_sectors: float
     """The same, if the threads' words lay side by side."""
     wavefronts: float

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dwconv.schedules.cuda.gpu.banks import Turns, turns_of_warp
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.memory import Turns, turns_of_warp
 
 Array = NDArray[Any]
 

@@ -22,13 +22,15 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
     NORMALISED,
     Factors,
     NormTensors,
+    activation,
+    kept,
     norm_arguments,
+    with_derivative,
 )
 from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, Cut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
-from dwconv.schedules.cuda.emit.activations import activation, kept, with_derivative
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, span, zero
 from dwconv.schedules.emit import BATCH, Expr, all_of, kernel, when
 
@@ -198,7 +200,7 @@ class Thread:
         self._pixels = [(row, column) for row in range(cut.tile_h) for column in range(cut.tile_w)]
 
     def load(self, x: Any) -> None:
-        """Asks for x, before others wait for the patch."""
+        """Loads x, before others wait for the patch."""
         lanes = self._cut.vector_c
         for pixel in self._pixels:
             value = x[span(self._tile.at(*pixel), lanes)]

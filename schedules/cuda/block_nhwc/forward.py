@@ -13,12 +13,11 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, norm_arguments
+from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, activation, norm_arguments
 from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, Cut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_moments
 from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_moments
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
-from dwconv.schedules.cuda.emit.activations import activation
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier
 from dwconv.schedules.emit import BATCH, Expr, kernel, when
 

@@ -20,13 +20,13 @@ from tvm import tirx
 from dwconv.schedules.cuda.block_nhwc.channels import Factors, Table
 from dwconv.schedules.cuda.block_nhwc.cut import TABLE_ROWS, Cut, TileAxis
 from dwconv.schedules.cuda.block_nhwc.sums import Mates
-from dwconv.schedules.cuda.emit.in_turns import in_turns
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     blocks,
     blocks_per_sm,
     in_float32,
     in_register,
+    in_turns,
     shared,
     span,
     threads,

@@ -8,8 +8,7 @@ from functools import cached_property, lru_cache
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import Planes, StagedMaps, WaitingPixels
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, Planes, StagedMaps, WaitingPixels
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 

@@ -17,9 +17,8 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
 from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, Waiting, map_at
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, PixelMaps, Waiting, load_matrices, map_at, multiply_add
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,

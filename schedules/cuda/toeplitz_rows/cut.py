@@ -11,8 +11,7 @@ from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Layout, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import Planes, Sharing, StagedMaps
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, Planes, Sharing, StagedMaps
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis

@@ -7,13 +7,11 @@ from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy
-from dwconv.schedules.cuda.gpu.staged_maps import PixelWork
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
-from dwconv.schedules.cuda.gpu.vectors import sector_bytes
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy
+from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.memory import sector_bytes
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, PixelWork
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis

@@ -15,8 +15,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
-from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, map_at, shared_out
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, PixelMaps, load_matrices, map_at, multiply_add, shared_out
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -35,8 +34,7 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import StagedMaps
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, StagedMaps
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut, Turn, first_of_band
 from dwconv.schedules.emit import BATCH, Expr, all_of, ceil_div, inside, int32, kernel, least, serial, store, when
 

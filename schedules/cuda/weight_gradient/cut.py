@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, least_vectors
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes, least_vectors
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis
 

@@ -1,0 +1,71 @@
+"""A process of ``background_builds``: predicts gains, builds kernels and checks them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from dwconv import native
+from dwconv.call import loaded
+from dwconv.kernels.cache import make_ready
+from dwconv.kernels.entry import message, read_entry, write_entry
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
+from dwconv.schedules.template import Candidate
+from dwconv.untuned import gain
+from dwconv.untuned.gain import Expected
+
+message(Expected)
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Expect:
+    workload: Workload
+    target: Target
+    keep_at: str
+    """The file of the cache that keeps the answer."""
+
+    def kept(self) -> dict[str, Expected | None] | None:
+        """The answer that is kept, as ``expected``; None if there is none."""
+        match read_entry(Path(self.keep_at)):
+            case {"expected": (Expected() | None) as found}:
+                return {"expected": found}
+        return None
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Make:
+    candidate: Candidate
+    target: Target
+    threads: int
+    """PyTorch's threads where the kernel will run; it is checked on as many."""
+
+
+class KernelMaker:
+    """Handler: answers an ``Expect`` with ``gain.expected``; a ``Make`` with None once the cache has the kernel
+    and its verdict. A GPU's kernel is checked where it is loaded."""
+
+    def __init__(self, setup: None) -> None:
+        native.leave_out("no call is timed here")
+
+    def __call__(self, request: Expect | Make) -> Expected | None:
+        if isinstance(request, Expect):
+            found = gain.expected(request.workload, request.target, self._records.bests_of_kind(request.workload))
+            write_entry(Path(request.keep_at), {"expected": found})
+            return found
+        artifact = make_ready(request.candidate, request.target)
+        if request.target.kind == "cpu":
+            torch.set_num_threads(request.threads)
+            loaded.fault_of(Kernel.load(artifact), request.target, torch.device("cpu"))
+        return None
+
+    @cached_property
+    def _records(self) -> Database:
+        return Database.usual()
