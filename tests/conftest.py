@@ -139,6 +139,14 @@ def kernels_load_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def nothing_has_to_outlive_the_power() -> Iterator[None]:
+    """The disk takes milliseconds to say that it has a line of a log, and tests write thousands."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def workers_are_forked() -> Iterator[None]:
     """Each worker process would import PyTorch and TVM for three seconds."""
     with pytest.MonkeyPatch.context() as monkeypatch:
