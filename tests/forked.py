@@ -277,6 +277,7 @@ def _open_standard_streams() -> None:
 
 def _become_worker(told: dict[str, Any], descriptors: list[int]) -> None:
     """Never returns."""
+    interrupted = False
     try:
         if told["session"]:
             os.setsid()
@@ -311,14 +312,15 @@ def _become_worker(told: dict[str, Any], descriptors: list[int]) -> None:
         status = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
         if isinstance(exit.code, str):
             print(exit.code, file=sys.stderr)
-    except KeyboardInterrupt:
-        status = 130
-    except BaseException:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
         sys.excepthook(*sys.exc_info())
-        status = 1
+        status, interrupted = 1, isinstance(error, KeyboardInterrupt)
     with contextlib.suppress(BaseException):
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
+    if interrupted:  # as Python ends
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     os._exit(status)
