@@ -7,7 +7,6 @@ import importlib.util
 import itertools
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -97,7 +96,7 @@ def _parser(module: str) -> argparse.ArgumentParser:
 @cache
 def _pytest_help() -> str:
     command = [sys.executable, "-m", "pytest", "--help"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return str(forked.run(command, cwd=ROOT, text=True, check=True).stdout)
 
 
 @cache
