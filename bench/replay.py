@@ -228,10 +228,8 @@ STRATEGIES: dict[str, MakeStrategy] = {
 }
 
 
-SHARE = 0.95
-"""Of the device's limit, for ``tune --until``."""
-STEPS = {"a step": False, "each pass alone": True}
-"""What ``tune --until`` is given, and whether a pass is all of the step."""
+SHARES = (0.95, 0.98, 0.99)
+"""For ``tune --until``, with the passes of the table as a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,8 +254,8 @@ class Replayed:
     """Of the whole search, with the usual limits."""
     us: float
     """The best of it."""
-    until: dict[str, Ended]
-    """By what is a step."""
+    until: dict[float, Ended]
+    """By the share."""
 
 
 def replay(path: Path, *, folder: Path) -> None:
@@ -266,7 +264,7 @@ def replay(path: Path, *, folder: Path) -> None:
     spaces = read_spaces(path)
     found = _replayed(spaces)
     rows = [summary(name, [one for one in found if one.strategy == name]) for name in STRATEGIES]
-    ends = [until_summary(name, step, found) for name in STRATEGIES for step in STEPS]
+    ends = [until_summary(name, share, found) for name in ("evolve", "evolve, layer untuned") for share in SHARES]
     print(f"{len(spaces.passes)} passes, {SEEDS} seeds\n\n{table(rows)}\n\n{until_table(ends)}")
     passes = [_of_pass(measured, found) for measured in spaces.passes]
     facts = {"table": path.name, "measured": spaces.created, "measured_versions": spaces.versions, "passes": passes}
@@ -299,10 +297,10 @@ def _searched(measured: MeasuredPass, target: Target, *, name: str, seed: int, s
     best_us = found_us[whole - 1]
     limit_us = _limit_us(measured.workload, target)
     until = {}
-    for step, alone in STEPS.items():
-        ends = Until(share=SHARE, calls=1, step_us=min(_us(measured, measured.drawn)) if alone else step_us)
+    for share in SHARES:
+        ends = Until(share=share, calls=1, step_us=step_us)
         trials = next((at for at in range(1, whole) if _is_over(ends, found_us[:at], limit_us)), whole)
-        until[step] = Ended(trials=trials, slower=found_us[trials - 1] / best_us)
+        until[share] = Ended(trials=trials, slower=found_us[trials - 1] / best_us)
     return Replayed(
         strategy=name,
         workload=measured.workload.key,
@@ -383,7 +381,7 @@ def summary(name: str, found: Sequence[Replayed]) -> dict[str, Any]:
     return row
 
 
-def until_summary(name: str, step: str, found: Sequence[Replayed]) -> dict[str, Any]:
+def until_summary(name: str, share: float, found: Sequence[Replayed]) -> dict[str, Any]:
     """Trials with ``tune --until`` and without, and how much slower a step of all passes is, and the slowest of them in
     the median seed."""
     by_seed: dict[int, list[Replayed]] = {}
@@ -391,30 +389,29 @@ def until_summary(name: str, step: str, found: Sequence[Replayed]) -> dict[str, 
     for one in mine:
         by_seed.setdefault(one.seed, []).append(one)
     steps = [
-        sum(one.us * one.until[step].slower for one in each) / sum(one.us for one in each) for each in by_seed.values()
+        sum(one.us * one.until[share].slower for one in each) / sum(one.us for one in each) for each in by_seed.values()
     ]
     return {
         "strategy": name,
-        "until": SHARE,
-        "of": step,
-        "trials": round(statistics.mean(one.until[step].trials for one in mine), 1),
+        "until": share,
+        "trials": round(statistics.mean(one.until[share].trials for one in mine), 1),
         "whole_trials": round(statistics.mean(one.trials for one in mine), 1),
         "step_slower": round(statistics.median(steps), 4),
         "step_slower_worst": round(max(steps), 4),
         "pass_slower": round(
-            statistics.median(max(one.until[step].slower for one in each) for each in by_seed.values()), 3
+            statistics.median(max(one.until[share].slower for one in each) for each in by_seed.values()), 3
         ),
     }
 
 
 def until_table(rows: Sequence[dict[str, Any]]) -> str:
     """The summaries, a line each."""
-    heads = ("until 95 % or 1 % of", "trials", "instead of", "step slower by (worst)", "slowest pass")
+    heads = ("tune --until", "trials", "instead of", "step slower by (worst)", "slowest pass")
     lines = [f"{heads[0]:42}{heads[1]:>8}{heads[2]:>12}{heads[3]:>24}{heads[4]:>14}"]
     for row in rows:
         step = f"{row['step_slower'] - 1:.1%} ({row['step_slower_worst'] - 1:.1%})"
         lines.append(
-            f"{row['strategy'] + ', ' + row['of']:42}{row['trials']:8g}{row['whole_trials']:12g}{step:>24}"
+            f"{f'{row['strategy']}, {row['until']:.0%}':42}{row['trials']:8g}{row['whole_trials']:12g}{step:>24}"
             f"{row['pass_slower'] - 1:14.1%}"
         )
     return "\n".join(lines)

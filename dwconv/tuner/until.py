@@ -1,7 +1,8 @@
 """Until: when a search has come near enough to what the device allows, and what it leaves.
 
-    the best is at the share of the limit that was asked for           ──► it is near
-    what further trials are expected to gain is below 1 % of a step    ──► little is left
+    the best is at the share of the limit that was asked for          ──► it is near
+    further trials are expected to gain less than 1 % of a step,
+    and less than 1 − share of the pass, so that many add up to little ──► little is left
 
 A search gains ever less: as many trials again are expected to gain what the second half of them gained, and never less
 than ``_USUAL_GAIN`` over their number. The limit bounds both.
@@ -28,7 +29,7 @@ class Until:
     """For the search of one pass."""
 
     share: float
-    """Of the device's limit: from there on its search is over."""
+    """Of the device's limit, and of what all further trials may come to: from there on its search is over."""
     calls: int
     """How often a step runs the pass."""
     step_us: float
@@ -42,7 +43,8 @@ class Until:
         """``bests_us``: the best time after each trial, infinite before one has worked."""
         if len(bests_us) < LEAST_TRIALS or math.isinf(bests_us[-1]):
             return False
-        return self.calls * further_us(bests_us, limit_us) < WORTH * self.step_us
+        left_us = further_us(bests_us, limit_us)
+        return self.calls * left_us < WORTH * self.step_us and left_us <= (1 - self.share) * bests_us[-1]
 
 
 @dataclass(frozen=True, kw_only=True)

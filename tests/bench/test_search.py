@@ -150,10 +150,10 @@ def test_a_replay_says_how_near_searches_come_to_the_best_that_was_drawn(tmp_pat
     (one,) = result["passes"]
     assert one["ratios"]["evolve"]["8"] == pytest.approx(rows["evolve"]["ratio_8"], abs=1e-3)
     assert one["failures"] > 0
-    ends = {(row["strategy"], row["of"]): row for row in result["until"]}
-    assert "until 95 %" in printed and len(ends) == 2 * len(replay.STRATEGIES)
+    ends = {(row["strategy"], row["until"]): row for row in result["until"]}
+    assert "tune --until" in printed and len(ends) == 2 * len(replay.SHARES)
     assert all(8 <= row["trials"] <= row["whole_trials"] <= 64 and row["step_slower"] >= 1 for row in ends.values())
-    assert ends["evolve", "a step"]["trials"] < ends["evolve", "a step"]["whole_trials"]
+    assert ends["evolve", 0.95]["trials"] < ends["evolve", 0.98]["trials"] < ends["evolve", 0.98]["whole_trials"]
 
 
 def test_the_same_seed_replays_the_same_search(measured):
