@@ -409,11 +409,9 @@ def until_table(rows: Sequence[dict[str, Any]]) -> str:
     heads = ("tune --until", "trials", "instead of", "step slower by (worst)", "slowest pass")
     lines = [f"{heads[0]:42}{heads[1]:>8}{heads[2]:>12}{heads[3]:>24}{heads[4]:>14}"]
     for row in rows:
+        name = f"{row['strategy']}, {row['until']:.0%}"
         step = f"{row['step_slower'] - 1:.1%} ({row['step_slower_worst'] - 1:.1%})"
-        lines.append(
-            f"{f'{row['strategy']}, {row['until']:.0%}':42}{row['trials']:8g}{row['whole_trials']:12g}{step:>24}"
-            f"{row['pass_slower'] - 1:14.1%}"
-        )
+        lines.append(f"{name:42}{row['trials']:8g}{row['whole_trials']:12g}{step:>24}{row['pass_slower'] - 1:14.1%}")
     return "\n".join(lines)
 
 

@@ -82,8 +82,8 @@ def tune(
     dict of keyword arguments; the backward pass is tuned if the model trains. The model is not changed. ``minutes`` are
     for all layers: each gets a share by what there is to win in it, and what is confirmed already is left out.
     ``trials`` and ``seconds`` are for each pass. A pass is over, too, at the share ``until`` of the device's limit, or
-    where further trials are expected to gain less than 1 % of a step. ``log`` is written instead of the user's own.
-    Progress goes to stderr.
+    where further trials are expected to gain less than 1 % of a step and 1 − ``until`` of the pass. ``log`` is written
+    instead of the user's own. Progress goes to stderr.
 
     ``ray``: on all devices of the Ray cluster at this address; True for the one that this machine belongs to, or for
     the devices of this machine. Devices of each name are tuned for themselves.

@@ -145,8 +145,8 @@ def _add_limits(search: argparse._ArgumentGroup) -> None:
         "--until",
         type=_share,
         metavar="95%",
-        help="a pass is over at this share of the device's limit, or where further trials of it are expected to gain "
-        "less than 1%% of a step; prints what is left",
+        help="a pass is over at this share of the device's limit, or where further trials are expected to gain less "
+        "than 1%% of a step and than the rest of the pass, here 5%%; prints what is left",
     )
 
 

@@ -53,8 +53,8 @@ class Choices:
     patience: int | None = None
     """Trials without improvement."""
     until: float | None = None
-    """Share of the device's limit from which on a pass is fast enough; or where further trials of it are expected to
-    gain less than 1 % of a step."""
+    """Share of the device's limit from which on a pass is fast enough; or where further trials are expected to gain
+    less than 1 % of a step, and less than the rest of the pass."""
     seed: int = settings.SEED
     jobs: int = 1
     """Builds at a time."""
