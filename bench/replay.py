@@ -336,10 +336,10 @@ def bests_us(measured: MeasuredPass, strategy: Strategy, *, device: str) -> list
     found: list[float] = []
     while len(found) < max(TRIALS):
         stop = next(trials for trials in TRIALS if trials > len(found))
-        asked = strategy.ask(min(BATCH, stop - len(found)))
-        if not asked:
+        proposed = strategy.ask(min(BATCH, stop - len(found)))
+        if not proposed:
             break
-        for config, us in zip(asked, _us(measured, asked), strict=True):
+        for config, us in zip(proposed, _us(measured, proposed), strict=True):
             strategy.tell(_record(measured, config, device=device))
             found.append(min([us, *found[-1:]]))
     return found
