@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all prebuilt dist kernels lint format clean
+.PHONY: tune test test-all test-arm prebuilt dist kernels lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -47,6 +47,20 @@ test-torch-%: .venv-torch-%/installed
 	OMP_WAIT_POLICY=passive $(<D)/bin/python -m pytest -n logical --maxprocesses 8 --dist worksteal $(TESTS_OF_PYTORCH)
 
 .PRECIOUS: .venv-torch-%/installed
+
+# A Python for arm64 that qemu runs: two gigabytes, and half an hour. It needs debootstrap, qemu-user-static and
+# g++-aarch64-linux-gnu, of Debian.
+ARM ?= build/arm
+THERE := PYTHONPATH=. CXX=aarch64-linux-gnu-g++ $(ARM)/bin/python -m
+
+test-arm: $(VENV)/installed  ## every CPU template, calls and training steps on Arm, emulated; not in the suite
+	$(PY) -m tests.arm.root $(ARM)
+	CXX=aarch64-linux-gnu-g++ $(PY) -m tests.arm.kernels build $(ARM)/kernels.bin
+	$(THERE) tests.arm.kernels verify $(ARM)/kernels.bin
+	rm -rf $(ARM)/pack
+	CXX=aarch64-linux-gnu-g++ DWCONV_NATIVE=0 $(PY) -m dwconv.export --generic --target cpu:neon -o $(ARM)/pack
+	$(THERE) tests.arm.train pack $(ARM)/pack
+	$(THERE) tests.arm.train tuned
 
 PYTHONS ?= python3
 

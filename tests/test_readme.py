@@ -492,6 +492,11 @@ def test_the_figures_of_searches_are_those_of_the_replay():
         assert ratios == [f"{row[f'ratio_{trials}']:.3f}" for trials in (8, 16, 32, 64)]
         wanted = [f"{near['median']:g} ({near['worst']})" for near in (row["near_8"], row["near_32"])]
         assert [at_8, at_32] == wanted and row["passes"] == len(replayed["passes"])
+    for row in replayed["until"]:
+        told = table_row("docs/benchmarks.md", f"{row['strategy']}, `--until {row['until']:.0%}`")
+        slower = [f"{row[name] - 1:.1%}" for name in ("step_slower", "step_slower_worst", "pass_slower")]
+        wanted = [f"{row['trials']:g}", f"{row['whole_trials']:g}", f"{slower[0]} ({slower[1]})", slower[2]]
+        assert [each.replace(" %", "%") for each in told] == wanted
     page = text_of("docs/benchmarks.md")
     assert f"{len(replayed['passes'])} of the 36 passes" in page
     after_8 = [one["ratios"]["evolve"]["8"] for one in replayed["passes"]]

@@ -73,6 +73,8 @@ def decisions(
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
     target = target_of(device) if target is None else target
+    if agreed := locked.agreed.get((problem, device)):
+        return dict(agreed), target
     if lock := locked.current():
         return lock.decisions(problem, target, broken={} if state is None else state.broken), target
     found = {pass_: decide_on(target, problem.workload(pass_), state=state, later=later) for pass_ in problem.passes}
