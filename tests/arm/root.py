@@ -19,7 +19,7 @@ PACKAGES = (f"python{PYTHON}", f"libpython{PYTHON}-dev", "libgomp1", "libstdc++6
 WHEELS = (
     "torch", "numpy", "apache-tvm", "apache-tvm-ffi", "msgspec", "fsspec", "platformdirs", "rich", "psutil",
     "xgboost-cpu", "scipy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "filelock",
-    "pygments", "markdown-it-py", "mdurl", "ml_dtypes",
+    "pygments", "markdown-it-py", "mdurl", "ml_dtypes", "setuptools",
 )  # fmt: skip
 PLATFORMS = tuple(f"manylinux{version}_aarch64" for version in ("2014", "_2_17", "_2_26", "_2_27", "_2_28"))
 CPUINFO = """processor\t: 0
