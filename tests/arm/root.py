@@ -22,6 +22,7 @@ WHEELS = (
     "pygments", "markdown-it-py", "mdurl", "ml_dtypes", "setuptools",
 )  # fmt: skip
 PLATFORMS = tuple(f"manylinux{version}_aarch64" for version in ("2014", "_2_17", "_2_26", "_2_27", "_2_28"))
+MACHINE = "aarch64"
 CPUINFO = """processor\t: 0
 Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp
 CPU implementer\t: 0x41
@@ -56,11 +57,15 @@ def make(folder: Path) -> None:
     cpuinfo = root / "proc" / "cpuinfo"  # older versions of qemu show that of this machine
     cpuinfo.parent.mkdir(exist_ok=True)
     cpuinfo.write_text(CPUINFO)
+    headers = folder / "include" / f"{MACHINE}-linux-gnu"  # Debian's Python includes them by that path
+    headers.mkdir(parents=True, exist_ok=True)
+    (headers / f"python{PYTHON}").unlink(missing_ok=True)
+    (headers / f"python{PYTHON}").symlink_to(root / "usr/include" / headers.name / f"python{PYTHON}")
     python = folder / "bin" / "python"
     python.parent.mkdir(exist_ok=True)
     (folder / "pyvenv.cfg").write_text(f"home = {root}/usr/bin\ninclude-system-site-packages = false\n")
     python.write_text(
-        f'#!/bin/sh\nexec qemu-aarch64-static -cpu max -L {shlex.quote(str(root))} -0 "$0" '
+        f'#!/bin/sh\nexport CPATH={shlex.quote(str(folder))}/include\nexec qemu-aarch64-static -cpu max -L {shlex.quote(str(root))} -0 "$0" '
         f'{shlex.quote(str(root))}/usr/bin/python{PYTHON} "$@"\n'
     )
     python.chmod(0o755)
