@@ -64,10 +64,9 @@ def make(folder: Path) -> None:
     python = folder / "bin" / "python"
     python.parent.mkdir(exist_ok=True)
     (folder / "pyvenv.cfg").write_text(f"home = {root}/usr/bin\ninclude-system-site-packages = false\n")
-    python.write_text(
-        f'#!/bin/sh\nexport CPATH={shlex.quote(str(folder))}/include\nexec qemu-aarch64-static -cpu max -L {shlex.quote(str(root))} -0 "$0" '
-        f'{shlex.quote(str(root))}/usr/bin/python{PYTHON} "$@"\n'
-    )
+    there, libraries = shlex.quote(str(folder)), shlex.quote(str(root))
+    run = f'qemu-aarch64-static -cpu max -L {libraries} -0 "$0" {libraries}/usr/bin/python{PYTHON} "$@"'
+    python.write_text(f"#!/bin/sh\nexport CPATH={there}/include\nexec {run}\n")
     python.chmod(0o755)
 
 
