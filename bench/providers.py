@@ -71,8 +71,8 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
 def settings_of_pytorch() -> list[Settings]:
     """Settings of PyTorch that change which library runs its operator: its own choice, cuDNN if a setting makes it use
     it, and without cuDNN."""
-    told = hasattr(torch.backends.cudnn, "depthwise_kernel")  # newer than PyTorch 2.11
-    return [_as_chosen, *([_told_to_use_cudnn] if told else []), _without_cudnn]
+    can_be_set = hasattr(torch.backends.cudnn, "depthwise_kernel")  # newer than PyTorch 2.11
+    return [_as_chosen, *([_told_to_use_cudnn] if can_be_set else []), _without_cudnn]
 
 
 def _as_chosen() -> AbstractContextManager[None]:

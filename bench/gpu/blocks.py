@@ -43,7 +43,7 @@ def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
     left = run.state.left("blocks", blocks)
     _tune_what_is_untuned([blocks[key].workload for key in left], run)
     os.environ["DWCONV_TUNING_LOGS"] = str(run.log.path)
-    with GpuWorker("bench.gpu.blocks:Racer", MeasureSetup(target=run.target)) as racer:
+    with GpuWorker("bench.gpu.blocks:BlockRacer", MeasureSetup(target=run.target)) as racer:
         for key in left:
             if not run.pace.fits:
                 break
@@ -71,7 +71,7 @@ class BlockRace:
         return ListedLayer(network=self.network, layer=Layer.of(self.workload, count=1, passes=BLOCK_PASSES))
 
 
-class Racer:
+class BlockRacer:
     """Handler: BlockRace in, its row out."""
 
     def __init__(self, setup: MeasureSetup) -> None:

@@ -95,8 +95,8 @@ def rank_stage(run: Run) -> Ended:
         say("rank", f"{key}: {answer}")
     answers = [run.state.of("rank")[key] for key in measured if key in run.state.of("rank")]
     orders = [answer["spearman"] for answer in answers if not has_failed(answer)]
-    told = f"Spearman's ρ {median(orders):.2f}, least {min(orders):.2f}, " if orders else ""
-    return Ended(line=f"{told}{len(orders)} of {len(measured)} workloads ranked{of_all(len(answers), len(measured))}")
+    text = f"Spearman's ρ {median(orders):.2f}, least {min(orders):.2f}, " if orders else ""
+    return Ended(line=f"{text}{len(orders)} of {len(measured)} workloads ranked{of_all(len(answers), len(measured))}")
 
 
 def measured_candidates(run: Run) -> dict[str, list[TuningRecord]]:

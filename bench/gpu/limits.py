@@ -62,8 +62,8 @@ def known_limits(run: Run, worker: GpuWorker, sizes: Sizes, *, stage: str) -> No
         known = {"failed": str(failure)}
     run.state.put("limits", "device", known)
     taken = _taken_for_limits(run.target)
-    told = (f"{name} {value}" + (f" ({taken[name]:g})" if name in taken else "") for name, value in known.items())
-    say(stage, f"limits of the device, in brackets what is taken for them: {', '.join(told)}")
+    text = (f"{name} {value}" + (f" ({taken[name]:g})" if name in taken else "") for name, value in known.items())
+    say(stage, f"limits of the device, in brackets what is taken for them: {', '.join(text)}")
 
 
 def _taken_for_limits(target: Target) -> dict[str, Any]:

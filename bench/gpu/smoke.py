@@ -122,8 +122,8 @@ def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: S
         times = []
         for who in ("dwconv", "conv2d"):
             seen_times = _step(Look(step=who, workload=timed), contact, run)
-            told = (seen if name == who else f"{name} {seen}" for name, seen in seen_times.items())
-            times.append(f"{who} {', '.join(told)}")
+            text = (seen if name == who else f"{name} {seen}" for name, seen in seen_times.items())
+            times.append(f"{who} {', '.join(text)}")
             say("smoke", f"a call of {times[-1]}")
     return Ended(line=f"{right} of {tried} templates and types right; {'; '.join(times)}", failed=not right)
 

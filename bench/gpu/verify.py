@@ -71,12 +71,12 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
         GpuWorker("bench.gpu.verify:Verifier", MeasureSetup(target=run.target, load=load), here=run.one_process) as gpu,
     ):
         gpu.start()
-        told = 0
+        printed = 0
         with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage
             for name, answer in verified([candidates[name] for name in left], run, workers=workers, gpu=gpu):
                 run.state.put("verify", name, answer)
-                if answer != {"verdict": RIGHT} and told < _TOLD:
-                    told += 1
+                if answer != {"verdict": RIGHT} and printed < _TOLD:
+                    printed += 1
                     say("verify", f"{name}: {in_words(answer)}")
     return _ended(candidates, run)
 

@@ -169,13 +169,13 @@ def _figures(rank: Rank, arguments: argparse.Namespace) -> dict[str, Any]:
     parallel = data_parallel(model, example, compress=True, seconds=arguments.seconds)
     report = communication(parallel)
     waiting = _waiting(parallel, arguments, batch=network.batch, image=network.sample[-1]) if arguments.steps else {}
-    told = [str(report), *(f"{kind}: {each['told']}" for kind, each in waiting.items())]
+    text = [str(report), *(f"{kind}: {each['told']}" for kind, each in waiting.items())]
     return {
         "world": rank.world,
         "threads": threads,
         **dataclasses.asdict(report),
         "waiting": waiting,
-        "told": "\n".join(told),
+        "told": "\n".join(text),
     }
 
 

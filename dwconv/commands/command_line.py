@@ -100,8 +100,8 @@ def _print_no_more() -> None:
 
 def _told(message: str) -> str:
     """As one line; what is too long without its middle."""
-    told = one_line(message)
-    return told if len(told) <= 2 * _MOST_SAID else f"{told[:_MOST_SAID]} … {told[-_MOST_SAID:]}"
+    text = one_line(message)
+    return text if len(text) <= 2 * _MOST_SAID else f"{text[:_MOST_SAID]} … {text[-_MOST_SAID:]}"
 
 
 def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:

@@ -73,6 +73,8 @@ def decisions(
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
     target = target_of(device) if target is None else target
+    if agreed := locked.agreed.get((problem, device)):
+        return dict(agreed), target
     if lock := locked.current():
         return lock.decisions(problem, target, broken={} if state is None else state.broken), target
     found = {pass_: decide_on(target, problem.workload(pass_), state=state, later=later) for pass_ in problem.passes}
@@ -286,9 +288,12 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     of_layer = way.state.any_size.get((way.kernel.layer, way.target.device), ())
     if (found := nearest_of_any_size(of_layer, way.kernel)) is None:
         return None
+    from dwconv.schedules.template import fitting
+
     own, expected = found.candidate.workload, found.expected
     try:
         legality.check(found.candidate, way.target, broken=way.state.broken)
+        fitting(found.candidate.config.template, way.kernel.with_any_size(), way.target)  # so many images
     except InvalidConfig as error:
         return _pytorch(f"the predicted kernel is out: {error}", expected=expected, command=way.command)
     if own.input_size != way.kernel.input_size:
@@ -376,7 +381,7 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     known = way.state.predicted.get((way.kernel.batchless_key, way.target.device))
     if known is None and way.state.meets_several_sizes(way.kernel):
         known = of_any_size(way.kernel, expected.config, way.target)
-        expected = expected if known is None else _of_any_size(expected, way.kernel)
+        expected = expected if known is None else _of_any_size(expected, way.kernel, way.target)
     candidate = known or Candidate(way.kernel, expected.config)
     try:
         legality.check(candidate, way.target, broken=way.state.broken)
@@ -391,14 +396,20 @@ _SHARE_OF_ANY_SIZE: dict[str, dict[str, float]] = {
     "nhwc": {"fprop": 0.85, "dgrad": 0.75, "wgrad": 0.5},
     "nchw": {"fprop": 0.4, "dgrad": 0.3, "wgrad": 0.4},
     "nchw rows": {"fprop": 0.7, "dgrad": 0.75, "wgrad": 0.85},
+    "cuda": {"fprop": 0.8, "dgrad": 0.8, "wgrad": 0.75},
 }
 """The speed of a kernel of any size over that of one for the size, with the same configuration, on two cores of an AMD
 EPYC (family 25 model 17): the least of twelve layers, k 3 to 31; in NCHW of five with k 3 and 7, one of them at another
-size, too; and of single rows of k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400."""
+size, too; and of single rows of k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400. On
+CUDA nothing was measured: the instructions of one thread over the other's."""
 
 
-def _of_any_size(expected: gain.Expected, workload: Workload) -> gain.Expected:
-    sort = "nchw rows" if workload.layout == "nchw" and workload.is_row else workload.layout
+def _of_any_size(expected: gain.Expected, workload: Workload, target: Target) -> gain.Expected:
+    sort: str = workload.layout
+    if target.kind != "cpu":
+        sort = target.kind
+    elif workload.is_row and workload.layout == "nchw":
+        sort = "nchw rows"
     share = _SHARE_OF_ANY_SIZE[sort][workload.pass_]
     return replace(expected, us=expected.us / share, gain=expected.gain * share, at_least=expected.at_least * share)
 
@@ -409,10 +420,10 @@ def of_any_size(workload: Workload, config: Config, target: Target) -> Candidate
 
     try:
         workload = workload.with_any_size()
-        fitting(config.template, workload, target)
+        space = fitting(config.template, workload, target).space(workload, target)
+        return Candidate(workload, legality.on_all_threads(space.nearest(config), target))
     except (InvalidWorkload, InvalidConfig):
         return None
-    return Candidate(workload, legality.on_all_threads(config, target))
 
 
 def _predicted(

@@ -135,8 +135,8 @@ def is_linked(library: bytes) -> bool:
 
 def linker_for(target: CpuTarget) -> list[str] | None:
     """The command here that links for a board; None if there is none."""
-    if asked := settings.board_linker():
-        return asked
+    if named := settings.board_linker():
+        return named
     arch = _ARM if target.vector_set == "neon" else "x86_64"
     name = settings.linker() if platform.machine() == arch else f"{arch}-linux-gnu-gcc"
     return [found] if (found := settings.program(name)) else None

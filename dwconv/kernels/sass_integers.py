@@ -355,12 +355,12 @@ def _r2p(d: Decoded, r: Registers, active: Truth) -> None:
 
 def _vote(d: Decoded, r: Registers, active: Truth) -> None:
     """``VOTEU.ALL UP0, P5``: whether P5 is true in all active threads of a warp; ``ANY``: in one of them."""
-    *named, asked = [operand(text) for text in d.texts]
+    *named, source = [operand(text) for text in d.texts]
     if len(named) > 1 or not {"ALL", "ANY"} & d.modifiers:  # also a word with a bit of each thread
         r.set_word(named[0], None, active)
         r.set_truth(named[-1], None, active)
         return
-    found, of_all = r.truth(asked), "ALL" in d.modifiers
+    found, of_all = r.truth(source), "ALL" in d.modifiers
     if isinstance(found, np.ndarray):
         counts = np.broadcast_to(np.asarray(True if active is None else active), found.shape)
         of_warps = np.where(counts, found, of_all).reshape(-1, _LANES)

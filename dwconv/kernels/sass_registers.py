@@ -126,7 +126,7 @@ class Registers:
     """The registers and predicates of all threads. Those never written are zero."""
 
     def __init__(self, *, constants: Callable[[int], int], special: Callable[[str], Number]) -> None:
-        self.asking: bool | NDArray[np.bool_] = True
+        self.reading: bool | NDArray[np.bool_] = True
         """The threads that read now: what is unknown of the registers of others does not concern them."""
         self._words: dict[tuple[str, int], Number] = {}
         self._unknown: dict[tuple[str, int], NDArray[np.bool_]] = {}
@@ -156,7 +156,7 @@ class Registers:
 
     def _read(self, key: tuple[str, int]) -> Number:
         unknown = self._unknown.get(key)
-        if unknown is not None and np.any(unknown & self.asking):
+        if unknown is not None and np.any(unknown & self.reading):
             return None
         return self._words.get(key, 0)
 
@@ -219,7 +219,7 @@ class Registers:
         base = self.word(operand(match[1])) if match else None
         if match is None or base is None:
             return None
-        named = np.atleast_1d(base)[self.asking if isinstance(base, np.ndarray) and self.asking is not True else ...]
+        named = np.atleast_1d(base)[self.reading if isinstance(base, np.ndarray) and self.reading is not True else ...]
         if not named.size:
             return None
         least, greatest = (int(each) + int(match[2] or "0", 0) & WORD for each in (named.min(), named.max()))

@@ -173,9 +173,9 @@ def _why_not(parent: nn.Module, block: DiscoveredBlock) -> str:
 def _runs(block: DiscoveredBlock) -> str:
     """Whether a block runs as one at the sizes of the example, and why; in evaluation only where it does."""
     first, *others = _problems(block)
-    told = f"block {first.block} from {shown_name(block.starts)} {_runs_as(block, first)}"
-    told += "".join(f"; in evaluation {_runs_as(block, each)}" for each in others if _is_faster(block, each))
-    return f"{told}; left out: {block.why_not}" if block.why_not else told
+    text = f"block {first.block} from {shown_name(block.starts)} {_runs_as(block, first)}"
+    text += "".join(f"; in evaluation {_runs_as(block, each)}" for each in others if _is_faster(block, each))
+    return f"{text}; left out: {block.why_not}" if block.why_not else text
 
 
 def _runs_as(block: DiscoveredBlock, problem: Problem) -> str:

@@ -249,16 +249,16 @@ def check_present(target: Target) -> None:
 
 def _vector_set_of_the_environment() -> ForcedVectorSet | None:
     """The vector set that ``DWCONV_CPU`` names; None if it is not set."""
-    asked = settings.cpu_vector_set()
-    if asked is None:
+    requested = settings.cpu_vector_set()
+    if requested is None:
         return None
-    found = next((name for name in FORCED_VECTOR_SETS if name == asked), None)
+    found = next((name for name in FORCED_VECTOR_SETS if name == requested), None)
     has = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
     out = f"use {' or '.join(has)}, or unset it" if has else "unset it"
     if found is None:
-        raise UnknownTarget(f"DWCONV_CPU={asked} is not a vector set; {out}")
+        raise UnknownTarget(f"DWCONV_CPU={requested} is not a vector set; {out}")
     if found not in has:
-        raise NoDevice(f"DWCONV_CPU={asked}: this CPU has no {asked}; {out}")
+        raise NoDevice(f"DWCONV_CPU={requested}: this CPU has no {requested}; {out}")
     return found
 
 

@@ -229,11 +229,11 @@ def _times(decision: DispatchDecision, problem: Problem, pass_: Pass, target: Ta
     """What the decision is based on, for one call of the problem."""
     record, hoped = decision.record, decision.expected
     if record and record.measurement:
-        asked = problem.workload(pass_)
-        scale = asked.batch / record.workload.batch
+        workload = problem.workload(pass_)
+        scale = workload.batch / record.workload.batch
         other = record.alternative
         return _Times(
-            ours_us=scale * kernel_us(record, sweeps=asked.bias and not record.workload.bias),
+            ours_us=scale * kernel_us(record, sweeps=workload.bias and not record.workload.bias),
             pytorch_us=scale * other[1].median_us if other else None,
             pytorch=other[0] if other else "",
             basis="predicted" if hoped else "measured",

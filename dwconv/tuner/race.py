@@ -46,8 +46,8 @@ def is_known(workload: Workload, target: Target, known: Database, *, broken: Bro
     worked = [record for record in of_all_batches if record.workload == workload]
     if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
         return True
-    told = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
-    return bool(told) and not any(beats_pytorch(record, target) for record in worked)
+    tried = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
+    return bool(tried) and not any(beats_pytorch(record, target) for record in worked)
 
 
 def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:

@@ -9,6 +9,9 @@
     wgrad           NCHW, NHWC   weight_gradient *         tiles of pixels, sums in registers
                     NCHW         image_planes              whole planes in shared memory: small maps
     both gradients  NCHW         image_planes              whole planes in shared memory: x, dy and w are read once
+    fprop, dgrad    NCHW, NHWC   toeplitz_rows             bands of weights on tensor cores: wide kernels in 16 bits
+    wgrad           NCHW, NHWC   toeplitz_gradient         products summed along diagonals, on tensor cores: the same
+    of a block      NHWC         block_nhwc                norms and activations around the convolution
 
 What they share: ``gpu`` (the hardware, and what work costs it), ``emit`` (parts of kernels), ``gather_family``.
 """

@@ -18,7 +18,7 @@ from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes
 from dwconv.schedules.cuda.channels_last.estimate import block_work as of_pixels
 from dwconv.schedules.cuda.gather_nchw.estimate import strips_work as of_strips
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.weight_gradient.cut import Cut as WeightGradientCut
+from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works as of_weights
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, estimated_us, fitting, templates_for

@@ -62,7 +62,7 @@ class Prefetched(Generic[Batch]):
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        asked, is_first = time.perf_counter(), True
+        began_s, is_first = time.perf_counter(), True
         loading = _Loading(iter(self.loader), self._copies)
         # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator when they are
         # first asked, and what that gives must not depend on what the step draws meanwhile.
@@ -70,8 +70,8 @@ class Prefetched(Generic[Batch]):
         ahead = _Ahead(loading, depth=self._depth) if self._depth and isinstance(loaded, _Loaded) else None
         try:
             while isinstance(loaded, _Loaded):
-                yield self._handed_out(loaded, asked=asked, is_first=is_first)
-                asked, is_first = time.perf_counter(), False
+                yield self._handed_out(loaded, asked=began_s, is_first=is_first)
+                began_s, is_first = time.perf_counter(), False
                 loaded = ahead.next() if ahead else loading.next()
             if isinstance(loaded, _Failed):
                 raise loaded.error

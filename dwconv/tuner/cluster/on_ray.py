@@ -53,13 +53,13 @@ class RayCluster:
     def answers(self, *, timeout_s: float) -> list[tuple[Link, object]]:
         """What was answered; see ``node.Cluster``."""
         ray = _ray()
-        asked = {link.answer: link for link in self.links if link.answer is not None}
-        if not asked:
+        links = {link.answer: link for link in self.links if link.answer is not None}
+        if not links:
             return []
-        ready, _ = ray.wait(list(asked), num_returns=1, timeout=timeout_s)
+        ready, _ = ray.wait(list(links), num_returns=1, timeout=timeout_s)
         found: list[tuple[Link, object]] = []
         for reference in ready:
-            link = asked[reference]
+            link = links[reference]
             link.answer = None
             found.append((link, _answer(reference)))
         return found

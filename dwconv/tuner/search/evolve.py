@@ -190,10 +190,10 @@ class _Outlook:
         import numpy as np
 
         alike = _alike(self._rows, self._rows[at : at + 1], length=self._posterior.length)[:, 0]
-        told = alike - self._known.T @ self._known[:, at]
-        told /= math.sqrt(max(float(self._unknown[at]), 0.0) + self._posterior.noise)
-        self._known = np.vstack([self._known, told])
-        self._unknown = self._unknown - told**2
+        row = alike - self._known.T @ self._known[:, at]
+        row /= math.sqrt(max(float(self._unknown[at]), 0.0) + self._posterior.noise)
+        self._known = np.vstack([self._known, row])
+        self._unknown = self._unknown - row**2
 
 
 def _alike(one: Numbers, other: Numbers, *, length: float) -> Numbers:

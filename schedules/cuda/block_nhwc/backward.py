@@ -22,12 +22,13 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
     NORMALISED,
     Factors,
     NormTensors,
+    PassTensors,
     activation,
     kept,
     norm_arguments,
     with_derivative,
 )
-from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, Cut
+from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
@@ -38,7 +39,7 @@ OF_NORM1 = (*NORMALISED, MEAN)
 OF_NORM2 = (*NORMALISED, *BEFORE_NORM[1:])
 
 
-def schedule_backward(cut: Cut) -> s_tir.Schedule:
+def schedule_backward(cut: BlockCut) -> s_tir.Schedule:
     """Parameters: dz (n, OH, OW, C), x (n, H, W, C), y as dz, w (C, KH, KW), γ, β, mean and variance of each norm
     (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and a workspace. Without a second norm dy in the place of dz
     and y."""
@@ -56,23 +57,16 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backward:
-    """The tensors, each in one axis."""
+class Backward(PassTensors):
+    """A backward pass."""
 
-    cut: Cut
-    n: Expr
     dz: Any
-    x: Any
     y: Any
-    w: Any
     dx: Any
     dw: Any
-    norm1: NormTensors | None
-    norm2: NormTensors | None
-    partial: Any
 
     @classmethod
-    def arguments(cls, cut: Cut, n: Expr) -> Backward:
+    def arguments(cls, cut: BlockCut, n: Expr) -> Backward:
         """Emits the kernel's parameters."""
         workload, block = cut.workload, cut.block
         channels = workload.channels
@@ -94,16 +88,6 @@ class Backward:
         return cls(
             cut=cut, n=n, dz=dz, x=x, y=y, w=w, dx=dx, dw=dw, norm1=found.get(1), norm2=found.get(2), partial=memory
         )
-
-    @property
-    def pixels_of_x(self) -> Expr:
-        height, width = self.cut.workload.input_size
-        return self.n * (height * width)
-
-    @property
-    def pixels_of_y(self) -> Expr:
-        height, width = self.cut.workload.output_size
-        return self.n * (height * width)
 
     def partial_of(self, rows: int) -> Partial:
         return Partial(memory=self.partial, rows=rows, channels=self.cut.workload.channels)
@@ -193,7 +177,7 @@ class Backward:
 class Thread:
     """One thread's tile of pixels of x."""
 
-    def __init__(self, *, cut: Cut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
+    def __init__(self, *, cut: BlockCut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
         self._cut, self._place, self._tile, self._memory, self._table = cut, place, tile, memory, table
         sizes = (cut.tile_h, cut.tile_w, cut.vector_c)
         self._x, self._gradient = Registers("x", *sizes, dtype=cut.workload.dtype), Registers("gradient", *sizes)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from dwconv.problems.block import Activation
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, STAGED_AHEAD, Cut, TileAxis, adding_shares
+from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, STAGED_AHEAD, BlockCut, TileAxis, adding_shares
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import (
     BANK_BYTES,
@@ -31,7 +31,7 @@ START, STAGED = 60, 16
 """Instructions that find out where a thread is, and where what it stages lies."""
 
 
-def registers_of(cut: Cut) -> int:
+def registers_of(cut: BlockCut) -> int:
     """About how many a thread needs at least: for its tile, or for what it stages."""
     row, own = len(cut.columns.reads) + cut.columns.axis.taps, cut.tile_h * cut.tile_w
     of_lane = cut.itemsize / 4  # of what is on its way, and of x
@@ -47,34 +47,34 @@ def registers_of(cut: Cut) -> int:
     return math.ceil(cut.vector_c * tile) + OTHER_REGISTERS
 
 
-def code_size(cut: Cut) -> int:
+def code_size(cut: BlockCut) -> int:
     """Instructions in straight code, about."""
     tile = fma_of_tile(cut) + shared_loads(cut) + _converted(cut)
     return int(tile) + cut.staged_ahead * int(_instructions_staged(cut))
 
 
-def fma_of_tile(cut: Cut) -> int:
+def fma_of_tile(cut: BlockCut) -> int:
     """Multiply-adds of a thread for its tile."""
     return cut.rows.products * cut.columns.products * cut.vector_c * (1 if cut.is_forward else 2)
 
 
-def patch_reads(cut: Cut) -> int:
+def patch_reads(cut: BlockCut) -> int:
     """Vectors of channels that a thread reads of the patch for its tile."""
     return len(cut.rows.reads) * len(cut.columns.reads)
 
 
-def weight_reads(cut: Cut) -> int:
+def weight_reads(cut: BlockCut) -> int:
     """Those of the weights."""
     return cut.rows.products * cut.columns.axis.taps
 
 
-def shared_loads(cut: Cut) -> int:
+def shared_loads(cut: BlockCut) -> int:
     """Loads of both."""
     of_patch, of_weights = (-(-cut.vector_c * size // VECTOR_BYTES) for size in (ITEMSIZE[cut.patch_dtype], 4))
     return patch_reads(cut) * of_patch + weight_reads(cut) * of_weights
 
 
-def _converted(cut: Cut) -> float:
+def _converted(cut: BlockCut) -> float:
     """Instructions that make float32 of 16 bits that a thread reads for its tile, and the way back for two at once; not
     those for what it stages."""
     if cut.itemsize == 4:
@@ -84,12 +84,12 @@ def _converted(cut: Cut) -> float:
     return cut.vector_c * (read + own / 2)
 
 
-def staged_vectors(cut: Cut) -> float:
+def staged_vectors(cut: BlockCut) -> float:
     """Vectors of a patch that a thread stages."""
     return cut.patch_pixels / cut.strips
 
 
-def _instructions_staged(cut: Cut) -> float:
+def _instructions_staged(cut: BlockCut) -> float:
     """Of a vector."""
     images, block = cut.images_staged, cut.block
     if cut.copies_patch:
@@ -103,7 +103,7 @@ def _instructions_staged(cut: Cut) -> float:
 
 
 @lru_cache(maxsize=4096)
-def instructions_of_tile(cut: Cut) -> float:
+def instructions_of_tile(cut: BlockCut) -> float:
     """Instructions of a thread for a tile of the block."""
     block, own = cut.block, cut.tile_h * cut.tile_w
     if cut.is_forward:
@@ -115,7 +115,7 @@ def instructions_of_tile(cut: Cut) -> float:
     return START + staged + shared_loads(cut) + fma_of_tile(cut) + _converted(cut) + given
 
 
-def instructions_of_sums(cut: Cut) -> float:
+def instructions_of_sums(cut: BlockCut) -> float:
     """Instructions of a thread, once: weights brought to shared memory, and sums on their way to one thread of those
     that share them."""
     words = cut.block_channels * cut.taps / cut.tile_threads
@@ -133,12 +133,12 @@ OF_PIXEL, OF_ROW = 6, 5
 """Instructions for each vector of an image, besides those that compute; and for each row of a part that is added."""
 
 
-def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
+def block_works(cut: BlockCut, target: CudaTarget) -> tuple[BlockWork, ...]:
     """Those of all kernels, in the order in which they run."""
     return tuple(_forward(cut, target) if cut.is_forward else _backward(cut, target))
 
 
-def _forward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
+def _forward(cut: BlockCut, target: CudaTarget) -> Iterator[BlockWork]:
     x, y = _pixels(cut)
     if cut.block.norm1:
         yield _of_pixels(cut, target, pixels=x, read=1, written=0, each=3)
@@ -149,7 +149,7 @@ def _forward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
         yield _of_pixels(cut, target, pixels=y, read=1, written=1, each=1 + APPLIED[cut.block.act2])
 
 
-def _backward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
+def _backward(cut: BlockCut, target: CudaTarget) -> Iterator[BlockWork]:
     x, y = _pixels(cut)
     if cut.block.norm2:
         yield _of_pixels(cut, target, pixels=y, read=2, written=0, each=5 + DIFFERENTIATED[cut.block.act2])
@@ -160,14 +160,14 @@ def _backward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
         yield _of_pixels(cut, target, pixels=x, read=2, written=1, each=2)
 
 
-def _pixels(cut: Cut) -> tuple[int, int]:
+def _pixels(cut: BlockCut) -> tuple[int, int]:
     """Of all images: (of x, of y)."""
     workload = cut.workload
     x, y = (workload.batch * math.prod(size) for size in (workload.input_size, workload.output_size))
     return x, y
 
 
-def _of_pixels(cut: Cut, target: CudaTarget, *, pixels: int, read: int, written: int, each: int) -> BlockWork:
+def _of_pixels(cut: BlockCut, target: CudaTarget, *, pixels: int, read: int, written: int, each: int) -> BlockWork:
     """From pixel to pixel; ``each``: instructions for an element."""
     warps = -(-cut.pixel_threads // WARP)
     # The block with the most pixels is the last.
@@ -192,7 +192,7 @@ def _of_pixels(cut: Cut, target: CudaTarget, *, pixels: int, read: int, written:
     )
 
 
-def _of_parts(cut: Cut, target: CudaTarget, *, parts: int, rows: int, read: int) -> BlockWork:
+def _of_parts(cut: BlockCut, target: CudaTarget, *, parts: int, rows: int, read: int) -> BlockWork:
     """Sums of parts: ``rows`` of them, each of ``read`` rows of a part."""
     shares = adding_shares(parts)
     threads = shares * ADDING_LANES
@@ -214,7 +214,7 @@ def _of_parts(cut: Cut, target: CudaTarget, *, parts: int, rows: int, read: int)
     )
 
 
-def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> BlockWork:
+def _of_tiles(cut: BlockCut, target: CudaTarget, *, read: int, written: int) -> BlockWork:
     """The convolution, which reads and writes so many pixels at least."""
     warps = -(-cut.tile_threads // WARP)
     items = math.ceil(cut.workload.batch * cut.rows.tiles / cut.split)
@@ -261,13 +261,13 @@ def _turns(vector_bytes: int) -> float:
     return vector_bytes / BANK_BYTES * (2 if vector_bytes > VECTOR_BYTES else 1)
 
 
-def _lines(cut: Cut) -> float:
+def _lines(cut: BlockCut) -> float:
     """Lines of memory that a warp accesses with one vector of each thread."""
     side_by_side = min(cut.threads_c, WARP)
     return WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * cut.itemsize / LINE_BYTES)
 
 
-def _padded_channels(cut: Cut) -> float:
+def _padded_channels(cut: BlockCut) -> float:
     """Bytes of memory that a block's channels move over those that they are: whole sectors, at both ends."""
     size = cut.itemsize * cut.block_channels
     return 1.0 if size % SECTOR_BYTES == 0 else (size + SECTOR_BYTES / 2) / size

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut, TileAxis, axes_of
+from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works, code_size, registers_of
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.gpu.hardware import (
@@ -51,12 +51,12 @@ def block_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
     knobs = knobs_of(workload)
     rules = _rules(workload, target)
 
-    def is_legal(cut: Cut) -> bool:
+    def is_legal(cut: BlockCut) -> bool:
         return not any(broken(cut) for _, broken in rules)
 
     @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
+    def cut(config: Config) -> BlockCut:
+        return BlockCut.of(workload, config)
 
     return ConfigSpace(
         name,
@@ -107,10 +107,10 @@ def _threads(axis: Axis) -> list[int]:
     return sorted({count for count in {*THREADS, *snug} if count <= min(phases, 32)})
 
 
-def _least(workload: Workload) -> Cut:
+def _least(workload: Workload) -> BlockCut:
     """The configuration whose threads need the least."""
     axes = axes_of(workload)
-    return Cut(
+    return BlockCut(
         workload=workload, vector_c=1, threads_c=min(8, workload.channels), threads_p=1, parts=PARTS[0],
         tile_h=axes.rows.down, tile_w=axes.columns.down, threads_h=1, threads_w=1, split=8, blocks_per_sm=1,
     )  # fmt: skip
@@ -119,17 +119,17 @@ def _least(workload: Workload) -> Cut:
 # -- what cannot run, or cannot be fast ----------------------------------------------------------------------------
 
 
-def _rules(workload: Workload, target: CudaTarget) -> list[tuple[str, Callable[[Cut], bool]]]:
+def _rules(workload: Workload, target: CudaTarget) -> list[tuple[str, Callable[[BlockCut], bool]]]:
     axes = axes_of(workload)
     wanted = [-(-axis.outputs // axis.down) * axis.down for axis in (axes.rows, axes.columns)]
     least_threads = min(LEAST_THREADS, -(-math.prod(wanted) * workload.channels // 64))
     most = target.threads_per_block
 
-    def computed(cut: Cut) -> float:
+    def computed(cut: BlockCut) -> float:
         covered = [axis.tiles * axis.block for axis in (cut.rows, cut.columns)]
         return math.prod(covered) / math.prod(wanted) * (cut.channel_blocks * cut.threads_c / cut.vectors)
 
-    def starved(cut: Cut) -> bool:
+    def starved(cut: BlockCut) -> bool:
         return registers_of(cut) > registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
 
     return [
@@ -176,7 +176,7 @@ TRIED = 48
 
 
 def preferred(
-    workload: Workload, target: CudaTarget, knobs: Mapping[str, Sequence[Value]], is_legal: Callable[[Cut], bool]
+    workload: Workload, target: CudaTarget, knobs: Mapping[str, Sequence[Value]], is_legal: Callable[[BlockCut], bool]
 ) -> dict[str, Value]:
     """Empty if no usual block is legal."""
     itemsize = ITEMSIZE[workload.dtype]
@@ -191,7 +191,7 @@ def preferred(
     return {} if best is None else {knob: getattr(best, knob) for knob in knobs}
 
 
-def _microseconds(cut: Cut, target: CudaTarget) -> float:
+def _microseconds(cut: BlockCut, target: CudaTarget) -> float:
     """The estimated time; more where few blocks share an SM: while one waits for its patch, others have to compute."""
     return total_us(block_works(cut, target), target) * (1 + LONELY / cut.blocks_per_sm)
 
@@ -229,9 +229,9 @@ def _with_parts(
     threads_c: int,
     rows: TileAxis,
     columns: TileAxis,
-) -> Cut | None:
+) -> BlockCut | None:
     """As many blocks on an SM as fit, and parts for all SMs; None if none fits."""
-    cut = Cut(
+    cut = BlockCut(
         workload=workload, vector_c=vector_c, threads_c=threads_c, tile_h=rows.tile, threads_h=rows.threads,
         tile_w=columns.tile, threads_w=columns.threads, parts=1, split=1, blocks_per_sm=1,
         threads_p=_nearest(knobs["threads_p"], PIXEL_THREADS / threads_c),
@@ -252,7 +252,7 @@ def _with_parts(
     )
 
 
-def _holds(cut: Cut, target: CudaTarget, blocks: int) -> bool:
+def _holds(cut: BlockCut, target: CudaTarget, blocks: int) -> bool:
     shared = blocks * (cut.shared_bytes + SYSTEM_SHARED_BYTES) <= target.shared_bytes_per_sm
     fits = blocks * cut.tile_threads <= target.threads_per_sm and blocks <= target.blocks_per_sm
     if not (shared and fits):

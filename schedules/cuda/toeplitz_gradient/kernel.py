@@ -39,7 +39,7 @@ from dwconv.schedules.cuda.emit.words import (
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.sums import Sums
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, serial, store, when
 
@@ -47,7 +47,7 @@ HALVES = range(2)
 """Of the 16 rows of a product: words of 8 of them each."""
 
 
-def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: x (n, C, H, W) or (n, H, W, C), dy as x, dw (C, KH, KW), with a bias dbias (C) and, if the images are
     split, workspace (parts, results): all of dw, then all of dbias. Registers are shared out for ``at_a_time`` blocks
     on an SM."""
@@ -104,7 +104,7 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
 class Block:
     """The work of the threads of a block."""
 
-    cut: Cut
+    cut: ToeplitzGradientCut
     n: Expr
     x: Any
     dy: Any

@@ -14,7 +14,7 @@ from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
 from dwconv.schedules.cuda.gpu.limits import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, fastest_legal
 from dwconv.schedules.taps import HEIGHT, Axis
@@ -60,7 +60,7 @@ def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
     warps_kh = min(max(WARPS_KH), workload.kernel[0], _warps_of_channel(workload))
     blocks_kh = max(_blocks_kh(workload), default=1)
     cuts = [
-        Cut(
+        ToeplitzGradientCut(
             workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1, planes=planes,
             blocks_kh=blocks_kh, lean=1,
         )
@@ -139,8 +139,8 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     most_warps = MOST_WARPS[workload.layout]
 
     @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
+    def cut(config: Config) -> ToeplitzGradientCut:
+        return ToeplitzGradientCut.of(workload, config)
 
     def idle(config: Config) -> bool:
         """Too many rows of dy, columns, or kernel rows, that are none."""

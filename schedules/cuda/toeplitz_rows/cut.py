@@ -30,7 +30,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class ToeplitzCut:
     """A configuration in numbers. The 16 rows of a product are ``images`` images with ``strips`` rows each, with
     ``tiles_w`` tiles each; a warp goes down all ``tile_h`` rows of a strip, and has ``tile_w`` columns."""
 
@@ -57,7 +57,7 @@ class Cut:
     they were loaded."""
 
     @classmethod
-    def of(cls, workload: Workload, config: Config) -> Cut:
+    def of(cls, workload: Workload, config: Config) -> ToeplitzCut:
         knobs: dict[str, Any] = dict(config.values)
         return cls(
             gather=Gather.of(workload),

@@ -14,7 +14,7 @@ from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.limits import MOST_PADDED
 from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
-from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, fastest_legal
@@ -66,7 +66,7 @@ def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
 def _least_bytes(workload: Workload, *, planes: int) -> int:
     """Shared memory of the least block with so many channels."""
     cuts = [
-        Cut(
+        ToeplitzCut(
             gather=Gather.of(workload), dtype=workload.dtype, layout=workload.layout, planes=planes, warps_c=1,
             images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1, lean=True,
         )
@@ -164,8 +164,8 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     wanted, most_warps = gather.rows.outputs * gather.columns.covered(COLUMNS), MOST_WARPS[workload.layout]
 
     @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
+    def cut(config: Config) -> ToeplitzCut:
+        return ToeplitzCut.of(workload, config)
 
     def computed(config: Config) -> int:
         return gather.rows.covered(cut(config).block_h) * gather.columns.covered(cut(config).block_w)

@@ -10,7 +10,7 @@ from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP, registers_left
 from dwconv.schedules.cuda.gpu.split_sum import adding_work
-from dwconv.schedules.cuda.weight_gradient.cut import Cut
+from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 
 BOOKKEEPING, START = 12, 40
 """Instructions that find out where a tile is, and where a thread is."""
@@ -19,25 +19,25 @@ OTHER_REGISTERS, MOST_COMING = 26, 32
 
 
 @lru_cache(maxsize=4096)
-def products_of(cut: Cut) -> int:
+def products_of(cut: WeightGradientCut) -> int:
     """Multiply-adds in the straight code."""
     pairs_h, pairs_w = (sum(len(pairs) for pairs in reads.values()) for reads in (cut.row_reads, cut.column_reads))
     return pairs_h * pairs_w * cut.vector_c
 
 
-def loads_of(cut: Cut) -> int:
+def loads_of(cut: WeightGradientCut) -> int:
     """Loads in the straight code."""
     return len(cut.row_reads) * len(cut.x_loads) + cut.unroll_h * len(cut.dy_loads)
 
 
-def instructions_of(cut: Cut) -> float:
+def instructions_of(cut: WeightGradientCut) -> float:
     """About how many there are for an output: products, loads, and what 16-bit data and padding add."""
     outputs = cut.tile_h * cut.tile_w * cut.vector_c
     return instructions_of_image(cut) / outputs * cut.kernel_rows / cut.group_kh
 
 
 @lru_cache(maxsize=4096)
-def instructions_of_image(cut: Cut) -> float:
+def instructions_of_image(cut: WeightGradientCut) -> float:
     """Instructions of a thread for its tile of one image."""
     rows, itemsize = len(cut.row_reads), ITEMSIZE[cut.workload.dtype]
     # In NCHW neighbouring threads do not read neighbouring words if a tile is wider than a vector.
@@ -48,7 +48,7 @@ def instructions_of_image(cut: Cut) -> float:
     return straight * cut.tile_h / cut.unroll_h
 
 
-def instructions_of_sums(cut: Cut) -> float:
+def instructions_of_sums(cut: WeightGradientCut) -> float:
     """Instructions of a thread, once: sums set to zero, and on their way to one thread of those that share them.
     Halving, half of the threads pass theirs on and the other half add them; what some of a warp do takes the time of
     all."""
@@ -58,7 +58,7 @@ def instructions_of_sums(cut: Cut) -> float:
     return START + sums + sums * (3 * sum(busy) + busy[0] if busy else 1) / cut.threads_p + 8 * halvings
 
 
-def _padding(cut: Cut) -> float:
+def _padding(cut: WeightGradientCut) -> float:
     """Instructions that put zeros where padding is, or that branch around it."""
     ends_h, ends_w = range(cut.unroll_h * cut.rows.up), range(cut.tile_w * cut.columns.up)
     rows = sum(cut.groups > 1 or at not in ends_h for at in cut.row_reads)
@@ -70,7 +70,7 @@ def _padding(cut: Cut) -> float:
     return rows * sum(zeros) + (len(cut.row_reads) - rows) * sum(edge)
 
 
-def read_again(cut: Cut) -> float:
+def read_again(cut: WeightGradientCut) -> float:
     """Rows that the threads read over rows that there are: tiles share their halo, groups of kernel rows all."""
     reach_h = (cut.group_kh - 1) * cut.rows.step + 1
     rows = ((cut.tile_h - 1) * cut.rows.up + reach_h) / (cut.tile_h * cut.rows.up)
@@ -78,7 +78,7 @@ def read_again(cut: Cut) -> float:
     return cut.groups * (x * max(1.0, rows) + dy) / (x + dy)
 
 
-def registers_of(cut: Cut) -> int:
+def registers_of(cut: WeightGradientCut) -> int:
     """About how many a thread needs at least: the sums, the rows of dy that an x meets, and what is on its way."""
     rows = min(cut.unroll_h, (cut.group_kh - 1) * cut.rows.step // cut.rows.up + 1)
     sums = cut.sums_of_channel * cut.vector_c
@@ -94,13 +94,13 @@ REMEMBERED_TURNS = 24
 """Turns of a loop for which a line that one load brought is still there for the others."""
 
 
-def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
+def block_works(cut: WeightGradientCut, target: CudaTarget) -> tuple[BlockWork, ...]:
     """The kernel that reads x and dy, and the one that adds what its blocks wrote, if they are several parts."""
     first = _of_sums(cut, target)
     return (first, adding_work(parts=cut.parts, results=cut.results, target=target)) if cut.parts > 1 else (first,)
 
 
-def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
+def _of_sums(cut: WeightGradientCut, target: CudaTarget) -> BlockWork:
     workload, blocks, warps = cut.workload, math.prod(cut.blocks), -(-cut.threads // WARP)
     images = cut.planes_met * cut.planes / min(cut.split_n, cut.planes)
     registers = _registers(cut, target)
@@ -123,13 +123,13 @@ def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
     )
 
 
-def _registers(cut: Cut, target: CudaTarget) -> int:
+def _registers(cut: WeightGradientCut, target: CudaTarget) -> int:
     """Registers of a thread: as many as the compiler would like, up to what the configuration allows."""
     allowed = registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
     return min(allowed, -(-registers_of(cut) // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT)
 
 
-def _bytes_in_flight(cut: Cut) -> float:
+def _bytes_in_flight(cut: WeightGradientCut) -> float:
     """Loads that a thread has on their way: all of straight code, up to what the compiler moves ahead; of rows behind
     branches one."""
     x, dy = (sum(load.lanes for load in loads) for loads in (cut.x_loads, cut.dy_loads))
@@ -140,7 +140,7 @@ def _bytes_in_flight(cut: Cut) -> float:
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-def _read_bytes(cut: Cut) -> float:
+def _read_bytes(cut: WeightGradientCut) -> float:
     """Bytes of an image, in 3-D of a plane, that all blocks together read: each block every sector once, and in long
     loops again what other loads have read before."""
     workload = cut.workload
@@ -159,7 +159,7 @@ def _read_bytes(cut: Cut) -> float:
     return again * itemsize * (x * workload.channels + dy * workload.out_channels)
 
 
-def _pixels(cut: Cut) -> tuple[int, int]:
+def _pixels(cut: WeightGradientCut) -> tuple[int, int]:
     """(of x, of dy) that all blocks read of a plane, each block every pixel once."""
     rows, columns = cut.rows, cut.columns
     (first_row, height), (first_column, width) = (
@@ -199,7 +199,7 @@ def _covered(corners: tuple[tuple[int, int], ...], size: tuple[int, int], plane:
 # -- load/store units ------------------------------------------------------------------------------------------------
 
 
-def _lines(cut: Cut) -> float:
+def _lines(cut: WeightGradientCut) -> float:
     """Lines that a warp accesses to go through its tile of an image."""
     itemsize = ITEMSIZE[cut.workload.dtype]
     turns = cut.tile_h / cut.unroll_h
@@ -207,7 +207,7 @@ def _lines(cut: Cut) -> float:
     return turns * (len(cut.row_reads) * x + cut.unroll_h * dy)
 
 
-def _lines_of(cut: Cut, load_bytes: int) -> float:
+def _lines_of(cut: WeightGradientCut, load_bytes: int) -> float:
     itemsize = ITEMSIZE[cut.workload.dtype]
     if cut.channel_last:
         across, apart = min(cut.threads_c, WARP), load_bytes

@@ -14,7 +14,7 @@ from dwconv.schedules.cuda.gpu.cost import price
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, VECTOR_BYTES, registers_left
 from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.limits import WEIGHT_GRADIENT as MOST_PRODUCTS
-from dwconv.schedules.cuda.weight_gradient.cut import Cut
+from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import (
     block_works,
     instructions_of,
@@ -51,13 +51,13 @@ def weight_gradient_space(name: str, workload: Workload, target: CudaTarget) -> 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
+    def cut(config: Config) -> WeightGradientCut:
+        return WeightGradientCut.of(workload, config)
 
-    def rule(reason: str, broken: Callable[[Cut], bool]) -> Rule:
+    def rule(reason: str, broken: Callable[[WeightGradientCut], bool]) -> Rule:
         return Rule(reason, lambda config: broken(cut(config)))
 
-    def starved(cut: Cut) -> bool:
+    def starved(cut: WeightGradientCut) -> bool:
         return registers_of(cut) > registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
 
     return [
@@ -197,13 +197,13 @@ def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     return {knob: getattr(cut, knob) for knob in (*knobs, "edge")}
 
 
-def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
+def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iterator[WeightGradientCut]:
     """The tiles that one thread may own."""
     edge = "skip" if "skip" in edges(workload) and workload.kernel[HEIGHT] > ZERO_KERNEL else "zero"
     for vector_c, tile_h, unroll_h, tile_w, group_kh in itertools.product(
         knobs.get("vector_c", [1]), knobs["tile_h"], knobs["unroll_h"], knobs["tile_w"], knobs["group_kh"]
     ):
-        cut = Cut(
+        cut = WeightGradientCut(
             workload=workload, vector_c=vector_c, tile_h=tile_h, unroll_h=unroll_h, tile_w=tile_w, group_kh=group_kh,
             threads_c=target.warp, threads_p=USUAL_MATES, edge=edge,
         )  # fmt: skip
@@ -214,7 +214,7 @@ def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iter
             yield cut
 
 
-def _slowness(cut: Cut, target: CudaTarget) -> float:
+def _slowness(cut: WeightGradientCut, target: CudaTarget) -> float:
     """Instructions for an output; more where an SM holds too few threads to hide the latency of memory, where rows are
     read again, and where tiles stand out over the edge."""
     held = target.registers_per_sm // (target.warp * _needed(cut)) * target.warp
@@ -229,7 +229,7 @@ def _slowness(cut: Cut, target: CudaTarget) -> float:
     return (instructions_of(cut) + once) * late * ragged * read_again(cut) ** (memory**2 / 2)
 
 
-def _blocks_of(alone: Cut, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
+def _blocks_of(alone: WeightGradientCut, target: CudaTarget, knobs: Knobs) -> Iterator[WeightGradientCut]:
     """Blocks of such threads, with each number of shares."""
     for threads_c, threads_kh, threads_p, split_n in itertools.product(
         knobs["threads_c"], knobs["threads_kh"], knobs["threads_p"], knobs["split_n"]
@@ -243,7 +243,7 @@ def _blocks_of(alone: Cut, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
             yield cut
 
 
-def _microseconds(cut: Cut, target: CudaTarget) -> float:
+def _microseconds(cut: WeightGradientCut, target: CudaTarget) -> float:
     """The time of memory or of the issue slots, whichever is longer, and a little of the other."""
     blocks, warps = math.prod(cut.blocks), -(-cut.threads // target.warp)
     images = -(-min(cut.planes, MOST_IMAGES) // cut.split_n)
@@ -263,14 +263,14 @@ def _microseconds(cut: Cut, target: CudaTarget) -> float:
     return (max(issue, memory) + OVERLAP_LOST * min(issue, memory)) * (1 + size / 50) * (1 + apart)
 
 
-def _held(cut: Cut, target: CudaTarget, counts: list[int]) -> Iterator[Cut]:
+def _held(cut: WeightGradientCut, target: CudaTarget, counts: list[int]) -> Iterator[WeightGradientCut]:
     """The same with each number of blocks on an SM that leaves a thread the registers it needs, and some more."""
     for count in counts:
         if _holds(cut, target, count) and cut.threads * count <= MOST_HELD:
             yield dataclasses.replace(cut, blocks_per_sm=count)
 
 
-def _needed(cut: Cut) -> int:
+def _needed(cut: WeightGradientCut) -> int:
     """Registers of a thread that is not to wait for every load; wide loads take several, side by side."""
     words = max(1, cut.vector_c * ITEMSIZE[cut.workload.dtype] // 4)
     wide = 4 * (words - 1) * cut.rows.up * cut.columns.up  # with a stride there are more loads for a product
@@ -278,7 +278,7 @@ def _needed(cut: Cut) -> int:
     return registers_of(cut) + spare
 
 
-def _holds(cut: Cut, target: CudaTarget, count: int) -> bool:
+def _holds(cut: WeightGradientCut, target: CudaTarget, count: int) -> bool:
     threads = cut.threads * count
     left = registers_left(target, threads=cut.threads, blocks=count)
     return threads <= target.threads_per_sm and _needed(cut) <= left
