@@ -89,9 +89,9 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
 def why_faster_at_once(both: TuningRecord, apart: Sequence[tuple[TuningRecord, bool]], target: Target) -> str:
     """How long both gradients take in one kernel, and apart; empty unless one kernel takes less time. ``both``: its
     record; ``apart``: those of dgrad and wgrad, and whether dwconv's kernel runs the pass, or PyTorch's op. What was
-    measured elsewhere, or at another batch size, compares with nothing."""
+    measured elsewhere, or at another size, compares with nothing."""
     for each, is_ours in apart:
-        alike = (each.device, each.workload.batch) == (both.device, both.workload.batch)
+        alike = each.workload.input_shape == both.workload.input_shape and each.device == both.device
         if not alike or not (is_ours or each.alternative):
             return ""
     call_us = CALL_US if isinstance(target, CpuTarget) else 0.0

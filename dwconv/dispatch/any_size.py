@@ -1,0 +1,116 @@
+"""Any size: what is known of a kernel of any size at a size that it was not measured at, or predicted for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dwconv.dispatch import knowledge, legality
+from dwconv.dispatch.advantage import beats_pytorch
+from dwconv.errors import InvalidConfig, InvalidWorkload
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
+from dwconv.records.record import Measurement, TuningRecord
+from dwconv.untuned import gain, other_size
+
+if TYPE_CHECKING:
+    from dwconv.dispatch.kernel_state import OfAnySize
+    from dwconv.schedules.space import Config
+    from dwconv.schedules.template import Candidate
+
+
+def of_any_size(workload: Workload, config: Config, target: Target) -> Candidate | None:
+    """The kernel of a configuration as one of any size, on all threads; None if there is no such kernel."""
+    from dwconv.schedules.template import Candidate, fitting
+
+    try:
+        workload = workload.with_any_size()
+        fitting(config.template, workload, target)
+    except (InvalidWorkload, InvalidConfig):
+        return None
+    return Candidate(workload, legality.on_all_threads(config, target))
+
+
+# -- measured ----------------------------------------------------------------------------------------------------------
+
+
+def measured_nearest(
+    workload: Workload, target: Target, *, known: Database
+) -> list[tuple[Target, TuningRecord, TuningRecord]]:
+    """The kernels of any size of the layer that were measured at some size, that of the nearest size first: what the
+    record was made on, the record, and what it says of the nearest size that it has."""
+    found = [
+        (on, record, min(record.at_each_size, key=lambda each: octaves_apart(each.workload, workload)))
+        for on, record in knowledge.at_any_size(workload, target, known=known)
+    ]
+    return sorted(found, key=lambda each: (octaves_apart(each[2].workload, workload), not each[1].confirmed))
+
+
+def fastest_of_any_size(workload: Workload, target: Target, *, known: Database) -> tuple[Candidate, Target] | None:
+    """The kernel that would serve sizes of the layer near to that of ``workload``, and what it is built for; None if
+    there is none, or PyTorch's op is faster."""
+    from dwconv.schedules.template import Candidate
+
+    if workload.block or not isinstance(target, CpuTarget):
+        return None
+    for on, record, nearest in measured_nearest(workload, target, known=known):
+        return (Candidate(record.workload, record.config), on) if beats_pytorch(nearest, on) else None
+    return None
+
+
+def as_at(record: TuningRecord, workload: Workload) -> TuningRecord:
+    """What a record says of a kernel of any size at the size of ``workload``: all times follow the number of pixels."""
+    times = _pixels(workload) / _pixels(record.workload)
+
+    def scaled(taken: Measurement) -> Measurement:
+        return replace(taken, median_us=taken.median_us * times, spread_us=taken.spread_us * times)
+
+    return replace(
+        record,
+        measurement=scaled(record.measurement) if record.measurement else None,
+        providers={name: scaled(taken) for name, taken in record.providers.items()},
+        others=(),
+    )
+
+
+def _pixels(workload: Workload) -> int:
+    return workload.batch * math.prod(workload.output_size)
+
+
+# -- predicted ---------------------------------------------------------------------------------------------------------
+
+
+def nearest_of_any_size(of_layer: Sequence[OfAnySize], workload: Workload) -> OfAnySize | None:
+    """The one whose size is the nearest to that of ``workload``; None if none is near enough to tell anything."""
+    octaves = {
+        number: octaves_apart(each.candidate.workload, workload)
+        for number, each in enumerate(of_layer)
+        if each.candidate.workload.has_at_any_size(workload)
+    }
+    nearest = min(octaves, key=octaves.__getitem__, default=None)
+    return None if nearest is None or octaves[nearest] > other_size.OCTAVES[-1] else of_layer[nearest]
+
+
+def octaves_apart(one: Workload, other: Workload) -> float:
+    """How far apart two sizes of images are, whatever the batch."""
+    return sum(abs(math.log2(size / others)) for size, others in zip(one.input_size, other.input_size, strict=True))
+
+
+_SHARE: dict[str, dict[str, float]] = {
+    "nhwc": {"fprop": 0.85, "dgrad": 0.75, "wgrad": 0.5},
+    "nchw": {"fprop": 0.4, "dgrad": 0.3, "wgrad": 0.4},
+    "nchw rows": {"fprop": 0.7, "dgrad": 0.75, "wgrad": 0.85},
+}
+"""The speed of a kernel of any size over that of one for the size, with the same configuration, on two cores of an AMD
+EPYC (family 25 model 17): the least of twelve layers, k 3 to 31; in NCHW of five with k 3 and 7, one of them at another
+size, too; and of single rows of k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400."""
+
+
+def expected_of_any_size(expected: gain.Expected, workload: Workload) -> gain.Expected:
+    """What is expected of a kernel for the size, as what is expected of one for any."""
+    sort = "nchw rows" if workload.layout == "nchw" and workload.is_row else workload.layout
+    share = _SHARE[sort][workload.pass_]
+    return replace(expected, us=expected.us / share, gain=expected.gain * share, at_least=expected.at_least * share)
