@@ -40,13 +40,19 @@ def of_any_size(workload: Workload, config: Config, target: Target) -> Candidate
 def measured_nearest(
     workload: Workload, target: Target, *, known: Database
 ) -> list[tuple[Target, TuningRecord, TuningRecord]]:
-    """The kernels of any size of the layer that were measured at some size, that of the nearest size first: what the
-    record was made on, the record, and what it says of the nearest size that it has."""
+    """The kernels of any size of the layer that were measured at some size: what the record was made on, the record,
+    and what it says of the nearest size that it has. Those that a search found near this size come first, then the
+    nearest."""
     found = [
         (on, record, min(record.at_each_size, key=lambda each: octaves_apart(each.workload, workload)))
         for on, record in knowledge.at_any_size(workload, target, known=known)
     ]
-    return sorted(found, key=lambda each: (octaves_apart(each[2].workload, workload), not each[1].confirmed))
+
+    def order(each: tuple[Target, TuningRecord, TuningRecord]) -> tuple[bool, float, bool]:
+        octaves = octaves_apart(each[2].workload, workload)
+        return not (each[1].ends_search and octaves <= other_size.OCTAVES[-1]), octaves, not each[1].confirmed
+
+    return sorted(found, key=order)
 
 
 def fastest_of_any_size(workload: Workload, target: Target, *, known: Database) -> tuple[Candidate, Target] | None:

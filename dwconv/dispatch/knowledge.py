@@ -83,16 +83,18 @@ def at_other_sizes(workload: Workload, target: Target, *, known: Database) -> It
 
 
 def at_any_size(workload: Workload, target: Target, *, known: Database) -> tuple[tuple[Target, TuningRecord], ...]:
-    """The best record of a kernel of any size of the layer at each size that one was cut for, made with the versions
-    installed, and what it was made on: ``target``, or the same CPU with the nearest number of threads of which there
-    are any. Asking costs nothing after the first time."""
+    """The best record of a kernel of any size of the layer for each choice of sizes that one was measured at, made with
+    the versions installed, and what it was made on: ``target``, or the same CPU with the nearest number of threads of
+    which there are any. Asking costs nothing after the first time."""
     key = workload.layer, target.device, target.fast_math
     if (found := known.fastest_at_any_size.get(key)) is None:
         any_size = workload.with_any_size()
         for one in (target, *_on_other_threads(target, known.devices_of_layer(any_size))):
             sizes = [each for each in known.at_sizes(any_size, one.device) if each.is_row == workload.is_row]
-            best = [next(measured_here(each, one, current=True, known=known), None) for each in sizes]
-            found = tuple((one, record) for record in best if record)
+            best: dict[Workload, TuningRecord] = {}
+            for record in (record for each in sizes for record in measured_here(each, one, current=True, known=known)):
+                best.setdefault(record.workload.with_batch(workload.batch), record)
+            found = tuple((one, record) for record in best.values())
             if found:
                 break
         assert found is not None, "the target is asked in any case"

@@ -154,7 +154,7 @@ class RaceState:
         candidates = [Candidate(workload, config) for config in configs]
         if can_build() and configs and isinstance(self._target, CpuTarget):
             general = of_any_size(workload, configs[0], self._target)
-            alone = len(candidates) == 1 and _is_as_fast(workload)
+            alone = self._shares[workload] == 1 and _is_as_fast(workload)
             candidates = [*([] if alone else candidates), general] if general else candidates
         return _Comparison(workload=workload, candidates=candidates)
 

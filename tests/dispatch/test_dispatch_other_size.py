@@ -152,7 +152,7 @@ def test_a_measured_kernel_of_any_size_serves_the_layer_at_every_size(logs, plan
     other = decide(dataclasses.replace(at(200), bias=True), "cpu").reason
     assert (
         other
-        == "2.05× as fast as onednn-nhwc, by a kernel of any size, measured at 2×8×18×18, with a sweep for the bias"
+        == "1.50× as fast as onednn-nhwc, by a kernel of any size, measured at 2×8×18×18, with a sweep for the bias"
     )
 
 
@@ -187,6 +187,22 @@ def test_the_nearest_of_the_sizes_that_one_was_tuned_for_decides(logs):
     assert decide(at(40), "cpu").workload == one.workload, "its kernel is one for all of them"
 
 
+def test_what_a_search_found_for_several_sizes_goes_before_what_was_raced(logs):
+    several = any_size_tuned(at(18), gain=3.0, confirmed=True)
+    several = dataclasses.replace(several, workload=dataclasses.replace(several.workload, also_at=((30, 30),)))
+    other = AtSize(input_size=(30, 30), measurement=several.measurement, providers=several.providers)
+    raced = any_size_tuned(at(22), gain=4.0, confirmed=True, raced=True)
+    write(logs, dataclasses.replace(several, others=(other,)), raced, any_size_tuned(at(18), raced=True))
+    assert decide(at(23), "cpu").reason.startswith("3.00× as fast")
+    assert decide(at(200), "cpu").reason.startswith("3.00× as fast")
+    assert decide(at(22), "cpu").reason == "4.00× as fast as onednn-nhwc, by a kernel of any size", (
+        "it was measured here"
+    )
+    write(logs, any_size_tuned(at(400), gain=5.0, raced=True))
+    assert decide(at(200), "cpu").reason.startswith("5.00× as fast"), "far away a search tells no more"
+
+
+@pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 def test_what_is_expected_of_a_kernel_of_any_size_is_asked_once_also_if_it_is_not_sure(logs, planted):
     planted.knows, planted.at_least = lambda workload: True, 0.9
     plans_of([20, 21])

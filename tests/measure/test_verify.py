@@ -294,12 +294,12 @@ SIZES = ((9, 7), (12, 5), (3, 16))
 @pytest.fixture(scope="module")
 def of_any_size():
     of = dataclasses.replace(workload("fprop", channels=32), input_size=SIZES[0], any_size=True, also_at=SIZES[1:])
-    return build(default(of, cpu_target()), cpu_target())
+    return build(default(of, cpu_target(threads=2)), cpu_target(threads=2))
 
 
 @pytest.mark.usefixtures("brief_timing")
 def test_a_kernel_of_any_size_is_timed_at_every_size_that_it_is_tuned_for(of_any_size):
-    of, target = of_any_size.candidate.workload, cpu_target()
+    of, target = of_any_size.candidate.workload, cpu_target(threads=2)
     with LocalRunner(of, target, jobs=1) as runner:
         (record,) = runner.measure([of_any_size.candidate])
         (confirmed,) = runner.confirm([of_any_size.candidate])
@@ -309,7 +309,7 @@ def test_a_kernel_of_any_size_is_timed_at_every_size_that_it_is_tuned_for(of_any
         assert all(there.measured and len(there.providers) == providers for there in each.at_each_size)
 
 
-@pytest.mark.usefixtures("brief_timing")
+@pytest.mark.usefixtures("brief_timing", "threads_as_asked")
 @pytest.mark.parametrize("wrong_at", ["another", "odd"])
 def test_a_kernel_that_is_wrong_at_another_size_is_refused(of_any_size, monkeypatch, wrong_at):
     usual = AnySize.at
@@ -320,7 +320,7 @@ def test_a_kernel_that_is_wrong_at_another_size_is_refused(of_any_size, monkeypa
         return usual(self, size)
 
     monkeypatch.setattr(AnySize, "at", at)
-    measurer = Measurer(MeasureSetup(target=cpu_target(), compiles_calls=False))
+    measurer = Measurer(MeasureSetup(target=cpu_target(threads=2), compiles_calls=False))
     trial, check = measurer(Trial(artifact=of_any_size)), measurer(Check(artifact=of_any_size))
     assert trial.verdict.right == (wrong_at == "odd")
     assert not check.verdict.right and check.verdict.reason.startswith("not written")
