@@ -11,7 +11,7 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comme
 
 from dwconv.call.active import active
 from dwconv.call.arguments import Arguments
-from dwconv.call.awaited import awaited
+from dwconv.call.deferred import deferred
 from dwconv.call.functional import conv_of_layer
 from dwconv.call.traced import entered
 from dwconv.errors import InvalidWorkload
@@ -117,7 +117,7 @@ class DepthwiseConv1d(_Depthwise, nn.Conv1d):
                 return plain
         if self.padding_mode == "zeros":
             given = Arguments(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 1)
-            waiting = awaited(given)
+            waiting = deferred(given)
             return conv_of_layer(*given) if waiting is None else waiting  # type: ignore[arg-type]
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
         return conv_of_layer(padded, weight, bias, self.stride, 0, self.dilation, self.groups, 1)

@@ -125,7 +125,7 @@ def tune(
 
 def _make_ready(workloads: Iterable[Workload], target: Target) -> None:
     """Calls have what was found from the first, here and in the next process."""
-    from dwconv.call.arrivals import make_ready
+    from dwconv.call.background_builds import make_ready
     from dwconv.problems.target import CpuTarget
 
     if isinstance(target, CpuTarget) and target.present and target.board is None:

@@ -7,16 +7,16 @@
         │                               │
     active         F.conv1d, F.conv2d, F.conv3d, where a mode sends them on
         │                               │
-        ├──► awaited ───────────────────┘                      a causal convolution that SiLU may come after
+        ├──► deferred ──────────────────┘                      a causal convolution that runs with a SiLU after it
         │
-    functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
-        │  does anybody look at the call besides eager autograd and autocast? (watchers)
-        ├── no ──► quick         remembers calls; C++ takes the next ones of their kind
+    functional     conv1d, conv2d, conv3d ──► native          C++ runs the calls that it has seen
+        │  does anything but eager autograd and autocast watch the call? (watchers)
+        ├── no ──► fast_path     remembers calls; C++ runs later ones of their kind
         │            │
-        └── yes ─► dispatched    leaves to PyTorch what our ops do not know ──► sharded     DTensors, part by part
+        └── yes ─► dispatched    leaves to PyTorch what our ops do not support ──► sharded     DTensors, part by part
                      │
                    torch_ops     dwconv::fprop, dgrad, wgrad and others behind PyTorch's dispatcher; flops counts them
-                     │           (offered: the next op of its kind runs in C++)
+                     │           (cpp_ops: the next op of its kind runs in C++)
                      │
                    gradients     the derivative of a convolution, of any order, on either road
                      │
@@ -25,11 +25,11 @@
                    call_plan     which kernel runs which pass, or both gradients: dispatch decides
                      │
                      ├──► plan_kernels ──► loaded       the kernels that this process has, each checked
-                     ├──► arrivals ──► kernels_made     made in other processes, while PyTorch's op runs
+                     ├──► background_builds ──► background_worker     built in other processes while PyTorch's op runs
                      │
                    arguments     what the user gave, checked: a Call with its Problem
-                   tally         how often a plan's calls came, and with which weight
-                   untold        the warnings of untuned layers, put together
+                   tally         how often a plan was called, and with which weight
+                   untuned_warnings   one line for all untuned layers
 
 Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.

@@ -19,8 +19,8 @@ from torch.autograd import Function
 
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import plan_for
+from dwconv.call.cpp_ops import offer
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
-from dwconv.call.offered import offer
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, DispatchedPasses, below_autograd, planned
 from dwconv.dispatch.advantage import are_faster_together
 from dwconv.dispatch.decision import DispatchDecision

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from dwconv.call.arguments import Arguments
-from dwconv.call.awaited import awaited
+from dwconv.call.deferred import deferred
 from dwconv.call.functional import conv1d, conv2d, conv3d
 from dwconv.errors import InvalidWorkload
 
@@ -32,13 +32,13 @@ class _Active(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         axes = AXES.get(func)
-        if axes is None or types:  # a subclass of Tensor decides itself, and knows PyTorch's functions alone
+        if axes is None or types:  # a subclass of Tensor handles PyTorch's functions itself
             return func(*args, **kwargs)
         given = arguments_of(axes, *args, **kwargs)
         if not is_depthwise(given):
             return func(*args, **kwargs)
         try:
-            if axes == 1 and (waiting := awaited(given)) is not None:
+            if axes == 1 and (waiting := deferred(given)) is not None:
                 return waiting
             return _OURS[axes](given.input, named_weight(given.weight), *given[2:-1])
         except InvalidWorkload:

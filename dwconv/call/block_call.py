@@ -38,7 +38,7 @@ class Place:
     """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
     dilation: Ints
     bias: bool = False
-    """Whether the convolution has one that the block takes part in: where no BatchNorm takes it away again."""
+    """Whether the block adds the bias of the convolution: a BatchNorm would cancel it."""
 
     def problem(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, *, trains: bool = True) -> Problem:
         """For x of (N, C, H, W), in training or in evaluation."""
@@ -162,7 +162,7 @@ def _is_lowered(x: Tensor) -> bool:
 
 
 def size_of(size: Any) -> Any:
-    """A size that may change is that of the example; None if it is known only when the graph runs."""
+    """Of a size that may change, that of the example; None if only the running graph has it."""
     return size.node.hint if isinstance(size, torch.SymInt) else size
 
 

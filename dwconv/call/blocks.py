@@ -3,7 +3,7 @@
     z, y, statistics = block_forward(x, w, norms)               norms: γ and β of each
     dx, dw, gradients of norms = block_backward(dz, x, y, w, norms, statistics)
 
-Beside a LayerNorm a bias of the convolution is the first of ``norms``; another norm takes it away again.
+Beside a LayerNorm a bias of the convolution is the first of ``norms``. A BatchNorm cancels a bias.
 
 Only x, y and statistics are kept for the backward pass. Tensors come and go in the order of ``Workload.inputs`` and
 ``Workload.results``. Where no kernel does it at once, PyTorch's ops run one after the other.
@@ -25,7 +25,8 @@ from torch.autograd import Function
 from dwconv import native
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import Plan, plan_for
-from dwconv.call.offered import offer_of_plan
+from dwconv.call.cpp_ops import offer_of_plan
+from dwconv.call.loaded import is_captured
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.call.watchers import is_watched, is_watched_backward
 from dwconv.dispatch import knowledge
@@ -93,18 +94,24 @@ def compiled(plan: Plan) -> Any | None:
     """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere."""
     if plan.tally.block is None and native.module is not None and plan.problem.block is not None:
         runs = [kernel and kernel.native for kernel in map(plan.kernels.__getitem__, plan.problem.passes)]
-        if all(runs):
+        if all(runs) and not is_captured(plan.device):
             backward = runs[1] if plan.problem.trains else None
-            plan.tally.block = native.module.TunedBlock(runs[0], backward, *_for_compiled(plan.problem))
+            plan.tally.block = native.module.TunedBlock(runs[0], backward, *_for_compiled(plan))
     return plan.tally.block
 
 
-def _for_compiled(problem: Problem) -> tuple[bool, bool, Callable[[list[Tensor]], list[Tensor]]]:
-    """Whether a block has z beside y, whether its norm is a LayerNorm, and its backward pass on ops that can be
-    differentiated again."""
+def _for_compiled(plan: Plan) -> tuple[bool, bool, Any | None, Callable[[list[Tensor]], list[Tensor]]]:
+    """Whether a block has z beside y, whether its norm is a LayerNorm, what moves running statistics on a GPU, and its
+    backward pass on ops that can be differentiated again."""
+    problem = plan.problem
     assert problem.block is not None
     block, has_z = str(problem.block), problem.block.norm2 is not None
     has_layer_norm = problem.block.layer_norm is not None
+    statistics = None
+    if plan.device.type == "cuda" and problem.trains and not has_layer_norm:
+        from dwconv.kernels.launch import statistics_kernel  # late: it is for GPUs alone
+
+        statistics = statistics_kernel(native.module, plan.device)
 
     def watched_backward(given: list[Tensor]) -> list[Tensor]:
         dz, x, *kept = given
@@ -112,7 +119,7 @@ def _for_compiled(problem: Problem) -> tuple[bool, bool, Callable[[list[Tensor]]
         gradients: list[Tensor] = block_backward(dz, x, y, w, norms, block, *problem.geometry)
         return gradients
 
-    return has_z, has_layer_norm, watched_backward
+    return has_z, has_layer_norm, statistics, watched_backward
 
 
 decided_by = ""
@@ -120,7 +127,7 @@ decided_by = ""
 
 
 def note_decisions() -> None:
-    """Compiled code knows of the decisions of today. Compilers cannot look into what this reads."""
+    """Key compiled code by the decisions of now. Compilers cannot trace the database that this reads."""
     global decided_by
     digest = hashlib.sha256(repr((versions.installed(), torch.get_num_threads())).encode())
     for record in knowledge.database():
@@ -217,12 +224,12 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
 
 
 def _bias_of(problem: Problem, norms: Sequence[Tensor]) -> tuple[Tensor | None, Sequence[Tensor]]:
-    """The bias of the convolution, if there is one, and what norms learn."""
+    """The bias of the convolution, if there is one, and the norms' parameters."""
     return (norms[0], norms[1:]) if problem.bias else (None, norms)
 
 
 def _learnt(problem: Problem, norms: Sequence[Tensor]) -> list[Tensor]:
-    """What is learnt besides w, of what the backward pass is given."""
+    """The parameters besides w among the inputs of the backward pass."""
     assert problem.block is not None
     if problem.block.layer_norm:
         return list(norms)
@@ -233,7 +240,7 @@ def _learnt(problem: Problem, norms: Sequence[Tensor]) -> list[Tensor]:
 def _gradients(
     problem: Problem, dz: Tensor, x: Tensor, w: Tensor, learnt: Sequence[Tensor], *, create_graph: bool
 ) -> list[Tensor]:
-    """Those of x, w and what norms learn, from PyTorch's own derivatives."""
+    """The gradients of x, w and the norms' parameters, from PyTorch's own derivatives."""
     given = [
         each if create_graph and each.requires_grad else each.detach().requires_grad_() for each in (x, w, *learnt)
     ]
@@ -275,7 +282,7 @@ def _of_channels(image: Tensor) -> torch.dtype:
 
 @lru_cache(maxsize=100)
 def results_of(block: str) -> tuple[str, ...]:
-    """The names of what the forward pass of a block gives."""
+    """The names of the results of a block's forward pass."""
     return Block.parse(block).results("forward")
 
 
@@ -321,7 +328,7 @@ class DwconvBlock(Function):
 
 
 def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry: Any) -> Sequence[Tensor]:
-    """``block_forward``, past PyTorch's dispatcher where nothing watches: it takes longer than a small block."""
+    """``block_forward``; where nothing watches, without PyTorch's dispatcher, which takes longer than a small block."""
     if is_watched(x, w, None):
         return block_forward(x, w, norms, block, *geometry)  # type: ignore[no-any-return]
     results: Sequence[Tensor] = DwconvBlock.apply(x, w, block, *geometry, *norms)  # type: ignore[no-untyped-call]
@@ -329,7 +336,7 @@ def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry
 
 
 def _first(named: dict[str, Tensor]) -> str:
-    """What the block gives: its other results are kept for the backward pass alone."""
+    """The output of the block; its other results serve the backward pass alone."""
     return next(iter(named))
 
 

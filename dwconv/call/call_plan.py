@@ -21,10 +21,17 @@ import torch
 from torch import Tensor
 
 from dwconv import native, settings
-from dwconv.call import arrivals, loaded
+from dwconv.call import background_builds, loaded
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
-from dwconv.call.untold import Untold, UntunedLayer, forget_warnings, is_first, sizes_of, warn_of_first
+from dwconv.call.untuned_warnings import (
+    UntunedLayer,
+    UntunedWarnings,
+    forget_warnings,
+    is_first,
+    sizes_of,
+    warn_of_first,
+)
 from dwconv.dispatch import locked
 from dwconv.dispatch.any_size import nearest_of_any_size
 from dwconv.dispatch.decide import decisions
@@ -39,7 +46,7 @@ from dwconv.problems.workload import PASSES, Pass
 from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.call.arrivals import Kept, Maker
+    from dwconv.call.background_builds import Kept, Maker
     from dwconv.schedules.template import Candidate
 
 _log = logging.getLogger(__name__)
@@ -50,7 +57,7 @@ MOST_PLANS = 10_000
 _ASK_AGAIN_S = 300.0
 """After what failed because of the machine."""
 BUILT_FROM = 64
-"""Calls of a layer at one size from which on a build, which takes a core some tenths of a second, is likely to pay."""
+"""A build takes a core some tenths of a second. It is likely to pay from this many calls of a layer at one size."""
 _AGAIN = 2
 _MOST_ALIKE = 64
 """Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
@@ -72,9 +79,9 @@ class Plan:
         self._looked_at = 0
         self._made_at = loaded.state.cleared
         self._met: dict[int, int] = {}
-        """Calls that came here, by weight."""
+        """Calls that Python ran, by weight."""
         self.meanwhile: list[Any] = []
-        """What C++ takes while the plan is open."""
+        """Calls that C++ runs while the plan is open."""
         self._ask_from_s = 0.0
         self._arrived: dict[Pass, DispatchDecision] | None = None
         """What was decided in the background, with kernels that are ready."""
@@ -115,7 +122,7 @@ class Plan:
             is_known = any(each.is_open and each.record for each in self.decisions.values())
             if is_known or calls >= BUILT_FROM or len(self._met) > _MOST_ALIKE:
                 work = self._bring
-            elif self._met[weight] == _AGAIN and arrivals.has_kept():
+            elif self._met[weight] == _AGAIN and background_builds.has_kept():
                 work = self._bring_kept
             if work:
                 self._ask_from_s = math.inf
@@ -128,7 +135,7 @@ class Plan:
                     self._settle(self._arrived)
             return True
         if work:
-            arrivals.ask(work)
+            background_builds.ask(work)
         return False
 
     def _calls_of_layer(self, weight: int) -> int:
@@ -145,7 +152,7 @@ class Plan:
         return self._met.get(weight, 0) + self.tally.calls_in_cpp(weight)
 
     def _look_after(self, calls: int) -> None:
-        """C++ takes so many calls of each kind, on PyTorch's op, before the next one comes here."""
+        """The calls of each kind that C++ runs on PyTorch's op before the next one returns to Python."""
         for call in self.meanwhile:
             call.left = calls
 
@@ -168,7 +175,7 @@ class Plan:
     def _bring_kept(self, maker: Maker) -> None:
         """In the background, without the ``maker``: load what earlier processes predicted and built, if all of it is
         there."""
-        self._arrived, reason = loaded.attempt(lambda: self._predicted(arrivals.Kept()))
+        self._arrived, reason = loaded.attempt(lambda: self._predicted(background_builds.Kept()))
         if self._arrived is None:
             _log.debug("nothing is loaded for %s: %s", self.problem, reason)
         self._ask_from_s = 0.0
@@ -203,7 +210,7 @@ class Plan:
         return made if is_there and not any(each.is_open for each in made.values()) else None
 
     def until_ready(self) -> None:
-        """PyTorch's op runs the passes whose kernels would have to be built first, as long as that takes."""
+        """PyTorch's op runs the passes whose kernels are not built yet."""
         found = {
             pass_: dataclasses.replace(decision, provider="pytorch", reason=_UNTIL_READY, is_open=True)
             if (known := chosen(self.problem, decision)) and not loaded.is_ready(*known, self.device)
@@ -316,7 +323,7 @@ def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, Di
 
 
 def kernel_state() -> KernelState:
-    """What this process has learnt of its kernels."""
+    """The verdicts of this process on its kernels."""
     return loaded.state
 
 
@@ -374,7 +381,7 @@ def forget() -> None:
         expect({})
         database.cache_clear()
         locked.read.cache_clear()
-        arrivals.forget()
+        background_builds.forget()
         loaded.forget()
 
 
@@ -387,7 +394,7 @@ def expect(layers: Mapping[str, Collection[Problem]]) -> None:
         for problem in problems:
             expected.setdefault(sizes_of(problem), set()).add(name)
     with loaded.lock:
-        _untold = Untold(expected)
+        _untold = UntunedWarnings(expected)
 
 
 def _tell(sizes: str, problem: Problem, slow: Mapping[Pass, DispatchDecision]) -> None:
@@ -407,6 +414,6 @@ _of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
 """The plans that were open, of a layer's sizes."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
-_untold = Untold()
+_untold = UntunedWarnings()
 """What is to be said of those that are untuned."""
 atexit.register(_tell_the_rest)

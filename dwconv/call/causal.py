@@ -67,7 +67,7 @@ def computed(
     return_final_states: bool = False,
     activation: str | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """``causal_conv1d``, whatever else wants to handle the call."""
+    """``causal_conv1d`` without ``__torch_function__``."""
     _check(x, weight, bias, seq_idx, initial_states, activation)
     before = weight.shape[1] - 1
     weight = named_weight(weight.unsqueeze(1)).to(x.dtype)
@@ -116,14 +116,14 @@ def _is_at_once(given: Arguments) -> bool:
 
 
 def _are_symbols(sizes: Sequence[int]) -> bool:
-    """To be asked while a compiler traces, which takes symbols for ints."""
+    """For use while a compiler traces: there symbols pass for ints."""
     from torch.fx.experimental.symbolic_shapes import has_static_value  # late: it imports sympy
 
     return not all(has_static_value(size) for size in sizes)
 
 
 def _decided(*known: Any) -> bool:
-    """From plain values, so that a compiler asks once, while it traces."""
+    """From plain values, so that a compiler evaluates it once, while it traces."""
     *of_problem, device, trains = known
     problem = Problem(**dict(zip(_OF_PROBLEM, of_problem, strict=True)))
     return activated.is_at_once(problem, torch.device(device), trains=trains)
@@ -133,13 +133,13 @@ _OF_PROBLEM = tuple(field.name for field in dataclasses.fields(Problem))
 _decided._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-# -- elements that meet others than zeros and x ----------------------------------------------------------------------
+# -- elements that touch initial states or another sequence ------------------------------------------------------------
 
 
 def _mended(
     y: Tensor, given: Arguments, seq_idx: Tensor | None, initial_states: Tensor | None, *, activation: bool
 ) -> Tensor:
-    """``y``, with those few elements computed anew that meet initial states, or another sequence."""
+    """``y``, with the few elements computed again that touch initial states or another sequence."""
     x, weight, bias, *_ = given
     before = weight.shape[-1] - 1
     states = _states(x, initial_states, count=before)
@@ -156,8 +156,8 @@ def _mended(
 
 
 def _changed(x: Tensor, seq_idx: Tensor | None, *, before: int, starts: bool) -> Tensor:
-    """(B, L), true where an element meets one before the first, if it ``starts`` with states, or may meet one of
-    another sequence."""
+    """(B, L), true where an element touches one before the first, if x ``starts`` with states, or may touch another
+    sequence."""
     batch, _, length = x.shape
     changed = (torch.arange(length, device=x.device) < before * starts).expand(batch, length)
     if seq_idx is None:

@@ -45,7 +45,7 @@ def _both(x: Ints, dy: Ints, w: Ints, *geometry: Any, **_: Any) -> int:
 
 
 def _backward(dy: Ints, x: Ints, w: Ints, *, mask: tuple[bool, bool, bool]) -> int:
-    """PyTorch's formula, which looks at shapes alone."""
+    """PyTorch's formula, from shapes alone."""
     unused = (None,) * 4  # bias, stride, padding, dilation
     results = (list(x), list(w), None)
     formula: Any = conv_backward_flop  # it takes the results by name

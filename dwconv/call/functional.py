@@ -19,9 +19,9 @@ from torch.overrides import (
 )
 
 from dwconv import native
-from dwconv.call import blocks, call_plan, dispatched, quick, torch_ops
+from dwconv.call import blocks, call_plan, dispatched, fast_path, torch_ops
 from dwconv.call.arguments import Arguments, Padding, Size, has_sides
-from dwconv.call.untold import warn_once
+from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_watched_beside_autocast
 from dwconv.dispatch import locked
 from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload
@@ -124,7 +124,7 @@ _FUNCTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
 def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
-    """A call that C++ has not learnt, on the road that its watchers need."""
+    """A call that C++ cannot run yet, on the road that its watchers need."""
     if has_torch_function_variadic(*given[:3]):  # a mode, a subclass, or a proxy that traces, decides instead
         is_mode = torch.compiler.is_compiling() or _is_torch_function_mode_enabled()
         if not is_mode and any(map(_knows_pytorch_alone, given[:3])):
@@ -139,7 +139,7 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
     if torch.compiler.is_compiling() or is_watched_beside_autocast(given.input, given.weight, given.bias):
         return dispatched.convolve(given)
     lowered = given.lowered() if _is_any_autocast_enabled() else given
-    return dispatched.convolve(given) if lowered is None else quick.convolve(lowered, layers_weight=given.weight)
+    return dispatched.convolve(given) if lowered is None else fast_path.convolve(lowered, layers_weight=given.weight)
 
 
 def _knows_pytorch_alone(tensor: object) -> bool:
@@ -205,4 +205,4 @@ def reset() -> None:
     call_plan.forget()
     torch_ops.forget()
     blocks.forget()
-    quick.forget()
+    fast_path.forget()

@@ -40,8 +40,8 @@ class Passes(Protocol):
 
 
 class Tied(NamedTuple):
-    """The tensors that a convolution ties together, or their gradients; what is not known or not needed is None.
-    Made in every backward pass: a tuple is made in a third of the time that a frozen dataclass takes."""
+    """The tensors that a convolution ties together, or their gradients; None where unknown or not needed.
+    A tuple, since every backward pass makes one, in a third of the time of a frozen dataclass."""
 
     x: Tensor | None = None
     w: Tensor | None = None
@@ -50,7 +50,7 @@ class Tied(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """The tensors whose gradients are wanted."""
+    """The tensors that need a gradient."""
 
     x: bool = False
     w: bool = False
@@ -85,17 +85,17 @@ def gradients(passes: Passes, tied: Tied, needs: Needs) -> Tied:
     return Tied(dx, dw, db, dy)
 
 
-# -- what a backward pass wants ----------------------------------------------------------------------------------------
+# -- what a backward pass needs ----------------------------------------------------------------------------------------
 
 
 def wanted(ctx: Any) -> tuple[bool, ...]:
-    """For each tensor that the function was given, in order: is its gradient wanted now? To be asked in ``backward``.
-    False once more at the end, for a tensor that was not given."""
+    """Whether the gradient of each argument is needed now, in order; valid only in ``backward``. A last False is of
+    an absent tensor."""
     return (*(node is not None and _runs(node) for node, _ in ctx.next_functions), False)
 
 
 def _runs(node: Any) -> bool:
     try:
         return bool(torch._C._will_engine_execute_node(node))
-    except RuntimeError:  # the gradient of a parameter that torch.autograd.grad was asked for
+    except RuntimeError:  # the gradient of a parameter in torch.autograd.grad
         return True

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv.call.untold import warn_once
+from dwconv.call.untuned_warnings import warn_once
 from dwconv.dispatch import packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError
@@ -46,7 +46,7 @@ kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 unbuilt: dict[tuple[Candidate, torch.device], str] = {}
 """Why kernels could not be built in the background."""
 _seen: dict[tuple[Candidate, torch.device], Checked] = {}
-"""What this process knows: a cache that cannot be read or written costs one check of each kernel."""
+"""Verdicts of this process: without a cache on disk each kernel is checked once."""
 
 
 class NotNow(Exception):
@@ -116,7 +116,7 @@ def fault_in(kernel: Kernel, target: Target, device: torch.device) -> str:
 
 
 def forget() -> None:
-    """Forget all kernels, and what was learnt of them."""
+    """Forget all kernels and their verdicts."""
     kernels.clear()
     unbuilt.clear()
     _seen.clear()

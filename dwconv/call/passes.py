@@ -46,7 +46,7 @@ class PlannedPasses:
         return self.plan.gives_both and not self.x_pitch
 
     def reads_as_it_lies(self, kernel: Kernel) -> bool:
-        """True if the kernel can be given its tensors without a look at them."""
+        """True if the kernel reads its tensors as they are."""
         return self.dense and kernel.is_direct and kernel.x_pitch in (None, self.x_pitch)
 
     def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:

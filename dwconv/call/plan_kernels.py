@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dwconv.call import loaded
-from dwconv.call.untold import kind_of, warn_of_first
+from dwconv.call.untuned_warnings import kind_of, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.problems.problem import Problem

@@ -1,4 +1,4 @@
-"""The road of DTensors: each rank runs its part of a convolution, and no rank waits for another.
+"""The road of DTensors: each rank runs its part of a convolution without the others.
 
 A depthwise convolution mixes neither images nor channels. So these placements go together along an axis of a mesh:
 
@@ -11,7 +11,7 @@ What is placed otherwise, or not divided evenly, is for PyTorch's own op. All ra
 the sizes of the whole tensors, and where they are. On its part each rank runs the ops ``dwconv::fprop`` and so on,
 which take what is the fastest for the sizes of the part.
 
-This is not a sharding strategy for these ops (``register_sharding``): dgrad is told the sizes of its result, which
+This is not a sharding strategy for these ops (``register_sharding``): dgrad gets the sizes of its result, which
 PyTorch would pass on to every rank as those of the whole.
 """
 

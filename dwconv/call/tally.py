@@ -1,7 +1,7 @@
-"""Tally: how often the calls of a plan came, and with which weight, which tells one layer from another.
+"""Tally: how often a plan was called, and with which weight, which tells one layer from another.
 
 Of a forward call it counts which gradients it requested: in a training step, the backward passes that follow.
-Calls that C++ takes are counted there, in the same way. Ops that run for a compiled graph are counted by
+C++ counts its own calls in the same way. Ops that run for a compiled graph are counted by
 their pass alone: their weight may be a copy.
 """
 
@@ -40,7 +40,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.taught: list[Any] = []
-        """What C++ learnt of the plan: it counts, too."""
+        """The plan's calls in C++, which count as well."""
         self.block: Any | None = None
         """The plan's block in C++, which counts as well."""
         self.taken: list[tuple[tuple[Pass, ...], Any]] = []
@@ -50,7 +50,7 @@ class Tally:
         self._of_weights: dict[int, _OfWeight] = {}
 
     def count(self, weight: Tensor, *, for_x: bool, for_w: bool) -> None:
-        """A forward call, and whether it recorded that the gradient of the input, and of the weight, is wanted."""
+        """A forward call, and whether it needs the gradient of the input, and of the weight."""
         found = self._of_weights.get(id(weight))
         if found is None or found.weight() is not weight:
             found = self._new(weight)

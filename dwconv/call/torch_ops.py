@@ -24,8 +24,8 @@ from torch.library import Library, register_fake
 
 from dwconv.call import flops
 from dwconv.call.call_plan import MOST_PLANS, plan_for
+from dwconv.call.cpp_ops import offer, to_be_taken
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
-from dwconv.call.offered import offer, to_be_taken
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.kernels.kernel import x_pitch_of
 from dwconv.problems import pytorch

@@ -1,4 +1,4 @@
-"""Watchers: what looks at a call besides eager autograd. ``native/watchers.h`` checks the same for the calls that C++
+"""Watchers: what observes a call besides eager autograd. ``native/watchers.h`` checks the same for the calls that C++
 takes."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_watched_beside_autocast(x: Tensor, w: Tensor, bias: Tensor | None) -> boo
 
 
 def is_looked_at() -> bool:
-    """True if a mode, a transform or a tracer looks at each op, of code that is not compiled."""
+    """True if a mode, a transform or a tracer observes each op of eager code."""
     return bool(
         _len_torch_dispatch_stack()
         or _are_functorch_transforms_active()
@@ -76,7 +76,7 @@ def is_recorded_for_elsewhere() -> bool:
     """True under torch.export and torch.jit.trace, and whatever is built on them, as ONNX's exporters are: what they
     record runs in processes without dwconv, so it has PyTorch's own op."""
     if torch.compiler.is_compiling():  # a compiler understands nothing of the rest
-        # Not is_exporting(): up to PyTorch 2.11 the compiler takes it for true in all that it compiles.
+        # Not is_exporting(): up to PyTorch 2.11 the compiler sees True in all that it compiles.
         return torch.compiler._is_exporting_flag
     return _get_tracing_state() is not None
 

@@ -28,8 +28,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from dwconv.call import causal, functional
 from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
-from dwconv.call.awaited import cuts, is_causal, swaps
 from dwconv.call.causal import causal_conv1d
+from dwconv.call.deferred import cuts, is_causal, swaps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem

@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from dwconv import native
 from dwconv.errors import BrokenInstallation, BuildError, NoDevice
 from dwconv.kernels.artifact import Artifact, Extent, Launch, Scalar, times_and_over
+from dwconv.kernels.nvrtc import compile_cubin
 from dwconv.system import versions
 
 _MOST_PACKED = 1000
@@ -112,9 +116,7 @@ class Launcher:
             )
             for launch, function in zip(self._artifact.launches, loaded.functions, strict=True)
         ]  # fmt: skip
-        addresses = (ctypes.cast(entry, ctypes.c_void_p).value for entry in _entries())
-        raw_stream = partial(torch._C._cuda_getCurrentRawStream, device)
-        return module.Launches(*addresses, int(loaded.context), launches, self, raw_stream)
+        return module.Launches(_driver_for(module, device, loaded.context), launches, self)
 
     def _pack(self, device: int, batch: int) -> _Packed:
         loaded = self._on_device.get(device) or self.load(device)
@@ -146,29 +148,67 @@ class Launcher:
 
     def load(self, device: int) -> _Loaded:
         """Load the cubin into the device's primary context. Raises BuildError."""
-        driver = _driver()
-        context = self._check(driver.cuDevicePrimaryCtxRetain(self._check(driver.cuDeviceGet(device))))
-        self._check(driver.cuCtxSetCurrent(context))
-        status, *loaded_module = driver.cuModuleLoadData(self._artifact.cubin)
-        if status.value:
-            raise BuildError(f"CUDA driver: {status.name} for {self._artifact.candidate.config}{_too_old(driver)}")
-        (module,) = loaded_module
-        functions = []
-        for launch in self._artifact.launches:
-            function = self._check(driver.cuModuleGetFunction(module, launch.kernel.encode()))
+        launches, config = self._artifact.launches, self._artifact.candidate.config
+        loaded = _load(self._artifact.cubin, [launch.kernel for launch in launches], device=device, named=str(config))
+        for launch, function in zip(launches, loaded.functions, strict=True):
             if launch.shared_bytes:  # more than 48 KB, static memory included, must be asked for
+                driver = _driver()
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                self._check(driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes))
-            functions.append(function)
-        loaded = self._on_device[device] = _Loaded(context, module, tuple(functions))
+                _value(driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes), str(config))
+        self._on_device[device] = loaded
         return loaded
 
     def _check(self, answer: tuple[Any, ...]) -> Any:
-        """The value of a driver call, which answers (status, value…)."""
-        status, *values = answer
-        if status.value:
-            raise BuildError(f"CUDA driver: {status.name} for {self._artifact.candidate.config}")
-        return values[0] if values else None
+        return _value(answer, str(self._artifact.candidate.config))
+
+
+def statistics_kernel(module: Any, device: torch.device) -> Any | None:
+    """The kernel of ``native/statistics.cu`` for ``module``, the compiled C++; None where it cannot be compiled, and
+    PyTorch's ops do the same."""
+    with torch.cuda.device(device):
+        index = torch.cuda.current_device()
+        try:
+            loaded = _statistics(index)
+        except (BrokenInstallation, BuildError):
+            return None
+        return module.StatisticsKernel(_driver_for(module, index, loaded.context), int(loaded.functions[0]), loaded)
+
+
+@cache
+def _statistics(device: int) -> _Loaded:
+    """Raises BrokenInstallation, BuildError."""
+    source = Path(native.__file__).with_name("statistics.cu").read_text()
+    major, minor = torch.cuda.get_device_capability(device)
+    cubin = compile_cubin(source, arch=f"sm_{major}{minor}").cubin
+    return _load(cubin, ["move_statistics"], device=device, named="running statistics")
+
+
+def _load(cubin: bytes, kernels: Sequence[str], *, device: int, named: str) -> _Loaded:
+    """Raises BuildError."""
+    driver = _driver()
+    context = _value(driver.cuDevicePrimaryCtxRetain(_value(driver.cuDeviceGet(device), named)), named)
+    _value(driver.cuCtxSetCurrent(context), named)
+    status, *loaded_module = driver.cuModuleLoadData(cubin)
+    if status.value:
+        raise BuildError(f"CUDA driver: {status.name} for {named}{_too_old(driver)}")
+    (module,) = loaded_module
+    functions = (_value(driver.cuModuleGetFunction(module, kernel.encode()), named) for kernel in kernels)
+    return _Loaded(context, module, tuple(functions))
+
+
+def _value(answer: tuple[Any, ...], named: str) -> Any:
+    """The value of a driver call, which answers (status, value…). Raises BuildError."""
+    status, *values = answer
+    if status.value:
+        raise BuildError(f"CUDA driver: {status.name} for {named}")
+    return values[0] if values else None
+
+
+def _driver_for(module: Any, device: int, context: Any) -> Any:
+    """The driver for ``module``, the compiled C++."""
+    addresses = (ctypes.cast(entry, ctypes.c_void_p).value for entry in _entries())
+    raw_stream = partial(torch._C._cuda_getCurrentRawStream, device)
+    return module.Driver(*addresses, int(context), raw_stream)
 
 
 def _dimensions(launch: Launch, batch: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from dwconv import settings
-from dwconv.call.arrivals import make_ready
+from dwconv.call.background_builds import make_ready
 from dwconv.call.call_plan import expect, kernel_state
 from dwconv.call.functional import reset
 from dwconv.discovery.step import unwrapped

@@ -83,56 +83,41 @@ struct Launch {
   std::vector<Argument> arguments;
 };
 
-// Kernels of a GPU, launched in order on PyTorch's current stream through the driver API. Nothing of CUDA is needed to
-// compile this: Python finds the driver's functions, loads the kernels, and knows what a stream is to the driver.
-class Launches final : public Code {
+// The driver of one GPU. Nothing of CUDA is needed to compile this: Python finds the driver's functions, loads kernels, and
+// knows what a stream is to the driver.
+class Driver {
  public:
   using GetContext = int (*)(void** context);
   using SetContext = int (*)(void* context);
   using LaunchKernel = int (*)(
       void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared_bytes, void* stream,
       void** parameters, void** extra);
+  using Dimensions = std::array<unsigned, 3>;
 
-  // `owner` keeps the kernels loaded. `raw_stream()` is the driver's handle of the current stream.
-  Launches(
-      int64_t get_context, int64_t set_context, int64_t launch_kernel, int64_t context, std::vector<Launch> launches,
-      pybind11::object owner, pybind11::object raw_stream)
+  // `raw_stream()` is the driver's handle of the current stream.
+  Driver(int64_t get_context, int64_t set_context, int64_t launch_kernel, int64_t context, pybind11::object raw_stream)
       : get_context_(reinterpret_cast<GetContext>(get_context)),
         set_context_(reinterpret_cast<SetContext>(set_context)),
         launch_kernel_(reinterpret_cast<LaunchKernel>(launch_kernel)),
         context_(reinterpret_cast<void*>(context)),
-        launches_(std::move(launches)),
-        owner_(std::move(owner)),
         raw_stream_(std::move(raw_stream)) {}
 
-  uintptr_t alignment() const override { return 16; }
-
-  void run(int64_t batch, c10::Device device, c10::ArrayRef<void*> addresses) const override {
-    if (batch == 0) return;
+  // `work(launch)` queues its launches, in order, on PyTorch's current stream:
+  // launch(function, grid, block, shared_bytes, parameters).
+  template <class Work>
+  void queue(c10::Device device, const Work& work) const {
     const c10::OptionalDeviceGuard guard(device);
     void* const stream = current_stream(device);
     void* before = nullptr;  // the thread's context: another library's, or none yet in a thread of autograd
     int status = get_context_(&before);
     const bool is_other = before != context_;
     if (status == 0 && is_other) status = set_context_(context_);
-    for (const auto& launch : launches_) {
-      c10::SmallVector<int64_t, 4> sizes;
-      sizes.reserve(launch.arguments.size());
-      c10::SmallVector<void*, 12> parameters;
-      for (const auto& argument : launch.arguments) {
-        if (argument.position < 0) {
-          sizes.push_back(argument.size.at(batch));  // the lower half of it, where the kernel takes 32 bits
-          parameters.push_back(&sizes.back());
-        } else {
-          parameters.push_back(const_cast<void**>(addresses.data() + argument.position));
-        }
-      }
-      const auto grid = [&](int axis) { return static_cast<unsigned>(launch.grid[axis].at(batch)); };
+    work([&](int64_t function, const Dimensions& grid, const Dimensions& block, unsigned shared_bytes, void** parameters) {
       if (status == 0)
         status = launch_kernel_(
-            reinterpret_cast<void*>(launch.function), grid(0), grid(1), grid(2), launch.block[0], launch.block[1],
-            launch.block[2], launch.shared_bytes, stream, parameters.data(), nullptr);
-    }
+            reinterpret_cast<void*>(function), grid[0], grid[1], grid[2], block[0], block[1], block[2], shared_bytes, stream,
+            parameters, nullptr);
+    });
     if (is_other) set_context_(before);
     TORCH_CHECK(status == 0, "the CUDA driver refused a launch: error ", status);
   }
@@ -159,10 +144,45 @@ class Launches final : public Code {
   SetContext set_context_;
   LaunchKernel launch_kernel_;
   void* context_;
-  std::vector<Launch> launches_;
-  Held owner_, raw_stream_;
+  Held raw_stream_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<c10::StreamId, void*> streams_;
+};
+
+// Kernels of a GPU, launched in order.
+class Launches final : public Code {
+ public:
+  // `owner` keeps the kernels loaded.
+  Launches(std::shared_ptr<Driver> driver, std::vector<Launch> launches, pybind11::object owner)
+      : driver_(std::move(driver)), launches_(std::move(launches)), owner_(std::move(owner)) {}
+
+  uintptr_t alignment() const override { return 16; }
+
+  void run(int64_t batch, c10::Device device, c10::ArrayRef<void*> addresses) const override {
+    if (batch == 0) return;
+    driver_->queue(device, [&](const auto& queue) {
+      for (const auto& launch : launches_) {
+        c10::SmallVector<int64_t, 4> sizes;
+        sizes.reserve(launch.arguments.size());
+        c10::SmallVector<void*, 12> parameters;
+        for (const auto& argument : launch.arguments) {
+          if (argument.position < 0) {
+            sizes.push_back(argument.size.at(batch));  // the lower half of it, where the kernel takes 32 bits
+            parameters.push_back(&sizes.back());
+          } else {
+            parameters.push_back(const_cast<void**>(addresses.data() + argument.position));
+          }
+        }
+        const auto grid = [&](int axis) { return static_cast<unsigned>(launch.grid[axis].at(batch)); };
+        queue(launch.function, {grid(0), grid(1), grid(2)}, launch.block, launch.shared_bytes, parameters.data());
+      }
+    });
+  }
+
+ private:
+  std::shared_ptr<Driver> driver_;
+  std::vector<Launch> launches_;
+  Held owner_;
 };
 
 }  // namespace dwconv

@@ -28,7 +28,9 @@ from dwconv.system import private_files
 from dwconv.system.in_memory import in_memory
 
 _NAME = "dwconv_native"
-_SOURCES = ("convolve.cpp", "traced.h", "block.h", "ops.h", "calls.h", "kernel.h", "code.h", "watchers.h")
+_SOURCES = (
+    "convolve.cpp", "traced.h", "block.h", "statistics.h", "ops.h", "calls.h", "kernel.h", "code.h", "watchers.h",
+)  # fmt: skip
 """The first is what is compiled."""
 _FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")

@@ -333,8 +333,12 @@ PYBIND11_MODULE(dwconv_native, module) {
   py::class_<Launch>(module, "Launch")
       .def(py::init<
            int64_t, std::array<Size, 3>, std::array<unsigned, 3>, unsigned, std::vector<Launch::Argument>>());
+  py::class_<Driver, std::shared_ptr<Driver>>(module, "Driver")
+      .def(py::init<int64_t, int64_t, int64_t, int64_t, py::object>());
   py::class_<Launches, Code, std::shared_ptr<Launches>>(module, "Launches")
-      .def(py::init<int64_t, int64_t, int64_t, int64_t, std::vector<Launch>, py::object, py::object>());
+      .def(py::init<std::shared_ptr<Driver>, std::vector<Launch>, py::object>());
+  py::class_<StatisticsKernel, std::shared_ptr<StatisticsKernel>>(module, "StatisticsKernel")
+      .def(py::init<std::shared_ptr<Driver>, int64_t, py::object>());
   py::class_<Kernel, std::shared_ptr<Kernel>>(module, "Kernel")
       .def(py::init<
            std::string, std::shared_ptr<Code>, at::Tensor, std::vector<Operand>, std::vector<Operand>,
@@ -351,7 +355,7 @@ PYBIND11_MODULE(dwconv_native, module) {
            bool, int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
            std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, Geometry, py::object>());
   py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
-      .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, py::object>())
+      .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, std::shared_ptr<StatisticsKernel>, py::object>())
       .def_property_readonly("trains", &TunedBlock::trains)
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });

@@ -13,7 +13,7 @@ from torch import nn
 
 import dwconv
 from dwconv.call.call_plan import Plan, plan_for
-from dwconv.call.untold import Untold, UntunedLayer
+from dwconv.call.untuned_warnings import UntunedLayer, UntunedWarnings
 from dwconv.dispatch.decide import decide
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.kernel import Kernel
@@ -109,16 +109,17 @@ def test_layers_of_an_example_that_never_run_hold_nothing_back_for_good():
         problem = Problem.of(workload_of(kernel=(kernel, kernel)))
         return str(kernel), problem, {"fprop": decide(problem.workload("fprop"), "cpu")}
 
-    untold = Untold({"3": ["a", "b"], "5": ["c"], "7": ["d"], "d as one": ["d"], "9": ["never runs"]})
-    assert untold.met("d as one", untuned(7)[1], {}) == ""
-    assert untold.met(*untuned(3)) == untold.met(*untuned(5)) == ""
-    assert untold.rest().startswith("3 passes of 3 depthwise layers run on PyTorch's own op, untuned; most to win in ")
-    assert untold.rest() == ""
-    whole = Untold({"3": ["a"], "5": ["c"], "7": ["d"], "d as one": ["d"]})
+    warnings = UntunedWarnings({"3": ["a", "b"], "5": ["c"], "7": ["d"], "d as one": ["d"], "9": ["never runs"]})
+    assert warnings.met("d as one", untuned(7)[1], {}) == ""
+    assert warnings.met(*untuned(3)) == warnings.met(*untuned(5)) == ""
+    line = warnings.rest()
+    assert line.startswith("3 passes of 3 depthwise layers run on PyTorch's own op, untuned; most to win in ")
+    assert warnings.rest() == ""
+    whole = UntunedWarnings({"3": ["a"], "5": ["c"], "7": ["d"], "d as one": ["d"]})
     whole.met("d as one", untuned(7)[1], {})
     whole.met(*untuned(3))
     assert whole.met(*untuned(5)).startswith("2 passes of 2 depthwise layers")
-    alone = Untold({"3": ["a"], "5": ["c"]})
+    alone = UntunedWarnings({"3": ["a"], "5": ["c"]})
     alone.met(*untuned(3))
     assert alone.met("5", untuned(5)[1], {}) == str(UntunedLayer(problem=untuned(3)[1], decisions=untuned(3)[2]))
 

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv import kernels, native, settings
-from dwconv.call import arrivals, call_plan, functional
+from dwconv.call import background_builds, call_plan, functional
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning, WorkerCannotStart
 from dwconv.kernels import cache
@@ -47,11 +47,11 @@ class PlantedMaker:
         self.ended = 0
 
     def expect(self, workload, target):
-        arrivals.imports.release()  # as long as the process takes
+        background_builds.imports.release()  # as long as the process takes
         try:
             assert self.may.wait(600)
         finally:
-            arrivals.imports.acquire()
+            background_builds.imports.acquire()
         self.asked.append(workload.pass_)
         if not self.starts:
             raise WorkerCannotStart("no more processes")
@@ -93,12 +93,12 @@ def maker(builders, logs, monkeypatch):
     """Everything is predicted, as users have it; threads end as soon as they have nothing to do."""
     made = PlantedMaker(plant_gain(monkeypatch))
     monkeypatch.delenv("DWCONV_UNTUNED")
-    monkeypatch.setattr(arrivals, "make_maker", lambda: made)
-    monkeypatch.setattr(arrivals, "_IDLE_S", 0)
+    monkeypatch.setattr(background_builds, "make_maker", lambda: made)
+    monkeypatch.setattr(background_builds, "_IDLE_S", 0)
     monkeypatch.setattr(call_plan, "BUILT_FROM", 2)
     yield made
     made.may.set()
-    assert eventually(lambda: arrivals._Threads.count == 0)
+    assert eventually(lambda: background_builds._Threads.count == 0)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def running() -> set[str]:
 
 
 def arrive() -> None:
-    assert eventually(lambda: not arrivals._asked and arrivals._Threads.count == 0)
+    assert eventually(lambda: not background_builds._asked and background_builds._Threads.count == 0)
 
 
 def test_a_size_that_is_met_once_builds_nothing(maker, builders):
@@ -185,13 +185,13 @@ def test_a_size_that_comes_again_runs_on_its_kernels_once_they_are_built(
     assert (maker.made, builders, running()) == ([], [], set())
     maker.may.set()
     arrive()
-    assert builders and set(builders) == {"dwconv-arrivals"}
+    assert builders and set(builders) == {"dwconv-builds"}
     for _ in range(3):  # behind PyTorch's dispatcher dgrad asks for a plan without the bias, which is met later
         torch.testing.assert_close(step(convolve, x, w, **more), theirs, rtol=1e-4, atol=1e-4)
         arrive()
     torch.testing.assert_close(step(convolve, x, w, **more), theirs, rtol=1e-4, atol=1e-4)
     assert running() == set(PASSES)
-    assert set(builders) == {"dwconv-arrivals"}, "nothing was built in a step"
+    assert set(builders) == {"dwconv-builds"}, "nothing was built in a step"
     assert said() == []
 
 
@@ -203,7 +203,7 @@ def test_rows_and_volumes_too(maker, builders, axes):
     step(convolve, x, w), step(convolve, x, w)
     arrive()
     torch.testing.assert_close(step(convolve, x, w), step(theirs, x, w, groups=8), rtol=1e-4, atol=1e-4)
-    assert running() == set(PASSES) and set(builders) <= {"dwconv-arrivals"}
+    assert running() == set(PASSES) and set(builders) <= {"dwconv-builds"}
 
 
 def test_layers_that_are_alike_are_no_size_that_comes_again(maker):
@@ -347,11 +347,11 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
     workloads = [WORKLOAD.for_pass(pass_) for pass_ in PASSES]
     for setting in ("wait", "predict"):
         monkeypatch.setenv("DWCONV_UNTUNED", setting)
-        arrivals.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
+        background_builds.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
         assert made == ([] if setting == "wait" else ["fprop", "dgrad", "end"])
     step(dwconv.conv2d, *tensors())
     assert running() == {"fprop", "dgrad"} and maker.asked == []
-    arrivals.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
+    background_builds.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
     assert made.count("end") == 1, "all are ready"
 
 
@@ -359,7 +359,7 @@ def test_whoever_wants_the_first_call_to_wait_says_so(maker, nothing_ready, buil
     monkeypatch.setenv("DWCONV_UNTUNED", "wait")
     x, w = tensors()
     step(dwconv.conv2d, x, w)
-    assert running() == set(PASSES) and maker.asked == [] and "dwconv-arrivals" not in builders
+    assert running() == set(PASSES) and maker.asked == [] and "dwconv-builds" not in builders
 
 
 def test_forgetting_leaves_what_is_on_its_way(maker):
@@ -378,11 +378,11 @@ def test_a_child_forked_meanwhile_goes_on_with_pytorchs_op(maker):
     step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
     child = os.fork()
     if child == 0:
-        has_none = arrivals._Threads.count == 0
+        has_none = background_builds._Threads.count == 0
         torch.set_num_threads(1)
         with torch.no_grad():
             right = torch.allclose(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8), atol=1e-5)
-        os._exit(0 if right and has_none and not arrivals.imports.abandoned else 1)
+        os._exit(0 if right and has_none and not background_builds.imports.abandoned else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     maker.may.set()
     arrive()

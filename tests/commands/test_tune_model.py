@@ -14,7 +14,7 @@ from torch import nn
 
 import dwconv
 from dwconv import tune
-from dwconv.call import arrivals
+from dwconv.call import background_builds
 from dwconv.commands import tune_model
 from dwconv.commands.tune_arguments import model_request, parser_of_tune
 from dwconv.commands.tune_model import counts_of
@@ -97,9 +97,11 @@ def test_every_pass_that_a_step_runs_is_tuned_once(capsys, fakes):
 
 def test_what_was_found_is_ready_when_the_command_or_the_call_ends(capsys, fakes, monkeypatch):
     readied = []
-    monkeypatch.setattr(
-        arrivals, "make_ready", lambda workloads, target, *, threads: readied.append((len(workloads), target, threads))
-    )
+
+    def make_ready(workloads, target, *, threads):
+        readied.append((len(workloads), target, threads))
+
+    monkeypatch.setattr(background_builds, "make_ready", make_ready)
     tuned_by(capsys, *MODEL)
     dwconv.tune(TinyNet(), IMAGE, trials=2)
     assert readied == [(9, fake.TARGET, fake.TARGET.threads)] * 2

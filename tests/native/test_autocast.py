@@ -11,7 +11,7 @@ from torch import Tensor
 
 import dwconv
 from dwconv import native
-from dwconv.call import quick
+from dwconv.call import fast_path
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 
@@ -66,7 +66,7 @@ def test_a_backward_pass_inside_autocast_stays_in_cpp(monkeypatch, bias) -> None
             convolve(*given)  # teaches
             y = convolve(*given)
             assert "CppNode" in y.grad_fn.name()
-        monkeypatch.setattr(quick._WatchedBackward, "__call__", None)
+        monkeypatch.setattr(fast_path._WatchedBackward, "__call__", None)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_inside):
             found.append(torch.autograd.grad(y, given, torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype)))
     assert all(map(torch.equal, *found))

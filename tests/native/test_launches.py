@@ -46,7 +46,7 @@ class Driver:
         launch = module.Launch(1, [one] * 3, [1, 1, 1], 0, [module.LaunchArgument(0, one)])
         addresses = [ctypes.cast(entry, ctypes.c_void_p).value for entry in self._entries]
         operand = module.Operand(True, (1, 4), (4, 1), torch.float32, torch.contiguous_format, False)
-        launches = module.Launches(*addresses, OURS, [launch], self, raw_stream)
+        launches = module.Launches(module.Driver(*addresses, OURS, raw_stream), [launch], self)
         return module.Kernel("test", launches, torch.empty(0), [operand], [operand], [])
 
     def _get(self, context: Any) -> int:

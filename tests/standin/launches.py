@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -96,6 +96,8 @@ _callback = Compute(_told)
 
 
 def _take(launch: Launch) -> int:
+    if launch.kernel == b"move_statistics":
+        return _move_statistics(launch)
     loaded = _find(launch)
     artifact, kernel = loaded.artifact, launch.kernel.decode()
     fault = fault_of(artifact.candidate.config, "launched")
@@ -107,11 +109,8 @@ def _take(launch: Launch) -> int:
     )  # fmt: skip
     if answer := _suffer(fault):
         return answer
-    if launch.stream != device().standin_stream():
-        raise Refused(f"stream {launch.stream:#x} is not the current one, {device().standin_stream():#x}")
-    if capturing and not is_captured():
-        device().standin_spoil_capture()
-        return STREAM_CAPTURE_IMPLICIT
+    if answer := _check_stream(launch):
+        return answer
     passed = loaded.passed.setdefault(threading.get_ident(), _Passed())
     position = _position(artifact, kernel)
     if position == 0:
@@ -128,6 +127,63 @@ def _take(launch: Launch) -> int:
         batch = _batch(artifact, passed)
         _check_memory(artifact, passed, batch)
         _run(artifact, passed, batch, wrong=fault == "wrong")
+    return 0
+
+
+class _Moving(ctypes.Structure):
+    """``Moving`` of dwconv/native/statistics.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("mean", "variance", "of_mean", "of_variance", "batches")),
+        ("momentum", ctypes.c_float),
+        ("unbiased", ctypes.c_float),
+        ("channels", ctypes.c_int64),
+    )
+
+
+def _move_statistics(launch: Launch) -> int:
+    """The one kernel that is of no artifact: dwconv/native/statistics.cu."""
+    if answer := _check_stream(launch):
+        return answer
+    (size,) = entries(ctypes.string_at(launch.image, launch.image_bytes))["move_statistics"].parameter_bytes
+    if size != 2 * ctypes.sizeof(_Moving):
+        raise Refused(f"its argument has {size} bytes in the cubin")
+    given = (_Moving * 2).from_buffer_copy(ctypes.string_at(launch.arguments[0], size))
+    norms = list(given)[: launch.grid[1]]
+    for norm in norms:
+        if norm.channels > launch.grid[0] * launch.block[0]:
+            raise Refused(f"{launch.grid[0]} blocks for {norm.channels} channels")
+        for address in (norm.mean, norm.variance, norm.of_mean, norm.of_variance):
+            if device().standin_bytes_from(address) < 4 * norm.channels:
+                raise Refused(f"statistics of {norm.channels} channels are not in the device's memory")
+    device().standin_spend(NS_OF_A_CLASS)
+    _write_down(what="statistics", grid=list(launch.grid), captured=Graph.captured is not None)
+    _now_or_at_a_replay(partial(unprofiled, _compute_statistics, norms))
+    return 0
+
+
+def _compute_statistics(norms: Sequence[_Moving]) -> None:
+    def floats(address: int, count: int) -> torch.Tensor:
+        return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
+
+    with torch.inference_mode():
+        for norm in norms:
+            mean, variance, of_mean, of_variance = (
+                floats(each, norm.channels) for each in (norm.mean, norm.variance, norm.of_mean, norm.of_variance)
+            )
+            mean.lerp_(of_mean, norm.momentum)
+            variance.lerp_(of_variance * norm.unbiased, norm.momentum)
+            if norm.batches:
+                ctypes.c_int64.from_address(norm.batches).value += 1
+
+
+def _check_stream(launch: Launch) -> int:
+    """The status that a wrong stream leads to; 0 if the launch goes on."""
+    if launch.stream != device().standin_stream():
+        raise Refused(f"stream {launch.stream:#x} is not the current one, {device().standin_stream():#x}")
+    if device().standin_capturing() and not is_captured():
+        device().standin_spoil_capture()
+        return STREAM_CAPTURE_IMPLICIT
     return 0
 
 

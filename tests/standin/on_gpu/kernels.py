@@ -45,9 +45,11 @@ def _default(workload: Workload, template: str) -> Config:
 
 
 class Launches:
-    """The launches since this was made; with a real GPU they are not known, and ``seen`` is None."""
+    """The launches since this was made, of tuned kernels or of ``statistics``; with a real GPU they are not known, and
+    ``seen`` is None."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "launch") -> None:
+        self._what = what
         journal = os.environ.get("STAND_IN_JOURNAL")
         self._journal = Path(journal) if journal else None
         self._before = len(self._lines())
@@ -60,4 +62,4 @@ class Launches:
         if self._journal is None or not self._journal.exists():
             return []
         lines = [json.loads(line) for line in self._journal.read_text().splitlines()]
-        return [line for line in lines if line["what"] == "launch"]
+        return [line for line in lines if line["what"] == self._what]

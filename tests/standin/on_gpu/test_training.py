@@ -18,6 +18,7 @@ from dwconv.call import call_plan
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
+from dwconv.problems.block import Block
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout
 from dwconv.schedules.template import Candidate, templates_for
@@ -98,6 +99,44 @@ def test_one_launch_gives_both_gradients_where_both_are_wanted(logs: Path, layou
     for each in (ours, model):
         each[2].weight.requires_grad_(False)
     assert passes_of_a_step() in (None, ["fprop", "dgrad", "wgrad"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "launches_of_a_step"),
+    [("usual", 1), ("other momenta", 1), ("shared", 2), ("not counted", 1), ("with gaps", 1)],
+)
+def test_running_statistics_of_a_block_move_in_one_launch(logs: Path, kind: str, launches_of_a_step: int) -> None:
+    """Norms that share buffers take turns; what the kernel does not know moves by PyTorch's ops."""
+    of_block = dataclasses.replace(WORKLOADS[0], pass_="forward", layout="nhwc", block=Block.parse("bn+relu,bn+relu"))
+    plant(logs / "log.jsonl", [of_block], passes=("forward", "backward"))
+    dwconv.reset()
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+    model = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), convolution, nn.BatchNorm2d(8), nn.ReLU())
+    lies = memory_format("nhwc", axes=2)
+    ours = copy.deepcopy(model).to("cuda", memory_format=lies)
+    for first, _, _, second, _ in (model, ours):
+        if kind == "other momenta":
+            second.momentum = 0.7
+        if kind == "not counted":
+            first.num_batches_tracked = second.num_batches_tracked = None
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            if kind == "shared":
+                setattr(second, name, getattr(first, name))
+            if kind == "with gaps" and name != "num_batches_tracked":
+                setattr(second, name, getattr(second, name).repeat_interleave(2)[::2])
+    native.native()
+    ours = dwconv.convert(ours, data(0).to("cuda", memory_format=lies), seconds=0, blocks=True)
+    versions, launches = ours[0].running_mean._version, Launches("statistics")
+    steps = 4
+    for seed in range(steps):
+        for each, x in ((ours, data(seed).to("cuda", memory_format=lies)), (model, data(seed))):
+            each(x.requires_grad_()).sum().backward()
+    assert ours[0].running_mean._version > versions
+    for name, wanted in model.named_buffers():
+        torch.testing.assert_close(ours.get_buffer(name).cpu(), wanted, msg=name)
+    if launches.seen is not None:
+        assert len(launches.seen) == steps * launches_of_a_step
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -1,7 +1,7 @@
-"""Untold: the warnings of untuned layers, put together: one line, however many there are.
+"""One warning for all untuned layers of a model.
 
-The layers of the example that ``convert`` was given are expected: one line names them once the first step has met them
-all. Of others the line names the first, and what lists the rest.
+``convert`` names the layers of its example. Once the first step has run them all, one line lists those that are
+untuned. Of any other layers a line names the first, and the command that lists the rest.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class UntunedLayer:
         return f"{self.named} run on PyTorch's own op: {self.reasons}; tune them{where}: {self.command}"
 
 
-class Untold:
-    """``expected``: the names of layers, by what they are expected to run: ``sizes_of`` a problem. Of one that may run
-    in several ways, any of them counts."""
+class UntunedWarnings:
+    """``expected``: the names of layers, by ``sizes_of`` the problems that they may run. Any one of a layer's problems
+    counts."""
 
     def __init__(self, expected: Mapping[str, Collection[str]] | None = None) -> None:
         self._expected = {sizes: frozenset(names) for sizes, names in (expected or {}).items()}
@@ -73,8 +73,8 @@ class Untold:
         self._told_one = False
 
     def met(self, sizes: str, problem: Problem, decisions: Mapping[Pass, DispatchDecision]) -> str:
-        """Sizes that are met for the first time, with those decisions that leave a pass to PyTorch's op untuned. What
-        is to be said now; empty if nothing is."""
+        """Takes sizes that run for the first time, with the decisions that leave an untuned pass to PyTorch's op.
+        Returns the warning to give now; empty if there is none."""
         names = self._expected.pop(sizes, frozenset())
         untuned = UntunedLayer(problem=problem, decisions=decisions, names=sorted(names)) if decisions else None
         if not self._left:
@@ -84,7 +84,7 @@ class Untold:
         return "" if self._left else self.rest()
 
     def rest(self) -> str:
-        """The line of what was found so far, also if some of the expected layers never come."""
+        """The warning of the layers found so far, even if some expected layers have not run."""
         found, self._found, self._left = self._found, [], frozenset()
         if len(found) < 2 and sum(each.layers for each in found) < 2:
             return str(found[0]) if found else ""
@@ -105,14 +105,14 @@ class Untold:
 
 
 def sizes_of(problem: Problem) -> str:
-    """The same for all batch sizes of a layer, and without its bias, as dgrad asks for one that has a bias."""
+    """The same for all batch sizes of a layer, with a bias or without."""
     return problem.alone.workload("fprop").for_pass("dgrad").batchless_key
 
 
 # -- other warnings --------------------------------------------------------------------------------------------------
 
 _named: set[str] = set()
-"""Those that were given."""
+"""The warnings that were given."""
 
 
 def is_first(name: str) -> bool:
@@ -123,13 +123,13 @@ def is_first(name: str) -> bool:
 
 
 def warn_of_first(kind: str, message: str) -> None:
-    """Warn of the first of what may befall every layer of a model."""
+    """Warn once of what may happen in every layer of a model."""
     if is_first(kind):
         warn(f"{message}; others are not named: dwconv.report(model) lists those of a model")
 
 
 def kind_of(fault: str) -> str:
-    """The fault of a kernel, without what is different in every kernel."""
+    """The fault of a kernel, without the part that differs between kernels."""
     return fault.partition(":")[0]
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
-from dwconv.call import quick, torch_ops
+from dwconv.call import fast_path, torch_ops
 from dwconv.call.watchers import is_watched
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
@@ -172,11 +172,11 @@ def test_a_compiler_and_autocast_are_seen(monkeypatch):
 
 
 def test_calls_are_forgotten_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("dwconv.call.quick.MOST_PLANS", 3)
+    monkeypatch.setattr("dwconv.call.fast_path.MOST_PLANS", 3)
     _, w = leaves()
     for batch in range(1, 9):
         convolve(torch.randn(batch, 8, 9, 7).to(memory_format=torch.channels_last), w)
-    assert len(quick._known) <= 3
+    assert len(fast_path._known) <= 3
 
 
 def test_a_profile_names_the_passes(at_once):

@@ -1,12 +1,10 @@
-"""The quick road, for plain tensors that nothing watches: from what is remembered of a call to its kernels and back.
+"""The fast path, for plain tensors that nothing watches: a call is remembered with its kernels.
 
 PyTorch's dispatcher, twice through Python in each direction, costs more than a small convolution: forward and backward
-of 1×8×7×7 take 47 µs on this road, 110 µs through the ops. So what needs none of it, a step of a usual training, goes
-past it.
+of 1×8×7×7 take 47 µs on this path, 110 µs through the ops. A usual training step needs no dispatcher, and skips it.
 
-In a training step the caches have forgotten the interpreter whenever a layer comes round: the first use of anything,
-be it an attribute, costs microseconds. So the C++ of ``dwconv.native``, once it is compiled, takes the calls that it
-was taught. What is left stays here, and is short.
+In a training step the CPU's caches have lost the interpreter by the next layer: the first use of an attribute costs
+microseconds. So the C++ of ``dwconv.native``, once compiled, runs the calls that it was given. The rest runs here.
 """
 
 from __future__ import annotations
@@ -32,7 +30,8 @@ from dwconv.problems.workload import PASSES, Pass
 
 
 def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
-    """y, of a call that is not ``is_watched``. ``layers_weight``: what it is counted by, before autocast lowered it.
+    """y, of a call that is not ``is_watched``. ``layers_weight``: the weight before autocast lowered it; calls are
+    counted by it.
     Raises InvalidCall, InvalidArgument."""
     input, weight, bias, stride, padding, dilation, groups, axes = given
     trains = torch.is_grad_enabled() and (
@@ -65,11 +64,11 @@ def forget() -> None:
 
 
 _known: dict[object, PlannedPasses] = {}
-"""What runs a call, by all that it says of itself: it needs no checking again."""
+"""What runs a call, by everything that describes it: it needs no second check."""
 
 
 def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
-    """Check a call that was not seen before, decide what runs it, and remember that."""
+    """Check a new call, decide what runs it, and remember the decision."""
     call = Call.of(given)
     plan = plan_for(call.problem, call.x.device)
     bias, x_pitch = given.bias, x_pitch_of(call.x, layout=call.problem.layout)
@@ -130,7 +129,7 @@ class DwconvConvolution(Function):
 
 
 _apply = super(Function, DwconvConvolution).apply
-"""Function.apply without its check for transforms of torch.func: half of its time."""
+"""Function.apply without its check for transforms of torch.func, which takes half of its time."""
 
 
 # -- what C++ takes ----------------------------------------------------------------------------------------------------
@@ -138,11 +137,11 @@ _apply = super(Function, DwconvConvolution).apply
 
 Ints = Sequence[int]
 _ALL: tuple[Pass, ...] = (*PASSES, "backward")
-"""The last takes the place of the two before it, where both gradients are wanted; without its kernel they run."""
+"""The last replaces the two before it where both gradients are needed and it has a kernel."""
 
 
 def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
-    """Let C++ take calls like this one from now on, if it can. ``trains``: gradients are needed, too."""
+    """Let C++ run calls like this one from now on, if it can. ``trains``: gradients are needed, too."""
     compiled: object | None = None
     if passes.plan.is_pytorch:
         compiled = _pytorch_call(call)
@@ -154,7 +153,7 @@ def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
 
 
 def teach_meanwhile(call: Call, plan: Plan) -> None:
-    """Let C++ take calls like this one for as many calls as the plan says, while PyTorch's op runs them."""
+    """Let C++ run calls like this one on PyTorch's op, for as many calls as the plan says."""
     if plan.is_pytorch and (compiled := _pytorch_call(call)) is not None:
         compiled.left = 0
         native.learn(compiled, *call.given)
@@ -163,7 +162,7 @@ def teach_meanwhile(call: Call, plan: Plan) -> None:
 
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:
-    """The same passes on ops that can be differentiated again."""
+    """The same passes on ops that support double backward."""
     problem = passes.plan.problem
     return DispatchedPasses(
         input_shape=problem.input_shape,
@@ -174,7 +173,7 @@ def differentiable(passes: PlannedPasses) -> DispatchedPasses:
 
 
 def _pytorch_call(call: Call) -> Any | None:
-    """A call that PyTorch's own op runs as a whole, at its price. Nothing is compiled for that alone."""
+    """A call that PyTorch's own op runs as a whole. Nothing is compiled for that alone."""
     compiled = native.native(may_compile=False)
     if compiled is None or isinstance(call.given.padding, str) or has_sides(call.given.padding):
         return None
@@ -228,7 +227,7 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
 
 @dataclass(frozen=True, kw_only=True)
 class _WatchedBackward:
-    """C++ asks for it where a backward pass is watched: the gradients, on ops that can be differentiated again."""
+    """C++ calls it where a backward pass is watched: the gradients, on ops that support double backward."""
 
     passes: DispatchedPasses
     y_shape: Ints

@@ -1,13 +1,12 @@
-"""Awaited: the result of a causal convolution that waits to see whether SiLU comes next, as in Mamba and its kin:
+"""Deferred: a causal convolution that runs with the SiLU after it as one kernel, as in Mamba:
 
     z = F.conv1d(x, weight, bias, padding=K − 1, groups=C)     (B, C, L + K − 1)      nothing runs yet
-    z = z[..., :L]                                             (B, C, L)              nor here
+    z = z[..., :L]                                             (B, C, L)              nothing runs yet
     z = z.transpose(1, 2)                                      (B, L, C)              in some models
     y = F.silu(z)                                                                     one kernel runs it all
 
-Whatever else is done with it first, the convolution runs, and that is done with its result. What waits has a place of
-its own in autograd's graph: code that asks no Python function, as ``Function.apply`` does not, gets the same numbers
-and gradients.
+Any other use runs the convolution first. A deferred tensor has its own node in autograd's graph, so code that calls no
+Python function, such as ``Function.apply``, gets the same numbers and gradients.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.torch_ops import DispatchedPasses
 
 
-def awaited(given: Arguments) -> Tensor | None:
-    """The result of a depthwise call of ``conv1d``, if kernels with SiLU were measured to be faster at these sizes;
-    None for other calls, and if something watches."""
+def deferred(given: Arguments) -> Tensor | None:
+    """The deferred result of a depthwise call of ``conv1d`` if kernels with SiLU measured faster at these sizes; None
+    for other calls, and if something watches."""
     if torch.compiler.is_compiling() or not _are_plain(given) or not is_causal(given) or _is_watched(given):
         return None
     before = given.weight.shape[-1] - 1
@@ -70,13 +69,13 @@ def swaps(func: Any, args: Any) -> bool:
 
 
 def _are_plain(given: Arguments) -> bool:
-    """False for what stands for tensors while something traces, of which nothing may be asked, and for subclasses."""
+    """False for stand-ins of tensors while something traces, and for subclasses."""
     plain = all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
     return plain and _get_tracing_state() is None
 
 
 def _is_watched(given: Arguments) -> bool:
-    """As ``watchers.is_watched``, but for autocast, which the ops know."""
+    """``watchers.is_watched`` without autocast, which the ops handle."""
     return bool(
         _len_torch_dispatch_stack()
         or _are_functorch_transforms_active()
@@ -102,14 +101,14 @@ class _Sums:
         return Arguments(self.x, self.weight, self.bias, 1, (sides,), 1, None, 1)
 
     def tensor(self) -> Tensor:
-        waiting: Tensor = _Await.apply(self.x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
+        waiting: Tensor = _Defer.apply(self.x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
         return waiting
 
     def as_seen(self, result: Tensor) -> Tensor:
         return result.transpose(1, 2) if self.swapped else result
 
     def as_own(self, result: Tensor) -> Tensor:
-        """The same of a result that is not given away yet: no view."""
+        """The same, in place, of a result that is still private: no view."""
         return result.transpose_(1, 2) if self.swapped else result
 
     def run(self) -> Tensor:
@@ -121,12 +120,12 @@ class _Sums:
         return self.as_own(call.given.as_given(y))
 
 
-class _Await(Function):
+class _Defer(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, sums: _Sums) -> Tensor:
         ctx.save_for_backward(x, weight, bias)
         ctx.sums = replace(sums, x=None, weight=None, bias=None)  # type: ignore[arg-type]  # which would keep each other
-        return Awaited(sums)
+        return Deferred(sums)
 
     @staticmethod
     def backward(ctx: Any, dz: Tensor) -> tuple[Tensor | None, ...]:
@@ -143,11 +142,11 @@ class _Await(Function):
         return None if dx is None else dx.squeeze_(2), None if dw is None else dw.squeeze_(2), db, None
 
 
-class Awaited(Tensor):
+class Deferred(Tensor):
     """Stands for the result of a convolution."""
 
     knows_dwconv: ClassVar[bool] = True
-    """It takes our functions as well as PyTorch's."""
+    """It accepts dwconv's functions as well as PyTorch's."""
     known: ClassVar[frozenset[Any]] = frozenset(
         {
             getattr(Tensor, name).__get__
@@ -155,18 +154,18 @@ class Awaited(Tensor):
         }
         | {Tensor.dim, Tensor.size, Tensor.numel, Tensor.is_floating_point}
     )
-    """Functions that read nothing of its numbers."""
+    """Functions that do not read its numbers."""
 
     _sums: _Sums
     _value: Tensor | None
 
     @staticmethod
-    def __new__(cls: type[Awaited], sums: _Sums) -> Awaited:
+    def __new__(cls: type[Deferred], sums: _Sums) -> Deferred:
         batch, _, length = sums.x.shape
         channels = sums.weight.shape[0]
         like = sums.as_seen(torch.empty((batch, channels, length + sums.beyond), device="meta"))
         call = Call.of(sums.arguments())
-        made: Awaited = Tensor._make_wrapper_subclass(cls, like.shape, dtype=call.problem.dtype, device=sums.x.device)
+        made: Deferred = Tensor._make_wrapper_subclass(cls, like.shape, dtype=call.problem.dtype, device=sums.x.device)
         made._sums, made._value = sums, None
         return made
 
@@ -183,11 +182,11 @@ class Awaited(Tensor):
         if func in cls.known:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        if args and isinstance(args[0], Awaited) and args[0]._value is None:
+        if args and isinstance(args[0], Deferred) and args[0]._value is None:
             following = _following(args[0]._sums, func, args, kwargs)
             if following is not None:
                 return following
-        args, kwargs = tree_map_only(Awaited, lambda each: each.value(), (args, kwargs))
+        args, kwargs = tree_map_only(Deferred, lambda each: each.value(), (args, kwargs))
         return func(*args, **kwargs)
 
     @classmethod
@@ -195,13 +194,13 @@ class Awaited(Tensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         with torch.no_grad():  # autograd has its place in the graph
-            values, keywords = tree_map_only(Awaited, lambda each: each.value().detach(), (args, kwargs or {}))
+            values, keywords = tree_map_only(Deferred, lambda each: each.value().detach(), (args, kwargs or {}))
         result = func(*values, **keywords)
         return args[0] if values and result is values[0] else result  # in place
 
 
 def _following(sums: _Sums, func: Any, args: Any, kwargs: Any) -> Tensor | None:
-    """What a function that is a part of the pattern makes of it; None for another."""
+    """The result of a function that is part of the pattern; None for another."""
     if func is Tensor.__getitem__ and sums.beyond and not sums.swapped:
         length = sums.x.shape[2] + sums.beyond
         return replace(sums, beyond=0).tensor() if cuts(args[1], length, beyond=sums.beyond) else None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dwconv
-from dwconv.call.awaited import Awaited
+from dwconv.call.deferred import Deferred
 from tests.call.test_causal import CHANNELS, TAPS, in_double, inputs_of, kernels_that_ran, plant_all, problem_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # other sizes than those planted
@@ -133,11 +133,11 @@ def test_it_is_what_it_stands_for(tensors):
     with dwconv.active():
         z = convolved(*tensors)
     expected = convolved(*tensors)
-    assert isinstance(z, Awaited) and z.shape == expected.shape and z.dtype is expected.dtype
+    assert isinstance(z, Deferred) and z.shape == expected.shape and z.dtype is expected.dtype
     assert (z.dim(), z.size(2), z.requires_grad) == (3, LENGTH + TAPS - 1, True)
     torch.testing.assert_close(copy.deepcopy(z.detach()), expected.detach())
     torch.testing.assert_close(pickle.loads(pickle.dumps(z.detach())), expected.detach())
-    assert "Awaited" not in repr(z)
+    assert "Deferred" not in repr(z)
 
 
 def test_twice_differentiable(tensors):
@@ -197,7 +197,7 @@ def test_fx_traces_a_converted_layer(tensors):
 def test_other_calls_do_not_wait(tensors, changed, waits):
     with dwconv.active():
         z = F.conv1d(*tensors, **{"padding": TAPS - 1, "groups": CHANNELS} | changed)
-    assert isinstance(z, Awaited) is waits
+    assert isinstance(z, Deferred) is waits
 
 
 def test_autocast(logs, tensors):

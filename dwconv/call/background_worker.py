@@ -1,4 +1,4 @@
-"""Inside a process that works for ``arrivals``: what is expected of a workload, and kernels, built and checked."""
+"""A process of ``background_builds``: predicts gains, builds kernels and checks them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Expect:
     workload: Workload
     target: Target
     keep_at: str
-    """The file of the cache that the answer goes to as well."""
+    """The file of the cache that keeps the answer."""
 
     def kept(self) -> dict[str, Expected | None] | None:
-        """The answer, ``expected``, of another process or of this one; None if there is none."""
+        """The answer that is kept, as ``expected``; None if there is none."""
         match read_entry(Path(self.keep_at)):
             case {"expected": (Expected() | None) as found}:
                 return {"expected": found}
@@ -46,12 +46,12 @@ class Make:
     candidate: Candidate
     target: Target
     threads: int
-    """Of PyTorch, where the kernel will run: it is checked on as many."""
+    """PyTorch's threads where the kernel will run; it is checked on as many."""
 
 
 class KernelMaker:
-    """Handler: to an ``Expect`` what ``gain.expected`` says; to a ``Make`` None, once the kernel is in the cache, and
-    what is right or wrong with it, too. A GPU's kernel is checked where it is loaded."""
+    """Handler: answers an ``Expect`` with ``gain.expected``; a ``Make`` with None once the cache has the kernel
+    and its verdict. A GPU's kernel is checked where it is loaded."""
 
     def __init__(self, setup: None) -> None:
         native.leave_out("no call is timed here")

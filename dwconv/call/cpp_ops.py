@@ -1,9 +1,9 @@
-"""Offers: what C++ is given of an op that Python runs, so that it runs the next one of its kind alone.
+"""Ops in C++: Python runs the first op of a kind and gives C++ its kernels; C++ runs the next ones.
 
-Compiled code calls ops, and through Python one costs as much as a small convolution takes. C++ stands before Python in
-PyTorch's dispatcher: it finds an op by its name, its numbers, and how its tensors lie. What it does not find goes on to
-Python, which runs it and offers the kernels that did, or PyTorch's own op. A plan that is open offers nothing: other
-kernels may run it soon.
+Compiled code calls ops. Through Python an op costs as much as a small convolution. C++ comes before Python in PyTorch's
+dispatcher: it finds an op by its name, its numbers, and the strides of its tensors. An unknown op goes on to Python,
+which runs it and offers C++ the kernels, or PyTorch's own op. An open plan offers nothing: other kernels may run it
+soon.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dwconv.problems.workload import Pass
 
 Places = Sequence[int]
 _names: list[str] = []
-"""Of ops that C++ is to take once it is there."""
+"""Of ops that C++ runs once it is compiled."""
 
 
 def to_be_taken(name: str) -> None:
-    """C++ takes the op ``dwconv::name`` from the next one on that Python runs."""
+    """C++ runs the op ``dwconv::name`` from the next call on."""
     _names.append(name)
 
 

@@ -1,12 +1,12 @@
-"""Arrivals: kernels that are predicted and made while the model goes on training on PyTorch's op.
+"""Kernels are predicted and built in the background while the model trains on PyTorch's op.
 
-    a plan that was met often ──► ask ──► a thread ──► Maker ──► a process (kernels_made): expects, builds, checks
+    a plan with many calls ──► ask ──► a thread ──► Maker ──► a process (background_worker): expects, builds, checks
                                             │
     the plan's next call     ◄── arrived ───┘ loads what was made
 
-What takes long is done in the processes: a thread would hold up the interpreter that the training needs. They take
-idle cores alone, and end when there is no work. The threads wait, most of the time; of low priority they would hold the
-interpreter, and not get a core.
+Processes do the long work: a thread would hold the interpreter that training needs. The processes have low priority,
+and end when there is no work. The threads mostly wait. They keep their priority: a thread of low priority could hold
+the interpreter without getting a core.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dwconv.system.versions import can_build
 from dwconv.untuned import portfolio_file
 
 if TYPE_CHECKING:
-    from dwconv.call.kernels_made import Expect
+    from dwconv.call.background_worker import Expect
     from dwconv.measure.processes.process import IsolatedProcess
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from dwconv.untuned.gain import Expected
 
 MOST_PROCESSES = 8
-"""Each takes half a gigabyte of memory. On few cores there are half as many as cores; of several ranks each has one."""
+"""Each takes half a gigabyte of memory. There are at most half as many as cores; each of several ranks has one."""
 _IDLE_S = 10.0
-"""A thread, and its process, stay as long without work: the next size may be met soon."""
+"""How long a thread and its process stay without work: the next size may come soon."""
 _LIMIT_S = 120.0
-"""For a build of some hundred milliseconds. It does not count most of the time that is waited for a core."""
+"""For a build of some hundred milliseconds. Most of the time without a core does not count."""
 
-_HANDLER = "dwconv.call.kernels_made:KernelMaker"
+_HANDLER = "dwconv.call.background_worker:KernelMaker"
 _FEW = 8
-"""Kernels that are made while another process starts."""
+"""Kernels that one process builds while another starts."""
 _MEMORY_SHARE = 0.5 / MOST_PROCESSES
-"""Of what is available, for each: the rest is the training's."""
+"""Of the available memory, for each process; training has the rest."""
 
 _log = logging.getLogger(__name__)
 
 
 class NotKept(Exception):
-    """It would have to be predicted or built first."""
+    """The prediction or the kernel does not exist yet."""
 
 
 def has_kept() -> bool:
@@ -66,7 +66,7 @@ def _has_kept(folder: Path) -> bool:
 
 
 class Kept:
-    """What earlier processes have predicted and built; it makes nothing."""
+    """Predictions and kernels of earlier processes. It makes no new ones."""
 
     def expect(self, workload: Workload, target: Target) -> Expected | None:
         """Raises NotKept."""
@@ -80,7 +80,7 @@ class Kept:
 
 
 def _expect(workload: Workload, target: Target) -> Expect:
-    from dwconv.call.kernels_made import Expect
+    from dwconv.call.background_worker import Expect
     from dwconv.kernels.cache import expected_path
 
     formulas = sorted(portfolio_file.PATH.parent.glob("*.*"))
@@ -89,7 +89,7 @@ def _expect(workload: Workload, target: Target) -> Expect:
 
 
 class Maker:
-    """What a thread has made, in a process that starts with the first request."""
+    """Makes predictions and kernels in a process that starts with the first request."""
 
     def __init__(self) -> None:
         self._process: IsolatedProcess | None = None
@@ -105,7 +105,7 @@ class Maker:
     def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
         """Why the kernel cannot be built; empty if it can: ``kernels.cache.ready`` has it from now on. Raises
         WorkerError if that was perhaps because of the machine."""
-        from dwconv.call.kernels_made import Make
+        from dwconv.call.background_worker import Make
 
         try:
             self._answer(Make(candidate=candidate, target=target, threads=threads))
@@ -137,7 +137,7 @@ Work = Callable[[Maker], None]
 
 
 def ask(work: Work) -> None:
-    """Have ``work`` done by a thread, soon. Where there can be no thread, it is not done."""
+    """Let a thread do ``work`` soon. Without a thread it is not done."""
     if imports.abandoned:  # this process was forked in the middle of an import
         return
     with _changed:
@@ -147,7 +147,7 @@ def ask(work: Work) -> None:
             return
         _Threads.count += 1
     try:
-        threading.Thread(target=_run, name="dwconv-arrivals", daemon=True).start()
+        threading.Thread(target=_run, name="dwconv-builds", daemon=True).start()
     except RuntimeError as error:  # no more threads, or the interpreter ends
         with _changed:
             _Threads.count -= 1
@@ -155,11 +155,11 @@ def ask(work: Work) -> None:
 
 
 def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -> None:
-    """Make the kernels that were measured to be the fastest, at these sizes and at others, side by side: calls that
-    wait for nothing have them from the first. A warning of what goes wrong comes when such a kernel is first used."""
+    """Build the kernels that measured fastest, at these sizes and at others, in parallel, so that they are ready from
+    the first call. The first use of a kernel that cannot be built gives the warning."""
     if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
         return  # of several ranks on a machine one does it
-    from dwconv.call.kernels_made import Make
+    from dwconv.call.background_worker import Make
     from dwconv.dispatch.any_size import fastest_of_any_size
     from dwconv.dispatch.decide import decide_on
     from dwconv.kernels.cache import ready
@@ -191,7 +191,7 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -
 
 
 def forget() -> None:
-    """Begin none of what was asked for, and not begun."""
+    """Drop the work that has not begun."""
     with _changed:
         _asked.clear()
 
@@ -218,7 +218,7 @@ def _run() -> None:
 
 
 def _next() -> Work | None:
-    """None if there was nothing for some time: then the thread has left."""
+    """None if there was no work for some time: the thread then ends."""
     with _changed:
         if not _asked:
             _Threads.idle += 1
@@ -238,17 +238,17 @@ class _Threads:
 
 
 make_maker: Callable[[], Maker] = Maker
-"""Tests have others."""
+"""Tests replace it."""
 imports = forks.Lock(threading.RLock, holds_up_forks=True)
-"""Held while a thread imports and loads: a child that is forked in the middle of it can do neither. Not the lock of
-plans: calls go on."""
+"""Held while a thread imports and loads: a child forked meanwhile could do neither. It is not the lock of plans, so
+calls go on."""
 _changed = threading.Condition()
 _asked: deque[Work] = deque()
 _processes: set[IsolatedProcess] = set()
 
 
 def _in_child() -> None:
-    """A child has no threads; the processes are its parent's."""
+    """A child has no threads; the processes belong to its parent."""
     global _changed
     _changed = threading.Condition()
     _Threads.count = _Threads.idle = 0
