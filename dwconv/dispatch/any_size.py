@@ -13,7 +13,7 @@ from dwconv.errors import InvalidConfig, InvalidWorkload
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
-from dwconv.records.record import Measurement, TuningRecord
+from dwconv.records.record import TuningRecord
 from dwconv.untuned import gain, other_size
 
 if TYPE_CHECKING:
@@ -67,23 +67,10 @@ def fastest_of_any_size(workload: Workload, target: Target, *, known: Database) 
     return None
 
 
-def as_at(record: TuningRecord, workload: Workload) -> TuningRecord:
-    """What a record says of a kernel of any size at the size of ``workload``: all times follow the number of pixels."""
-    times = _pixels(workload) / _pixels(record.workload)
-
-    def scaled(taken: Measurement) -> Measurement:
-        return replace(taken, median_us=taken.median_us * times, spread_us=taken.spread_us * times)
-
-    return replace(
-        record,
-        measurement=scaled(record.measurement) if record.measurement else None,
-        providers={name: scaled(taken) for name, taken in record.providers.items()},
-        others=(),
-    )
-
-
-def _pixels(workload: Workload) -> int:
-    return workload.batch * math.prod(workload.output_size)
+def times_of(workload: Workload, measured: Workload) -> float:
+    """How many times as long a kernel is taken to run at the size of ``workload`` as where it was measured: times
+    follow the number of pixels."""
+    return workload.batch * math.prod(workload.output_size) / (measured.batch * math.prod(measured.output_size))
 
 
 # -- predicted ---------------------------------------------------------------------------------------------------------

@@ -256,9 +256,9 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
     if way.kernel.block or not isinstance(way.target, CpuTarget):  # there are none
         return None
     for target, record, nearest in any_size.measured_nearest(way.kernel, way.target, known=way.known):
-        here = any_size.as_at(nearest, way.kernel)
+        times = any_size.times_of(way.kernel, nearest.workload)
         where = f", measured at {by(nearest.workload.input_shape)}{way.on_threads(target)}"
-        if reason := why_not_faster(here, target, sweeps=way.sweeps):
+        if reason := why_not_faster(nearest, target, sweeps=way.sweeps, times=times):
             return _pytorch(f"{reason}{where} and computed for this size", record=record)
         try:
             config, _ = legality.runnable(record, target, adopts=False, broken=way.state.broken)
@@ -267,7 +267,7 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
             continue
         return DispatchDecision(
             provider="dwconv",
-            reason=why_faster(here, where=f", by a kernel of any size{where}", sweeps=way.sweeps),
+            reason=why_faster(nearest, where=f", by a kernel of any size{where}", sweeps=way.sweeps),
             record=record,
             workload=record.workload,
             target=target,

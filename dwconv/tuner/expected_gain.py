@@ -14,6 +14,7 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.dispatch.advantage import kernel_us
+from dwconv.dispatch.any_size import times_of
 from dwconv.dispatch.decide import decide_on
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
@@ -85,7 +86,7 @@ class ExpectedGains:
         sweeps = workload.bias and not record.workload.bias
         scale = workload.batch / record.workload.batch
         if workload.input_size != record.workload.input_size:  # it is of a kernel of any size
-            scale *= math.prod(workload.output_size) / math.prod(record.workload.output_size)
+            scale = times_of(workload, record.workload)
         kernel = scale * kernel_us(record, sweeps=sweeps)
         bare = scale * kernel_us(record, sweeps=False)
         alternative = record.alternative
