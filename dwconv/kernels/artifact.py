@@ -125,7 +125,9 @@ class Artifact:
     @property
     def least_channels(self) -> int:
         """The fewest that a kernel of any number of channels takes: a vector of them, as its workspace shows; without
-        one, the widest."""
+        one, the widest. In NCHW, where vectors are of columns, one."""
+        if self.candidate.workload.layout == "nchw":
+            return 1
         sizes = (size for argument in self.arguments for size in argument.shape)
         return max(
             (size.over for size in sizes if isinstance(size, Extent) and size.of == CHANNELS and size.over > 1),

@@ -1,4 +1,4 @@
-"""Which kernels are in a pack for every layer: of any batch, any size and any number of channels. On the CPU, in NHWC.
+"""Which kernels are in a pack for every layer: of any batch, any size and any number of channels. On the CPU.
 
 They are built for the least CPU that has a vector set, with a configuration that suits layers of all sizes: it was
 chosen for a middling one. Nothing of them was measured when the pack is loaded; a race does that on each machine.
@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, cpu_target
-from dwconv.problems.workload import PASSES, DType, Pair, Workload
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Workload
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
-from dwconv.schedules.template import Candidate, templates_for
+from dwconv.schedules.template import Candidate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
 TAPS = (3, 5, 7)
@@ -49,8 +49,8 @@ def candidates(target: CpuTarget, *, dtype: DType = "float32", taps: Collection[
         for workload in _layers(dtype)
         if not taps or workload.kernel[-1] in taps
         for each in passes_of(workload)
+        if can_run(each, target)
         for template in templates_for(each, target)
-        if template.layout == each.layout
     ]
 
 
@@ -61,6 +61,8 @@ def _config(workload: Workload, space: ConfigSpace, target: CpuTarget) -> Config
     384×14², 960×7² and 672×12². 3×3, fprop, AVX-512: 2 × 7 0.92, 2 × 8 0.84, 1 × 8 × 2 vectors 0.71; AVX2: 2 × 4 1.17,
     1 × 7 0.84, 1 × 2 × 4 vectors 0.63. 3×3, wgrad, AVX-512: 7 columns 1.00, 14 columns 0.81."""
     wanted: dict[str, Value] = dict(space.default.values)
+    if workload.layout == "nchw":
+        return space.default
     if workload.pass_ == "wgrad":
         wanted |= {"tile_w": min(_NARROW, space.default.tile_w)}
     elif workload.kernel == (3, 3) and (workload.pass_ == "fprop" or workload.stride == (1, 1)):
@@ -83,15 +85,24 @@ def passes_of(layer: Workload) -> Iterator[Workload]:
 
 
 def _layers(dtype: DType) -> Iterator[Workload]:
-    for taps in TAPS:
-        for stride in STRIDES:
-            yield any_layer(kernel=(taps, taps), stride=(stride, stride), padding=((taps // 2,) * 2,) * 2, dtype=dtype)
-    for taps, padding in ROWS:
-        yield any_layer(kernel=(1, taps), stride=(1, 1), padding=((0, 0), padding), dtype=dtype)
+    for layout in LAYOUTS:
+        for taps in TAPS:
+            for stride in STRIDES:
+                padding = ((taps // 2,) * 2,) * 2
+                yield any_layer(
+                    kernel=(taps, taps), stride=(stride, stride), padding=padding, dtype=dtype, layout=layout
+                )
+        for taps, beside in ROWS:
+            yield any_layer(kernel=(1, taps), stride=(1, 1), padding=((0, 0), beside), dtype=dtype, layout=layout)
 
 
 def any_layer(
-    *, kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[Pair, Pair], dtype: DType = "float32"
+    *,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[Pair, Pair],
+    dtype: DType = "float32",
+    layout: Layout = "nhwc",
 ) -> Workload:
     """An fprop of any size and any number of channels."""
     return Workload(
@@ -103,7 +114,7 @@ def any_layer(
         stride=stride,
         padding=padding,
         dtype=dtype,
-        layout="nhwc",
+        layout=layout,
         any_size=True,
         any_channels=True,
     )
