@@ -112,8 +112,8 @@ def _blocks(argv: Sequence[str] | None) -> int:
     rows = timed_again([row(number) for number in range(len(layers))], row, threads=target.threads)
     print(summary_of(rows, control))
     print(means_of(rows))
-    asked = {"eval": arguments.eval, "compile": arguments.compile, arguments.dtype: arguments.dtype != "float32"}
-    words = ["blocks", *(word for word, is_asked in asked.items() if is_asked)]
+    requested = {"eval": arguments.eval, "compile": arguments.compile, arguments.dtype: arguments.dtype != "float32"}
+    words = ["blocks", *(word for word, is_asked in requested.items() if is_asked)]
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
     write_results("-".join(words), target=target, rows=rows, folder=arguments.out, **facts)
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.block import Block
 from dwconv.problems.layer_files import Layer as NetworkLayer
 from dwconv.problems.layer_files import shipped_networks
@@ -21,7 +22,6 @@ from dwconv.problems.workload import (
     Pair,
     Sizes,
     Workload,
-    resolve_padding,
 )
 
 

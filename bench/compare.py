@@ -47,9 +47,9 @@ def _compare(argv: Sequence[str] | None) -> int:
     print(f"{len(slower)} slower, {len(faster)} faster, {same} the same, of {len(changes)} rows that both have")
     for each in (*slower, *faster):
         print(f"  {each}")
-    for told, one, other in (("gone", before, after), ("new", after, before)):
+    for text, one, other in (("gone", before, after), ("new", after, before)):
         for name in (name for name in one.ratios if name not in other.ratios):
-            print(f"  {told:6} {name}: {one.ratios[name]}{_why(other, name)}")
+            print(f"  {text:6} {name}: {one.ratios[name]}{_why(other, name)}")
     return 1 if slower else 0
 
 

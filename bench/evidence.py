@@ -46,7 +46,7 @@ WORST = 10
 _WAIT_S = 10.0
 """To wait for a quiet machine before a row is timed again."""
 _NAMES = ("network", "layer", "block", "pass", "epilogue", "allocator", "caches")
-"""What tells the rows of a benchmark apart."""
+"""What distinguishes the rows of a benchmark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,10 +160,10 @@ def summary_of(rows: Sequence[Row], control: Control) -> str:
     """How many rows won, lost and tied; then all that lost, and the others of the ten worst, the worst first."""
     ran = sorted((row for row in rows if "failed" not in row), key=lambda row: row["over_best_other"])
     count = {verdict: sum(row["verdict"] == verdict for row in ran) for verdict in ("slower", "tie", "faster")}
-    told = f"slower than the best other: {count['slower']} of {len(rows)} rows"
-    told += f"; ties {count['tie']}, faster {count['faster']}"
+    text = f"slower than the best other: {count['slower']} of {len(rows)} rows"
+    text += f"; ties {count['tie']}, faster {count['faster']}"
     failed = [row for row in rows if "failed" in row]
-    lines = ["", told + (f", failed {len(failed)}" if failed else ""), str(control), "the worst rows:"]
+    lines = ["", text + (f", failed {len(failed)}" if failed else ""), str(control), "the worst rows:"]
     lines += [f"  {name_of(row)}: failed: {row['failed']}" for row in failed]
     shown = max(WORST, sum(row["verdict"] == "slower" for row in ran))
     lines += [_worst(row) for row in sorted(ran, key=lambda row: row["verdict"] != "slower")[:shown]]

@@ -137,7 +137,7 @@ def _first_steps(argv: Sequence[str] | None) -> int:
 
 
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
-    native.native()  # what one process compiles once is not what is asked here
+    native.native()  # what a process compiles once is not what is timed here
     plain, inputs = CASES[arguments.case]()
     converted = copy.deepcopy(plain)
     _taken_s(plain, inputs[:2])

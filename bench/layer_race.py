@@ -3,7 +3,7 @@
     our kernel  ──► verified as a finalist ─┐
     each rival  ──► its result is judged ───┴─► rounds in turns ──► our kernel verified once more
 
-Everyone is held to the same answers, within the same bounds. A rival that cannot run the pass, or computes something
+All are held to the same answers, within the same bounds. A rival that cannot run the pass, or computes something
 else, does not race, and the reason is kept. ``ControlRace``: the same kernel twice, in everything else the same way.
 
 Then the rows: ratios with their intervals, as a table, and as means. ``ratio`` is over PyTorch's op in its better
@@ -29,10 +29,10 @@ from dwconv import settings
 from dwconv.errors import BuildError, WorkerError, one_line
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of, get_ready
 from dwconv.measure.clock.timing import FINAL, Caches, Call, InTurn, inputs_in_turn, results_held, rounds_in_turns
-from dwconv.measure.measuring import LOAD
+from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.verify.bare_kernel import LoadedKernel
@@ -50,14 +50,6 @@ _COMPILING_S = 120.0
 """torch.compile may take so much longer, in both layouts."""
 _REASON = 200
 """Characters of the reason why a rival does not race."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class LayerSetup:
-    target: CpuTarget
-    load: str = LOAD
-    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
 
 
 @message
@@ -85,7 +77,7 @@ class ControlRace:
 @message
 @dataclass(frozen=True, kw_only=True)
 class LayerTimes:
-    """What everyone took, in the order of their names' first rounds, and why others did not race."""
+    """The times of each provider, in the order of first rounds, and why others did not race."""
 
     measurements: dict[str, Measurement]
     rounds_us: dict[str, tuple[float, ...]]
@@ -95,7 +87,8 @@ class LayerTimes:
 class LayerRacer:
     """Handler: LayerRace or ControlRace in, LayerTimes out."""
 
-    def __init__(self, setup: LayerSetup) -> None:
+    def __init__(self, setup: MeasureSetup) -> None:
+        assert isinstance(setup.target, CpuTarget)
         torch.set_num_threads(setup.target.threads)
         self._target = setup.target
         self._clock = clock_of(setup.target)
@@ -175,7 +168,7 @@ class LayerRaces:
     race failed, WorkerCannotStart if none can be run."""
 
     def __init__(self, target: CpuTarget, *, load: str = LOAD) -> None:
-        setup = LayerSetup(target=target, load=load)
+        setup = MeasureSetup(target=target, load=load)
         role = "bench.layer_race:LayerRacer"
         self._process = IsolatedProcess(role, setup, threads=target.threads, vector_set=target.vector_set)
 

@@ -89,7 +89,7 @@ def row_of(plain: nn.Module, as_one: nn.Module, batches: Batches, *, steps: int,
     train = partial(run_of, batches=batches, steps=steps)
     before = _steps_as_one()
     counts = {"all threads": threads, "one thread": 1}
-    blocks = {f"blocks, {told}": train(copy.deepcopy(as_one), threads=count) for told, count in counts.items()}
+    blocks = {f"blocks, {name}": train(copy.deepcopy(as_one), threads=count) for name, count in counts.items()}
     as_one_a_step = (_steps_as_one() - before) / (2 * steps)
     if not as_one_a_step:
         raise WorkerDied("no block runs as one: give more --seconds, or larger images")
@@ -165,13 +165,13 @@ def _steps_as_one() -> int:
 
 def line_of(row: dict[str, Any]) -> str:
     """What is printed of a start."""
-    told = "; ".join(
+    text = "; ".join(
         f"{when}, gradients are {found['plain']:.1e} wrong, {found['blocks']:.2f} times that with blocks"
         for when, found in row["gradients"].items()
     )
     return (
         f"start {row['seed']}: losses {statistics.median(row['chance']):.2g} apart by chance, with "
-        f"{row['as_one_a_step']:.0f} blocks as one {statistics.median(row['blocks']):.2g}; {told}"
+        f"{row['as_one_a_step']:.0f} blocks as one {statistics.median(row['blocks']):.2g}; {text}"
     )
 
 

@@ -38,7 +38,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def network_from(arguments: argparse.Namespace) -> Network:
-    """The network that is asked for. Raises InvalidWorkload."""
+    """The named network. Raises InvalidWorkload."""
     name: str = arguments.model
     known = {network.name: network for network in NETWORKS}
     network = known[name] if name in known else _made_by(name)

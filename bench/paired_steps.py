@@ -7,7 +7,7 @@ data ──► plain model     ──► loss ──► step        the two loss
      └─► rounded model   ──► loss ──► step        how far rounding alone drives models apart: the plain one, with each
                                                   of its first weights moved by one unit in the last place
 
-In the same turns, where they are asked for: the plain model in the other layout (``--both-layouts``), the plain model
+In the same turns, by option: the plain model in the other layout (``--both-layouts``), the plain model
 once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
 torch.compile, with inductor (``--compile``), and as CUDA graphs (``--graphs``), which ``dwconv.graphed`` captures, the
 plain one too. What cannot run so does not race, and the reason is kept. A race in which the converted model does not
@@ -158,7 +158,7 @@ CLASSES = 2
 
 
 def makers_of(network: Network, arguments: argparse.Namespace) -> dict[str, Callable[[], nn.Module]]:
-    """How to make each model that is asked for, by name: all from the same weights, before any of them takes a step."""
+    """How to make each requested model, by name: all from the same weights, before any of them takes a step."""
     torch.manual_seed(arguments.seed)
     image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
     plain = network.make().train().to(arguments.device)

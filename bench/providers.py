@@ -8,7 +8,7 @@
     causal-conv1d-<layout>  the package of that name, on CUDA, where it is installed
     inductor-<layout>   torch.compile(mode="max-autotune-no-cudagraphs")
 
-What runs PyTorch's operator under which settings is asked of PyTorch: a name says what it is, and none is raced twice.
+PyTorch reports which library runs its operator under which settings: a name says what it is, and none is raced twice.
 Tensors are in the provider's layout: no time includes a copy. causal_conv1d is imported here alone.
 """
 
@@ -69,10 +69,10 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
 
 
 def settings_of_pytorch() -> list[Settings]:
-    """Settings of PyTorch that change which library runs its operator: its own choice, cuDNN if it can be told to use
+    """Settings of PyTorch that change which library runs its operator: its own choice, cuDNN if a setting makes it use
     it, and without cuDNN."""
-    told = hasattr(torch.backends.cudnn, "depthwise_kernel")  # newer than PyTorch 2.11
-    return [_as_chosen, *([_told_to_use_cudnn] if told else []), _without_cudnn]
+    can_be_set = hasattr(torch.backends.cudnn, "depthwise_kernel")  # newer than PyTorch 2.11
+    return [_as_chosen, *([_told_to_use_cudnn] if can_be_set else []), _without_cudnn]
 
 
 def _as_chosen() -> AbstractContextManager[None]:
@@ -98,7 +98,7 @@ def _inductor(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
 
 def onednn_blocked(workload: Workload, inputs: Inputs) -> Callable[[], torch.Tensor]:
     """oneDNN on tensors as a layer before leaves them that ran there, too; the result of fprop and dgrad stays as it
-    is. The weight of fprop lies as it wants it; the operators of the gradients take none but PyTorch's. In 2-D oneDNN
+    is. The weight of fprop is in its own format; the operators of the gradients take none but PyTorch's. In 2-D oneDNN
     chooses blocks of channels, in 3-D often none. Raises ValueError or RuntimeError for workloads that have no such
     path in PyTorch."""
     if workload.bias or workload.epilogue != "none" or workload.block:
@@ -115,7 +115,7 @@ def onednn_blocked(workload: Workload, inputs: Inputs) -> Callable[[], torch.Ten
         return lambda: convolve(x, prepared, None, *how, groups)
     backward, rest = torch.ops.aten.convolution_backward, (False, [0] * workload.axes, groups)
     dy = _as_onednn_has_it(named["dy"])
-    # Of x in dgrad, of w in wgrad PyTorch asks only for the shape.
+    # Of x in dgrad, of w in wgrad PyTorch reads only the shape.
     if workload.pass_ == "dgrad":
         like_x, w = _as_onednn_has_it(named["w"].new_zeros(workload.input_shape)), named["w"].contiguous()
         return lambda: backward(dy, like_x, w, None, *how, *rest, (True, False, False))[0]
@@ -124,7 +124,7 @@ def onednn_blocked(workload: Workload, inputs: Inputs) -> Callable[[], torch.Ten
 
 
 def _as_onednn_has_it(tensor: torch.Tensor) -> torch.Tensor:
-    """The result of a depthwise layer that changes nothing: it lies as the next one wants it. ``to_mkldnn`` alone
+    """The result of a depthwise layer that changes nothing: it is in the format of the next one. ``to_mkldnn`` alone
     leaves it as it is."""
     channels, axes = tensor.shape[1], tensor.dim() - 2
     ones = tensor.new_ones((channels, 1, *[1] * axes)).to_mkldnn()

@@ -277,13 +277,13 @@ def ratios(measured: MeasuredPass, strategy: Strategy, *, device: str) -> dict[i
     of_drawn_us = min(_us(measured, measured.drawn))
     while tried < max(TRIALS):
         stop = next(trials for trials in TRIALS if trials > tried)
-        asked = strategy.ask(min(BATCH, stop - tried))
-        if not asked:
+        proposed = strategy.ask(min(BATCH, stop - tried))
+        if not proposed:
             break
-        for config in asked:
+        for config in proposed:
             strategy.tell(_record(measured, config, device=device))
-        tried += len(asked)
-        best_us = min(best_us, *_us(measured, asked))
+        tried += len(proposed)
+        best_us = min(best_us, *_us(measured, proposed))
         found[tried] = best_us / of_drawn_us
     last = best_us / of_drawn_us
     return {trials: found.get(trials, last) for trials in TRIALS}

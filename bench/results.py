@@ -83,7 +83,7 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
 
 
 class MachineWatch:
-    """Looks at the machine now, which takes some tenths of a second, and when it is asked for ``facts``. Make one
+    """Looks at the machine now, which takes some tenths of a second, and when ``facts`` is called. Make one
     before the first time is taken."""
 
     def __init__(self, *, threads: int) -> None:
@@ -111,7 +111,7 @@ class MachineWatch:
 
 
 def clock_mhz() -> float | None:
-    """The mean clock of the cores now; None where the system does not tell."""
+    """The mean clock of the cores now; None where the system has no figure."""
     try:
         frequency = psutil.cpu_freq()
     except (AttributeError, OSError, RuntimeError, NotImplementedError):  # as systems differ

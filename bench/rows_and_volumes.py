@@ -39,7 +39,7 @@ class MambaMixer(nn.Module):
 
 class Mamba(nn.Module):
     """(N, L, C) -> (N, classes): blocks of MambaMixer on vectors that stand for embedded tokens. The last position,
-    which has seen all others, tells the class; a mean would hide roundings."""
+    which has seen all others, gives the class; a mean would hide roundings."""
 
     def __init__(
         self, classes: int = 10, *, channels: int = 384, blocks: int = 4, wider: int = 2, taps: int = 4

@@ -32,7 +32,7 @@ _KINDS_OF_WORK = (
     ("optimizer", ("Optimizer.", "_foreach", "AccumulateGrad")),
     ("autograd", ("autograd::engine", "Backward0", "Backward1", "DwconvConvolution")),
 )
-"""Each kind, and words in the names of its ops. Convolutions are told apart by their weights."""
+"""Each kind, and words in the names of its ops. Convolutions are distinguished by their weights."""
 _TWO_WAYS = ("normalisation", "activation")
 
 

@@ -38,7 +38,7 @@ class UnknownTarget(DwconvError, ValueError):
 
 
 class NoDevice(DwconvError):
-    """The device that was asked for is not in this machine."""
+    """The requested device is not in this machine."""
 
 
 class NoTemplate(DwconvError):

@@ -154,7 +154,7 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target,
 def _print(made: MadePack) -> None:
     manifest = made.manifest
     if made.without_records:
-        from dwconv.problems.tune_command import tune_command
+        from dwconv.problems.as_written import tune_command
 
         print(
             f"note: {len(made.without_records)} of the passes have no deciding record, and run as untuned; "

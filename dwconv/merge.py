@@ -37,10 +37,9 @@ def _merge(argv: list[str] | None) -> int:
     if args.keep < 1:
         parser.error(f"--keep {args.keep}: keep at least 1 record a workload")
 
-    from dwconv.records.condense import condensed
+    from dwconv.records.condense import condensed, write_whole
     from dwconv.records.database import Database
     from dwconv.records.shared import fetched, put_merged
-    from dwconv.records.whole import write_whole
 
     for path in args.logs:
         _check(path)

@@ -48,7 +48,7 @@ SHARED_RETRY_S = 300.0
 SHARED_READ_TIMEOUT_S = 5.0
 SHARED_WRITE_TIMEOUT_S = 20.0
 SHARED_EVERY_S = 120.0
-# What a user asks for by its URL, a pack or logs to merge, has to arrive within this time.
+# What a URL names, a pack or logs to merge, has to arrive within this time.
 FETCH_TIMEOUT_S = 300.0
 
 # glibc gives big buffers back to the system after every call; the page faults that follow cost more than
@@ -283,7 +283,7 @@ def program(name: str) -> str | None:
 
 
 def rank_is_given() -> bool:
-    """True in a process that ``torchrun`` started, or that was told its place in a job in the same way: by ``RANK``."""
+    """True in a process that ``torchrun`` started, or that has its place in a job in the same way: by ``RANK``."""
     return bool(os.environ.get("RANK"))
 
 

@@ -148,7 +148,7 @@ def _known(log: Path | None) -> Database:
 
 
 def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
-    """The records of the workload with the arithmetic that was asked for."""
+    """The records of the workload with the requested arithmetic."""
     found = _known(log).records(workload, target.device)
     return [record for record in found if record.fast_math == target.fast_math]
 

@@ -11,7 +11,7 @@ from dwconv.errors import BrokenInstallation
 
 
 def _check_tvm() -> None:
-    """apache-tvm-ffi 0.1.15 crashes when a PrimFunc is serialised; pip would choose it unless told not to. Without TVM
+    """apache-tvm-ffi 0.1.15 crashes when a PrimFunc is serialised; pip would choose it by itself. Without TVM
     the spaces are there all the same, and nothing can be built."""
     try:
         metadata.version("apache-tvm")

@@ -125,5 +125,5 @@ class Gather:
 
 @lru_cache(maxsize=16)
 def _gather(workload: Workload) -> Gather:
-    """Asked for by every configuration of a search."""
+    """Every configuration of a search needs it."""
     return Gather.of_convolution(workload) if workload.pass_ == "fprop" else Gather.of_input_gradient(workload)

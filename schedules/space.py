@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -234,6 +234,16 @@ class ConfigSpace:
 @lru_cache(maxsize=8)
 def _listed(space: ConfigSpace) -> tuple[Config, ...]:
     return tuple(space)
+
+
+def fastest_legal(
+    choices: Iterable[Mapping[str, Value]], rules: Sequence[Rule], estimate: Callable[[Config], float]
+) -> dict[str, Value]:
+    """The choice of least estimate, of those that break no rule; empty if all break one."""
+    configs = [Config.of("", **values) for values in choices]
+    legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
+    best = min(legal, key=estimate, default=None)
+    return dict(best.values) if best else {}
 
 
 def divisors(number: int, *, most: int | None = None) -> list[int]:

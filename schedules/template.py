@@ -2,7 +2,7 @@
 
 Templates of one family are a folder of ``schedules/cpu`` or ``schedules/cuda``, with a module ``templates.py`` that
 ends with ``TEMPLATES = (ScheduleTemplate(…), …)``; a folder put there is found, nothing else needs to know it. It
-imports TVM inside ``schedule``, so that asking which templates fit stays quick.
+imports TVM inside ``schedule``, so that it stays quick to find which templates fit.
 """
 
 from __future__ import annotations
@@ -174,3 +174,12 @@ def _why_unfit(candidate: ScheduleTemplate[Any], workload: Workload, target: Tar
     if workload.any_channels and not candidate.any_channels:
         return "its kernels are each built for a number of channels, the workload is of any"
     return candidate.misfit(workload, target)
+
+
+def estimated_us(workload: Workload, config: Config, target: Target) -> float:
+    """Microseconds of all kernels of a legal configuration; only the order of several configurations means something.
+    Infinite where a block does not fit on an SM. Raises InvalidConfig if the template has no estimate."""
+    estimate_us = template(config.template).estimate_us
+    if estimate_us is None:
+        raise InvalidConfig(f"template={config.template} has no estimate; measure its configurations instead")
+    return estimate_us(workload, config, target)

@@ -58,7 +58,9 @@ hypothesis.settings.load_profile("dwconv")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite the pinned programs instead of comparing")
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite pinned programs and figures instead of comparing"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

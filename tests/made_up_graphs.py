@@ -7,8 +7,7 @@ from collections import defaultdict
 
 from hypothesis import strategies as st
 
-from dwconv.concurrency.schedule import Machine, Schedule
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.schedule import Machine, ScalingCurve, Schedule, Task, TaskGraph
 
 ROUNDING_US = 1e-6
 

@@ -22,9 +22,8 @@ from scipy.optimize import nnls
 from bench.concurrency.step import ALL, RECOMMENDED, Graph, Setting
 from bench.concurrency.times import Models, curves_of
 from dwconv.concurrency.list_scheduling import Curves
-from dwconv.concurrency.schedule import Machine
+from dwconv.concurrency.schedule import Machine, ScalingCurve, Task, TaskGraph
 from dwconv.concurrency.strategies import manual, schedules
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import GLANCE, CpuClock, time_in_turns
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.models import MobileNetV3Large
-from bench.resnets import resnet
+from bench.models import MobileNetV3Large, resnet
 
 CLASSES = 10
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from dwconv.concurrency.hill_climbing import HillClimbing
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.schedule import ScalingCurve, Task, TaskGraph
 from dwconv.concurrency.task_timer import TaskTimer
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Regression, sweep
@@ -55,7 +55,7 @@ class BudgetedTimer:
             for task in cut.graph.tasks:
                 self._timers.setdefault(task.signature, (timer, task))
         self.runs = 0
-        """How many times a task was asked for with one number of threads."""
+        """How many times the time of a task was requested with one number of threads."""
 
     def __call__(self, task: Task, threads: int) -> float:
         self.runs += 1

@@ -23,7 +23,8 @@ from bench.gpu.tune import COMPARED_S, compare_starts
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from bench.models import Network
 from bench.networks import workloads_of
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
+from dwconv.measure.measuring import MeasureSetup
 from dwconv.problems.layer_files import Layer
 from dwconv.problems.target import Target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Workload
@@ -42,7 +43,7 @@ def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
     left = run.state.left("blocks", blocks)
     _tune_what_is_untuned([blocks[key].workload for key in left], run)
     os.environ["DWCONV_TUNING_LOGS"] = str(run.log.path)
-    with GpuWorker("bench.gpu.blocks:Racer", BlockRacerSetup(target=run.target)) as racer:
+    with GpuWorker("bench.gpu.blocks:BlockRacer", MeasureSetup(target=run.target)) as racer:
         for key in left:
             if not run.pace.fits:
                 break
@@ -59,12 +60,6 @@ def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class BlockRacerSetup:
-    target: Target
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
 class BlockRace:
     """A block of a network, by its forward pass."""
 
@@ -76,10 +71,10 @@ class BlockRace:
         return ListedLayer(network=self.network, layer=Layer.of(self.workload, count=1, passes=BLOCK_PASSES))
 
 
-class Racer:
+class BlockRacer:
     """Handler: BlockRace in, its row out."""
 
-    def __init__(self, setup: BlockRacerSetup) -> None:
+    def __init__(self, setup: MeasureSetup) -> None:
         self._target = setup.target
         self._first: BlockRace | None = None
         warm_up(setup.target)

@@ -5,7 +5,7 @@
     of first  template,  call on   of        every other  one by      four      computed cost    for this
     contact   type       the host  networks  in turns     one         networks  order candidates device
 
-Each stage can be asked for alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
+Each stage can run alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
 beside it; run again, each goes on where it stopped. Races, blocks and steps are results as those of other benchmarks,
 too. What ships of the device is not measured again, but for steps, which hang on all records.
 """
@@ -27,13 +27,12 @@ from typing import Any
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.blocks import FIRST_S as BLOCK_S
 from bench.gpu.blocks import blocks_stage
-from bench.gpu.fit import fit_stage
+from bench.gpu.fit import FIRST_S as RANK_S
+from bench.gpu.fit import fit_stage, rank_stage
 from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_stage
 from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_stage, worst_first
-from bench.gpu.rank import FIRST_S as RANK_S
-from bench.gpu.rank import rank_stage
 from bench.gpu.run import FILE, Budget, Ended, Interrupted, Run, State, interrupted_after, say, take_over
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
 from bench.gpu.smoke import smoke_stage
@@ -171,7 +170,7 @@ def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
         return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name not in ("rank", "fit"))
     except DwconvError as error:
         return Ended(line=f"could not run: {one_line(str(error))}", failed=True)
-    except Exception as error:  # noqa: BLE001  on a device seen for the first time the other stages still tell much
+    except Exception as error:  # noqa: BLE001  on a new device the other stages are still worth running
         traceback.print_exc(file=sys.stderr)
         return Ended(line=one_line(f"could not run: {type(error).__name__}: {error}", most=300), failed=True)
 
@@ -226,8 +225,7 @@ def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], target: Targe
     """Print the plan, and the computed cost of each workload on ``target``, in the default configuration with the least
     estimate."""
     from dwconv.kernels import build
-    from dwconv.schedules.estimate import estimated_us
-    from dwconv.schedules.template import Candidate, templates_for
+    from dwconv.schedules.template import Candidate, estimated_us, templates_for
     from dwconv.tuner.gpu_cost.cost_model import computed_cost
 
     assert isinstance(target, CudaTarget)

@@ -61,9 +61,9 @@ def host_stage(given: Run, *, batch: int = 64, rounds: int = _ROUNDS) -> Ended:
         given.state.put("host", road, answer)
         say("host", f"{road}: {_in_words(answer)}")
     answers = {road: given.state.of("host")[road] for road in ROADS if road in given.state.of("host")}
-    told = "; ".join(f"{road}: {_in_words(answer)}" for road, answer in answers.items())
+    text = "; ".join(f"{road}: {_in_words(answer)}" for road, answer in answers.items())
     return Ended(
-        line=f"{told or 'nothing was measured'}{of_all(len(answers), len(ROADS))}",
+        line=f"{text or 'nothing was measured'}{of_all(len(answers), len(ROADS))}",
         failed=bool(answers) and all(map(has_failed, answers.values())),
     )
 
@@ -87,16 +87,16 @@ def _of_road(road: str, given: Run, *, batch: int, rounds: int) -> dict[str, Any
 def _in_words(answer: dict[str, Any]) -> str:
     if has_failed(answer):
         return f"failed: {answer['failed']}"
-    told = [f"road {answer['road']}"]
+    text = [f"road {answer['road']}"]
     for precision, of_models in answer["us"].items():
         (plain, ours) = (of_models[name] for name in ("plain", "converted"))
         ratio = (ours["forward"] + ours["backward"]) / max(plain["forward"] + plain["backward"], 1e-9)
-        told.append(
+        text.append(
             f"{precision} {ours['forward']:.1f} + {ours['backward']:.1f} µs a layer, PyTorch's {plain['forward']:.1f} "
             f"+ {plain['backward']:.1f}: {ratio:.2f}; kernels {ours['kernels']:.1f} µs, PyTorch's "
             f"{plain['kernels']:.1f}"
         )
-    return ", ".join(told)
+    return ", ".join(text)
 
 
 # -- in a process of its own -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 
 from bench.gpu.run import Run, say
 from bench.gpu.worker import GpuFailure, GpuWorker
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import Call, Effort, time_in_turns
 from dwconv.problems.target import CudaTarget, Limits, Target
@@ -62,8 +62,8 @@ def known_limits(run: Run, worker: GpuWorker, sizes: Sizes, *, stage: str) -> No
         known = {"failed": str(failure)}
     run.state.put("limits", "device", known)
     taken = _taken_for_limits(run.target)
-    told = (f"{name} {value}" + (f" ({taken[name]:g})" if name in taken else "") for name, value in known.items())
-    say(stage, f"limits of the device, in brackets what is taken for them: {', '.join(told)}")
+    text = (f"{name} {value}" + (f" ({taken[name]:g})" if name in taken else "") for name, value in known.items())
+    say(stage, f"limits of the device, in brackets what is taken for them: {', '.join(text)}")
 
 
 def _taken_for_limits(target: Target) -> dict[str, Any]:

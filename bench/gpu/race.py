@@ -27,15 +27,15 @@ from bench.providers import Inputs, Provider, providers
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import Captured, clock_of, synchronize
 from dwconv.measure.clock.timing import Call, Effort, InTurn, inputs_in_turn, results_held, time_in_turns
-from dwconv.measure.measuring import LOAD
+from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
-from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import Candidate
@@ -47,14 +47,6 @@ _MOST_OF_A_NAME = 120
 """Characters of a kernel's name to keep: PyTorch's have all their template arguments in them."""
 _MAKING_SHARE = 0.6
 """Share of a race's seconds that making the calls may take; providers that are not ready by then do not race."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class RacerSetup:
-    target: Target
-    load: str = LOAD
-    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
 
 
 @message
@@ -85,7 +77,7 @@ class Raced:
 class Racer:
     """Handler: MeasureLimits or Race in; limits by name, or Raced out."""
 
-    def __init__(self, setup: RacerSetup) -> None:
+    def __init__(self, setup: MeasureSetup) -> None:
         self._target = setup.target
         self._clock = clock_of(setup.target)
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
@@ -174,7 +166,7 @@ _START_S = 30.0
 def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD) -> Ended:
     """The run fails if nothing could be raced, though something is tuned."""
     threads = run.target.threads if isinstance(run.target, CpuTarget) else 1
-    setup = RacerSetup(target=run.target, load=load)
+    setup = MeasureSetup(target=run.target, load=load)
     with GpuWorker("bench.gpu.race:Racer", setup, threads=threads) as racer:
         racer.start()
         known_limits(run, racer, sizes or Sizes(), stage="race")

@@ -20,14 +20,14 @@ import torch.nn.functional as F
 from bench.cases import odd_blocks
 from bench.gpu.limits import MeasureLimits, Sizes, known_limits, limits_of
 from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, say
-from bench.gpu.verify import RIGHT, VerifierSetup, in_words, verified
+from bench.gpu.verify import RIGHT, in_words, verified
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, host_us, warm_up
 from dwconv.errors import DwconvError
 from dwconv.kernels import build, nvrtc
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import GLANCE, Call, time_in_turns
-from dwconv.measure.measuring import LOAD
+from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.runner import Workers
 from dwconv.measure.verify.cases import make_case
@@ -58,7 +58,7 @@ class Look:
 class FirstContact:
     """Handler: Look in, findings out, as text by name; or MeasureLimits in, limits by name out."""
 
-    def __init__(self, setup: VerifierSetup) -> None:
+    def __init__(self, setup: MeasureSetup) -> None:
         self._target = setup.target
         self._load: Callable[..., Any] = locate(setup.load)
         self._is_warm = False
@@ -104,7 +104,7 @@ class FirstContact:
 
 def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: Sizes | None = None) -> Ended:
     """The run fails if no template is right."""
-    setup = VerifierSetup(target=run.target, load=load)
+    setup = MeasureSetup(target=run.target, load=load)
     role = "bench.gpu.smoke:FirstContact"
     with (
         Workers(run.target, jobs=run.jobs) as workers,
@@ -122,8 +122,8 @@ def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: S
         times = []
         for who in ("dwconv", "conv2d"):
             seen_times = _step(Look(step=who, workload=timed), contact, run)
-            told = (seen if name == who else f"{name} {seen}" for name, seen in seen_times.items())
-            times.append(f"{who} {', '.join(told)}")
+            text = (seen if name == who else f"{name} {seen}" for name, seen in seen_times.items())
+            times.append(f"{who} {', '.join(text)}")
             say("smoke", f"a call of {times[-1]}")
     return Ended(line=f"{right} of {tried} templates and types right; {'; '.join(times)}", failed=not right)
 

@@ -67,9 +67,9 @@ def train_stage(
         run.state.put("train", name, answer)
         say("train", f"{name}: {_in_words(answer)}")
     answers = {name: run.state.of("train")[name] for name in items if name in run.state.of("train")}
-    told = "; ".join(f"{name} {_in_words(answer)}" for name, answer in answers.items())
+    text = "; ".join(f"{name} {_in_words(answer)}" for name, answer in answers.items())
     return Ended(
-        line=f"{told or 'no network was trained'}{of_all(len(answers), len(items))}",
+        line=f"{text or 'no network was trained'}{of_all(len(answers), len(items))}",
         failed=bool(answers) and all(map(has_failed, answers.values())),
     )
 
@@ -108,7 +108,7 @@ def _in_words(answer: dict[str, Any]) -> str:
         return f"failed: {answer['failed']}"
     ratio, (low, high), apart = answer["ratio"], answer["ratio"]["quartiles"], answer["loss_difference"]
     ours = sum(count for who, count in answer["layers"].items() if who.endswith(" dwconv"))
-    told = [
+    text = [
         f"{answer['median_ms'][CONVERTED]:.1f} ms, {ratio['median']:.2f} times as fast ({low:.2f} to {high:.2f}, at "
         f"most {ratio['at_most']:.2f})",
         *_other_ways(answer["median_ms"]),
@@ -119,7 +119,7 @@ def _in_words(answer: dict[str, Any]) -> str:
         f"rounding {apart['rounded']:.1e})",
         *(f"{name} refused: {why}" for name, why in answer.get("refused", {}).items()),
     ]
-    return ", ".join(told)
+    return ", ".join(text)
 
 
 def _other_ways(ms: dict[str, float]) -> list[str]:

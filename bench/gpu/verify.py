@@ -9,7 +9,6 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -18,8 +17,8 @@ from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from dwconv import settings
 from dwconv.errors import NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.wire import message
-from dwconv.measure.measuring import LOAD
+from dwconv.kernels.entry import message
+from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.runner import Workers
@@ -42,18 +41,10 @@ _TOLD = 5
 """Faults that are printed in full."""
 
 
-@message
-@dataclass(frozen=True, kw_only=True)
-class VerifierSetup:
-    target: Target
-    load: str = LOAD
-    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
-
-
 class Verifier:
     """Handler: an Artifact in, its Verdict out."""
 
-    def __init__(self, setup: VerifierSetup) -> None:
+    def __init__(self, setup: MeasureSetup) -> None:
         self._target = setup.target
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._cases: dict[Workload, Case] = {}
@@ -77,17 +68,15 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     say("verify", f"{len(candidates)} candidates, {len(left)} to verify")
     with (
         Workers(run.target, jobs=run.jobs) as workers,
-        GpuWorker(
-            "bench.gpu.verify:Verifier", VerifierSetup(target=run.target, load=load), here=run.one_process
-        ) as gpu,
+        GpuWorker("bench.gpu.verify:Verifier", MeasureSetup(target=run.target, load=load), here=run.one_process) as gpu,
     ):
         gpu.start()
-        told = 0
+        printed = 0
         with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage
             for name, answer in verified([candidates[name] for name in left], run, workers=workers, gpu=gpu):
                 run.state.put("verify", name, answer)
-                if answer != {"verdict": RIGHT} and told < _TOLD:
-                    told += 1
+                if answer != {"verdict": RIGHT} and printed < _TOLD:
+                    printed += 1
                     say("verify", f"{name}: {in_words(answer)}")
     return _ended(candidates, run)
 
@@ -98,7 +87,7 @@ def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 
     if jobs == 1 or len(workloads) < _FEW:
         chosen = [_chosen(workload, target) for workload in workloads]
     else:
-        pool = Pool("bench.gpu.verify:Chooser", VerifierSetup(target=target), size=jobs, threads=1)
+        pool = Pool("bench.gpu.verify:Chooser", MeasureSetup(target=target), size=jobs, threads=1)
         answers: dict[int, list[tuple[int, Candidate]]] = {}
         try:
             for position, answer in pool.map(workloads, timeout_s=settings.WORKER_START_TIMEOUT_S):
@@ -115,7 +104,7 @@ def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 
 class Chooser:
     """Handler: a Workload in, its candidates out, each with the round it belongs to."""
 
-    def __init__(self, setup: VerifierSetup) -> None:
+    def __init__(self, setup: MeasureSetup) -> None:
         self._target = setup.target
 
     def __call__(self, workload: Workload) -> tuple[tuple[int, Candidate], ...]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import get_ready, synchronize
 from dwconv.measure.clock.timing import Call
 from dwconv.measure.processes.process import IsolatedProcess

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
+from bench.models import RESNETS
 from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Job, run_ranks
-from bench.resnets import RESNETS
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import InvalidChoice

@@ -169,18 +169,18 @@ def _figures(rank: Rank, arguments: argparse.Namespace) -> dict[str, Any]:
     parallel = data_parallel(model, example, compress=True, seconds=arguments.seconds)
     report = communication(parallel)
     waiting = _waiting(parallel, arguments, batch=network.batch, image=network.sample[-1]) if arguments.steps else {}
-    told = [str(report), *(f"{kind}: {each['told']}" for kind, each in waiting.items())]
+    text = [str(report), *(f"{kind}: {each['told']}" for kind, each in waiting.items())]
     return {
         "world": rank.world,
         "threads": threads,
         **dataclasses.asdict(report),
         "waiting": waiting,
-        "told": "\n".join(told),
+        "told": "\n".join(text),
     }
 
 
 def _waiting(model: nn.Module, arguments: argparse.Namespace, *, batch: int, image: int) -> dict[str, dict[str, Any]]:
-    """How long steps wait for a loader in the process of the rank: when it is asked, and ahead."""
+    """How long steps wait for a loader in the process of the rank: on request, and ahead."""
     loader = DataLoader(Pictures(arguments.steps * batch, size=image), batch_size=batch)
     step = step_of(model)
     batches = {kind: prefetch(loader, depth=depth) for kind, depth in DEPTHS.items()}

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.resnets import resnet
+from bench.models import resnet
 from dwconv.errors import DwconvWarning, WorkerDied, WorkerTimeout
 from dwconv.measure.clock import contention
 from dwconv.parallel.joining import agreed, ranks
@@ -129,7 +129,7 @@ _RATE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What every rank is told."""
+    """The input of every rank."""
 
     case: Case
     seconds: float

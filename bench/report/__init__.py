@@ -1,14 +1,10 @@
 """``python -m bench report``: one page, or two pictures, made from the files that benchmarks wrote.
 
 report        the command
-  ├─ files        what is in the files, checked
-  ├─ contests     every comparison in them, in the same words
-  ├─ layers       from the names of layers to their sizes
+  ├─ files        what is in the files, checked; every comparison in them, in the same words
   ├─ charts       the worst, every layer, networks, which provider is fastest where
-  ├─ roofline     kernels under the limits of their device
-  ├─ steps        training steps and blocks
-  ├─ provenance   how to reproduce; the rows of all other benchmarks
-  └─ pictures     for a README
+  ├─ steps        training steps and blocks; how to reproduce; the rows of all other benchmarks
+  └─ pictures     kernels under the limits of their device; pictures for a README
 
 It is drawn with what ``dwconv.report(model).to_html()`` is drawn with: ``dwconv/reporting/frame.py``, ``drawing.py``.
 """
@@ -18,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.report import charts, pictures, provenance, roofline, steps
+from bench.report import charts, pictures, steps
 from bench.report.files import ResultFile, read
 from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import InvalidChoice
@@ -65,11 +61,11 @@ def _sections(files: Sequence[ResultFile]) -> list[str]:
         charts.networks(files),
         charts.speedups(files),
         charts.winners(files),
-        roofline.section(files),
+        pictures.section(files),
         steps.section(files),
         steps.blocks(files),
-        provenance.others(files),
-        provenance.section(files),
+        steps.others(files),
+        steps.reproduce(files),
     ]
 
 

@@ -1,17 +1,219 @@
-"""Two pictures for a README: every layer's speedup, and the roofline. SVG files that need nothing else, on a ground of
-their own that follows the reader's colours."""
+"""Rooflines: every kernel of a device by what it computes for each byte, under the limits of the device. And two
+pictures for a README: every layer's speedup, and the roofline, as SVG files that need nothing else."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from bench.report.charts import axis_of, grouped
-from bench.report.files import Contest, ResultFile, of_layers
-from bench.report.roofline import HEIGHT_PX, Roofline, drawn, of_devices, rates
+from bench.report.charts import axis_of, counted, grouped, workload_of
+from bench.report.files import Contest, LayerRow, ResultFile, group_of, of_layers
 from dwconv.errors import InvalidChoice
+from dwconv.problems.target import CacheLevel, Limits
 from dwconv.problems.workload import PASSES
-from dwconv.reporting.drawing import LogAxis, axis_numbers, dot, grid, lines_of, marked, text
+from dwconv.reporting.drawing import LogAxis, axis_numbers, dot, grid, lines_of, marked, round_numbers, text
 from dwconv.reporting.frame import DRAWN, colours
+
+HEIGHT_PX = 340
+_LEFT, _RIGHT = 13.0, 99.0
+"""Where the plot begins and ends, in percent of the width."""
+_TOP_PX, _BOTTOM_PX = 14.0, 40.0
+_APART = 0.13
+"""The least distance of two numbers along the lower edge, as a share of it; along the left one half of that."""
+_TAG_PX = 15.0
+"""The least distance of two tags, one below the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One kernel."""
+
+    flop_per_byte: float
+    gflop_per_s: float
+    pass_: str
+    is_wide: bool
+    """float32; else of 16 bits."""
+    told: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """The kernels of a device, and its limits: the best of what the files read of each."""
+
+    device: str
+    limits: Limits
+    points: tuple[Point, ...]
+    left_out: int
+    """Kernels whose sizes are not known."""
+
+
+def of_devices(files: Sequence[ResultFile]) -> list[Roofline]:
+    """One for each device that has layers and limits."""
+    found = []
+    for device, members in grouped((file for file in files if file.layer_rows), lambda file: file.device).items():
+        known = [file.limits for file in members if file.limits]
+        if known:
+            points = [_point_of(row, file) for file in members for row in file.layer_rows]
+            there = tuple(point for point in points if point)
+            found.append(Roofline(device=device, limits=_best(known), points=there, left_out=len(points) - len(there)))
+    return found
+
+
+def _point_of(row: LayerRow, file: ResultFile) -> Point | None:
+    workload = workload_of(row, file)
+    if workload is None:
+        return None
+    flop_per_byte, gflop_per_s = workload.flops / workload.bytes, workload.flops / row.dwconv_us / 1e3
+    return Point(
+        flop_per_byte=flop_per_byte,
+        gflop_per_s=gflop_per_s,
+        pass_=row.pass_,
+        is_wide=file.dtype == "float32",
+        told=f"{row.layer} {group_of(row)} {file.dtype} {file.layout}: {flop_per_byte:.3g} FLOP per byte, "
+        f"{gflop_per_s:.3g} GFLOP/s",
+    )
+
+
+def _best(known: Sequence[Limits]) -> Limits:
+    """Other work can only make a reading worse."""
+    levels: dict[int, float] = {}
+    for limits in known:
+        for level in limits.levels:
+            levels[level.bytes] = max(level.gb_per_s, levels.get(level.bytes, 0.0))
+    return Limits(
+        memory_gb_per_s=max(limits.memory_gb_per_s for limits in known),
+        cache_gb_per_s=max(limits.cache_gb_per_s for limits in known),
+        cache_bytes=known[0].cache_bytes,
+        peak_gflop_per_s=max(limits.peak_gflop_per_s for limits in known),
+        levels=tuple(CacheLevel(bytes=size, gb_per_s=rate) for size, rate in sorted(levels.items())),
+    )
+
+
+def rates(limits: Limits) -> dict[str, float]:
+    """GB/s of main memory and of each level of the caches, the slowest first, by short names."""
+    caches = {f"L{place}": level.gb_per_s for place, level in enumerate(limits.levels, start=1)}
+    found = {"mem": limits.memory_gb_per_s} | (caches or {"cache": limits.cache_gb_per_s})
+    return dict(sorted(found.items(), key=lambda each: each[1]))
+
+
+# -- as a page shows them ----------------------------------------------------------------------------------------------
+
+
+def section(files: Sequence[ResultFile]) -> str:
+    """All of them, with what was left out."""
+    lines = of_devices(files)
+    if not lines:
+        return ""
+    parts = [
+        "<h2>How near to the limits of the device</h2>",
+        "<p>Each mark is one of our kernels: what it computes for each byte that it must move at least, and how "
+        "fast it was. The slanted lines are what main memory and the caches can bring, the level one what "
+        "arithmetic in float32 can do; both were measured. A kernel whose data stay in a cache may lie above the line "
+        "of memory.</p>",
+    ]
+    for line in lines:
+        parts.append(f"<h3>{text(line.device)}</h3>")
+        if line.points:
+            parts += [f'<svg class="chart" height="{HEIGHT_PX}" role="img">{drawn(line)}</svg>', _key_of(line)]
+        is_one = line.left_out == 1
+        left_out = f" {counted(line.left_out, 'row')} {'is' if is_one else 'are'} left out: their sizes are not known."
+        parts.append(f'<p class="dim">{counted(len(line.points), "kernel")}.{left_out if line.left_out else ""}</p>')
+    return "\n".join(parts)
+
+
+def _key_of(line: Roofline) -> str:
+    passes = "".join(
+        f'<span><svg overflow="visible">{marked("7", "6", mark=pass_, kind=pass_)}</svg>{text(pass_)}</span>'
+        for pass_ in dict.fromkeys(point.pass_ for point in line.points)
+    )
+    hollow = "" if all(point.is_wide for point in line.points) else "<span>hollow: 16 bits</span>"
+    lines = "".join(f"<span>{text(name)}: {rate:.0f} GB/s</span>" for name, rate in rates(line.limits).items())
+    return f'<p class="key">{passes}{hollow}{lines}<span>peak: {line.limits.peak_gflop_per_s:.0f} GFLOP/s</span></p>'
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plot:
+    """Logarithmic in both directions; from the lower left corner to the upper right one."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def left(self, value: float) -> float:
+        """In percent."""
+        return _LEFT + (_RIGHT - _LEFT) * _share(value, self.x)
+
+    def top(self, value: float) -> float:
+        """In pixels."""
+        return HEIGHT_PX - _BOTTOM_PX - (HEIGHT_PX - _TOP_PX - _BOTTOM_PX) * _share(value, self.y)
+
+
+def _share(value: float, ends: tuple[float, float]) -> float:
+    return math.log(value / ends[0]) / math.log(ends[1] / ends[0])
+
+
+def drawn(line: Roofline) -> str:
+    """What is inside of the picture: lines, marks, numbers; as wide as it is put."""
+    peak = line.limits.peak_gflop_per_s
+    slow = min(rates(line.limits).values())
+    x = (min(0.5, *(point.flop_per_byte for point in line.points)) / 1.3,
+         max(2 * peak / slow, *(point.flop_per_byte for point in line.points)) * 1.3)  # fmt: skip
+    speeds = [point.gflop_per_s for point in line.points]
+    plot = _Plot(x=x, y=(min(*speeds, slow * x[0]) / 1.3, max(*speeds, peak) * 1.5))
+    return "".join([_axes(plot), _roofs(line, plot), *(_mark(point, plot) for point in line.points), _tags(line, plot)])
+
+
+def _axes(plot: _Plot) -> str:
+    parts = []
+    low, high = plot.top(plot.y[0]), plot.top(plot.y[1])
+    for value in round_numbers(*plot.x, apart=_APART):
+        at = f"{plot.left(value):.2f}%"
+        parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{low:.1f}" y2="{high:.1f}"/>')
+        parts.append(f'<text x="{at}" y="{low + 14:.1f}" text-anchor="middle">{value:g}</text>')
+    for value in round_numbers(*plot.y, apart=_APART / 2):
+        at = f"{plot.top(value):.1f}"
+        parts.append(f'<line class="grid" x1="{_LEFT}%" x2="{_RIGHT}%" y1="{at}" y2="{at}"/>')
+        parts.append(f'<text x="{_LEFT - 1.5}%" y="{plot.top(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
+    parts.append(f'<text x="{_RIGHT}%" y="{HEIGHT_PX - 8}" text-anchor="end">FLOP per byte</text>')
+    parts.append(f'<text x="{_LEFT + 1}%" y="{_TOP_PX - 3:g}">GFLOP/s</text>')
+    return "".join(parts)
+
+
+def _roofs(line: Roofline, plot: _Plot) -> str:
+    peak = line.limits.peak_gflop_per_s
+    slanted = [
+        _line(plot, (plot.x[0], rate * plot.x[0]), (peak / rate, peak))
+        for rate in rates(line.limits).values()
+        if rate * plot.x[0] < peak
+    ]
+    first = min(peak / max(rates(line.limits).values()), plot.x[1])
+    return "".join([*slanted, _line(plot, (max(first, plot.x[0]), peak), (plot.x[1], peak))])
+
+
+def _line(plot: _Plot, start: tuple[float, float], end: tuple[float, float]) -> str:
+    (x1, y1), (x2, y2) = start, end
+    return (
+        f'<line class="roof" x1="{plot.left(x1):.2f}%" y1="{plot.top(y1):.1f}" '
+        f'x2="{plot.left(x2):.2f}%" y2="{plot.top(y2):.1f}"/>'
+    )
+
+
+def _mark(point: Point, plot: _Plot) -> str:
+    kind = point.pass_ if point.is_wide else f"{point.pass_} hollow"
+    at = f"{plot.left(point.flop_per_byte):.2f}%", f"{plot.top(point.gflop_per_s):.1f}"
+    return marked(*at, mark=point.pass_, kind=kind, told=point.told)
+
+
+def _tags(line: Roofline, plot: _Plot) -> str:
+    """The names of the lines where they begin, moved up where two would lie on each other."""
+    tags, free_px = [], math.inf
+    for name, rate in rates(line.limits).items():
+        y_px = min(plot.top(min(rate * plot.x[0], line.limits.peak_gflop_per_s)) - 5, free_px - _TAG_PX)
+        tags.append(f'<text class="tag" x="{_LEFT + 0.7}%" y="{y_px:.1f}">{text(name)}</text>')
+        free_px = y_px
+    y_px = plot.top(line.limits.peak_gflop_per_s) - 5
+    return "".join([*tags, f'<text class="tag" x="{_RIGHT}%" y="{y_px:.1f}" text-anchor="end">peak</text>'])
+
 
 WIDTH_PX = 720
 _NAMES_PX = 232

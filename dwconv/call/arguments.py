@@ -15,8 +15,9 @@ from torch import Tensor
 
 from dwconv.errors import InvalidArgument, InvalidCall, InvalidWorkload
 from dwconv.problems import pytorch
+from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import SIDES, Layout, by, resolve_padding
+from dwconv.problems.workload import SIDES, Layout, by
 
 Size = int | Sequence[int]
 Padding = Size | str | Sequence[Sequence[int]]

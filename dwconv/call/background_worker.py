@@ -11,9 +11,8 @@ import torch
 from dwconv import native
 from dwconv.call import loaded
 from dwconv.kernels.cache import make_ready
-from dwconv.kernels.entry import read_entry, write_entry
+from dwconv.kernels.entry import message, read_entry, write_entry
 from dwconv.kernels.kernel import Kernel
-from dwconv.kernels.wire import message
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database

@@ -19,9 +19,9 @@ from torch import Tensor
 from dwconv.call import blocks
 from dwconv.call.call_plan import Plan, plan_for
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.as_written import tensorflow_padding
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import tensorflow_padding
 
 Ints = tuple[int, ...]
 

@@ -39,9 +39,9 @@ from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload, Untuned, warn
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import PASSES, Pass
 from dwconv.system import versions
 

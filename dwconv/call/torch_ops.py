@@ -29,8 +29,7 @@ from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.kernels.kernel import x_pitch_of
 from dwconv.problems import pytorch
-from dwconv.problems.memory_format import memory_format
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, memory_format
 from dwconv.problems.workload import Epilogue, Layout
 
 GEOMETRY = "int[] stride, int[] padding, int[] dilation, str layout"

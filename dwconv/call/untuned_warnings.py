@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.errors import warn
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import Pass
 from dwconv.system import versions
 

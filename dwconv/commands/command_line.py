@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
+from dwconv.problems.as_written import along, resolve_padding
 from dwconv.problems.block import Block
 from dwconv.problems.workload import (
     ALL_PASSES,
@@ -31,9 +32,7 @@ from dwconv.problems.workload import (
     Pass,
     Sizes,
     Workload,
-    along,
     by,
-    resolve_padding,
 )
 from dwconv.system import versions
 from dwconv.system.new_file import check_folder, check_name, check_replaceable
@@ -101,8 +100,8 @@ def _print_no_more() -> None:
 
 def _told(message: str) -> str:
     """As one line; what is too long without its middle."""
-    told = one_line(message)
-    return told if len(told) <= 2 * _MOST_SAID else f"{told[:_MOST_SAID]} … {told[-_MOST_SAID:]}"
+    text = one_line(message)
+    return text if len(text) <= 2 * _MOST_SAID else f"{text[:_MOST_SAID]} … {text[-_MOST_SAID:]}"
 
 
 def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:
@@ -232,7 +231,7 @@ def _check_elements(problem: Workload) -> None:
 
 
 def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
-    """``target`` with the arithmetic that the arguments ask for."""
+    """``target`` with the arithmetic of the arguments."""
     if not args.fast_math:
         return target
     from dwconv.problems.target import CudaTarget

@@ -296,8 +296,8 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     if args.block is None:
         chosen = args.passes != parser.get_default("passes")
         known = (*PASSES, "backward") if chosen else PASSES
-    if asked := [pass_ for pass_ in passes if pass_ in known]:
-        return _at_sizes(args, [workload_from(args, pass_) for pass_ in asked])
+    if requested := [pass_ for pass_ in passes if pass_ in known]:
+        return _at_sizes(args, [workload_from(args, pass_) for pass_ in requested])
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
 
 
@@ -379,7 +379,7 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
 
 
 def _passes_that_run(parser: ArgumentParser, args: argparse.Namespace) -> tuple[Pass, ...]:
-    """Those of a model or of layers that name theirs; all of them, if none is asked for."""
+    """Those of a model or of layers that name theirs; all of them, if none is named."""
     return ALL_PASSES if args.passes == parser.get_default("passes") else _passes(args)
 
 

@@ -20,7 +20,7 @@ from dwconv.dispatch.decide import target_of
 from dwconv.errors import DwconvError, DwconvWarning, InvalidWorkload, described_error
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.model.by_name import load_model
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload, by
 

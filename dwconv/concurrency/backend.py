@@ -155,9 +155,9 @@ class CompiledGraph:
         assert self.forward is not None
         cores = torch.get_num_threads()
         device = device_name(on_gpu=self.forward.on_gpu, cores=cores)
-        asked = self.options.asked
+        requested = self.options.asked
         try:
-            found = kept(graph=self._digest, device=device, cores=cores, asked=asked, versions=kept_versions())
+            found = kept(graph=self._digest, device=device, cores=cores, asked=requested, versions=kept_versions())
         except LogError:
             return False  # it is measured again, and writing says what is wrong
         if found is None or not self._follow(found):

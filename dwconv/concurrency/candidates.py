@@ -17,9 +17,18 @@ from dwconv.concurrency.hill_climbing import HillClimbing, Timed, estimated_curv
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import gpu, sibling_pairs
 from dwconv.concurrency.options import GRADIENTS, RANDOM, Options
-from dwconv.concurrency.schedule import ExtraSlots, Machine, Placement, Schedule, drawn, peak_bytes, within
+from dwconv.concurrency.schedule import (
+    ExtraSlots,
+    Machine,
+    Placement,
+    ScalingCurve,
+    Schedule,
+    TaskGraph,
+    drawn,
+    peak_bytes,
+    within,
+)
 from dwconv.concurrency.strategies import combined, schedules
-from dwconv.concurrency.task_graph import ScalingCurve, TaskGraph
 from dwconv.concurrency.task_timer import Budget, PairTimes
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Regression

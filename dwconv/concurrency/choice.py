@@ -19,8 +19,8 @@ from dwconv import settings
 from dwconv.concurrency.options import PLAIN
 from dwconv.concurrency.schedule import Count, Microseconds, Placement, Schedule, Threads
 from dwconv.errors import LogError, one_line
+from dwconv.records.line import lines, open_file
 from dwconv.records.log import TuningLog
-from dwconv.records.reading import lines, open_file
 from dwconv.records.record import Measurement
 
 _CHARACTERS = 500
@@ -42,7 +42,7 @@ class GradientTimes:
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """What runs a graph. It is data alone, so that it can be kept in a log, as a line of which other fields are
-    ignored: later versions may tell more."""
+    ignored: later versions may add to it."""
 
     format: Literal[1] = 1
     graph: _Name

@@ -19,8 +19,7 @@ from dwconv.concurrency.machine_costs import gpu, this_machine
 from dwconv.concurrency.measured import Ranking, fastest
 from dwconv.concurrency.options import PLAIN, Options
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Machine, peak_bytes
-from dwconv.concurrency.task_graph import Task
+from dwconv.concurrency.schedule import Machine, Task, peak_bytes
 from dwconv.concurrency.task_timer import Budget, Known, PairTimes, TaskTimer, pair_times
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock

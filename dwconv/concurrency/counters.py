@@ -2,7 +2,7 @@
 
 All threads that the process has at that moment are counted, since a task runs on threads of its own. Virtual machines
 often have no such counters, and ``kernel.perf_event_paranoid`` may forbid them: ``unavailable()`` then says why, and
-whoever asks goes on without. On a GPU torch.profiler would say more; that is not used.
+the caller goes on without. On a GPU torch.profiler would say more; that is not used.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class CpuEngine:
         usual = torch.get_num_threads()
         try:
             with torch.no_grad():
-                is_watched = torch._C._len_torch_dispatch_stack() > 0  # a dispatch mode wants to see every operator
+                is_watched = torch._C._len_torch_dispatch_stack() > 0  # a dispatch mode has to see every operator
                 if others and not is_watched:
                     with self._pool.lent(len(others)) as lent:
                         if lent is not None:

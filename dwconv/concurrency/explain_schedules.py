@@ -82,7 +82,7 @@ class Explanation:
 
     graphs: tuple[GraphExplanation, ...]
     left_out: str = ""
-    """Which parts of the model torch.compile has left out, as their parameters tell; empty if none."""
+    """Which parts of the model torch.compile has left out, by their parameters; empty if none."""
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.graphs), *([self.left_out] if self.left_out else [])])

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from dwconv.concurrency.cutting import work_us
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.schedule import ScalingCurve, Task, TaskGraph
 
 Timed = Callable[[Task, int], float]
 """Microseconds of a task with so many threads, measured."""

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dwconv.concurrency.schedule import Machine, Placement
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.schedule import Machine, Placement, ScalingCurve, Task, TaskGraph
 
 Curves = Mapping[int, ScalingCurve]
 """By task, how long it takes."""
@@ -46,7 +45,7 @@ def ways_to_the_end_us(
     graph: TaskGraph, curves: Curves, counts: Counts, *, readers: Mapping[int, Sequence[int]] | None = None
 ) -> dict[int, float]:
     """By task, the time from its start to the end of the longest chain of tasks that wait for it. ``readers`` saves
-    asking the graph for them again."""
+    reading them from the graph again."""
     readers = readers or graph.readers()
     ways: dict[int, float] = {}
     for task in reversed(graph.tasks):

@@ -100,7 +100,7 @@ def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: Budget, fall_bac
 
 
 def _affordable(calls: Mapping[str, Call], budget: Budget) -> list[str]:
-    """The schedules that there is time to compare, as far as a first step of plain execution tells; none if there are
+    """The schedules that there is time to compare, by a first step of plain execution; none if there are
     none. Raises OutOfTime if there is no time for any."""
     others = [name for name in calls if name != PLAIN]
     if not others:

@@ -24,8 +24,7 @@ from dwconv.concurrency.list_scheduling import (
     place,
     ways_to_the_end_us,
 )
-from dwconv.concurrency.schedule import Machine, Placement, Schedule, makespan_us
-from dwconv.concurrency.task_graph import TaskGraph
+from dwconv.concurrency.schedule import Machine, Placement, Schedule, TaskGraph, makespan_us
 
 STRATEGIES = ("S1", "S2", "S3", "S4")
 
@@ -64,7 +63,7 @@ def schedules(
 def manual(graph: TaskGraph, curves: Curves, *, threads: int, workers: int, machine: Machine) -> Schedule:
     """A setting as people make it by hand: ``workers`` tasks at a time at most (inter-op), ``threads`` each (intra-op).
 
-    The two may ask for more threads than there are cores. The expected times then count with as many cores as threads,
+    The two may use more threads than there are cores. The expected times then count with as many cores as threads,
     and are too short."""
     cores = max(machine.cores, threads * workers)
     roomy = Machine(cores=cores, handover_us=machine.handover_us, change_us=machine.change_us)

@@ -18,8 +18,7 @@ from torch.fx import Node
 
 from dwconv.concurrency.engine import CpuEngine
 from dwconv.concurrency.gradient_pairs import Pair, pairs
-from dwconv.concurrency.schedule import Placement, Schedule
-from dwconv.concurrency.task_graph import Task, TaskGraph
+from dwconv.concurrency.schedule import Placement, Schedule, Task, TaskGraph
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, time_in_turns
@@ -63,7 +62,7 @@ QUICK = Effort(round_s=0.0005, rounds=5, budget_s=0.02, patience_s=0.03)
 
 
 class TaskTimer:
-    """Times the tasks of ``cut``; what it is told of one task holds for all of its signature. Raises OutOfTime once the
+    """Times the tasks of ``cut``; the time of one task holds for all of its signature. Raises OutOfTime once the
     budget is used up."""
 
     def __init__(self, cut: CutGraph, *, clock: Clock | None = None, budget: Budget | None = None) -> None:

@@ -31,7 +31,7 @@ from dwconv.concurrency.cutting import (
     moved_bytes,
     tensors_of,
 )
-from dwconv.concurrency.task_graph import Stored, Task, TaskGraph
+from dwconv.concurrency.schedule import Stored, Task, TaskGraph
 
 TaskFunction = Callable[[list[Any]], None]
 """Reads values from the list and writes others to it."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dwconv.concurrency.counters import HardwareEvents, counted
 from dwconv.concurrency.hill_climbing import Timed, amdahl_us
-from dwconv.concurrency.task_graph import ScalingCurve, Task
+from dwconv.concurrency.schedule import ScalingCurve, Task
 from dwconv.errors import InvalidChoice
 
 TRAINED_ON = 16

@@ -1,6 +1,6 @@
 """Decided: what Python decides in a forward pass while it is traced, and whether that can change unseen.
 
-A trace is frozen Python. It may stand for a forward pass that asks for nothing but the modes and the plain attributes
+A trace is frozen Python. It may stand for a forward pass that reads nothing but the modes and the plain attributes
 of its modules, which the guard of a trace looks at. The code that ran says what it reads.
 """
 

@@ -1,19 +1,236 @@
-"""Folding: a chain of nodes becomes one node, which runs a block."""
+"""Folding: a chain of nodes of a traced forward pass becomes one node, which runs a block.
+
+    x ─► norm ─► act ─► conv ─► norm ─► act ─► z
+         └─ Side ────┘          └─ Side ────┘
+
+Each is handed to the next one alone; what changes nothing may be in between.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.fx import Graph, Node
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from dwconv.call.block_call import Place
-from dwconv.call.traces import TracedBlock, at
-from dwconv.discovery.parts import asks_for_axes, owner_path
+from dwconv.call.block_call import CHANNELS_LAST, Place
+from dwconv.call.traces import TracedBlock, at, batch_norm_eps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same
-from dwconv.problems.block import Block
+from dwconv.problems.block import Activation, Block, LayerNorm, Norm
+
+
+class View:
+    """An image with the channels last."""
+
+
+def kind_of(node: Node, parent: nn.Module) -> Any:
+    """The Norm, LayerNorm, Activation or View that a node is; None for anything else."""
+    if node.op == "call_module":
+        module = at(parent, str(node.target))
+        if len(node.args) != 1 or node.kwargs:
+            return None
+        if (act := _activation_of_module(module)) is not None:
+            return act
+        if (eps := batch_norm_eps(module)) is not None:
+            return Norm(eps=eps)
+        if type(module) is nn.LayerNorm and len(module.normalized_shape) == 1 and module.weight is not None:
+            return LayerNorm(eps=module.eps) if module.bias is not None else None
+        return None
+    function = getattr(Tensor, str(node.target), None) if node.op == "call_method" else node.target
+    if node.op not in ("call_function", "call_method"):
+        return None
+    if function in (Tensor.permute, torch.permute) and not node.kwargs:
+        order = node.args[1] if len(node.args) == 2 else node.args[1:]
+        return View if isinstance(order, tuple | list) and tuple(order) == CHANNELS_LAST else None
+    if function is F.batch_norm:
+        owner, eps = owner_of(node, parent), _argument(node, 7, "eps", 1e-5)
+        is_usual = isinstance(owner, _BatchNorm) and not isinstance(owner, nn.SyncBatchNorm) and type(eps) is float
+        return Norm(eps=eps) if is_usual and _trains(node) in (True, False) else None
+    if function is F.layer_norm:
+        owner, eps = owner_of(node, parent), _argument(node, 4, "eps", 1e-5)
+        return LayerNorm(eps=eps) if isinstance(owner, nn.LayerNorm) and len(owner.normalized_shape) == 1 else None
+    return _activation_of(function, node) if function is not None else None
+
+
+def _activation_of_module(module: nn.Module) -> Activation | None:
+    if type(module) is nn.GELU and module.approximate != "none":
+        return None
+    if type(module) is nn.Hardtanh:
+        return "relu6" if (module.min_val, module.max_val) == (0.0, 6.0) else None
+    return _MODULES.get(type(module))
+
+
+def _activation_of(function: Any, node: Node) -> Activation | None:
+    """Of a call of a function, in place or not."""
+    name, others = _FUNCTIONS.get(function, (None, ()))
+    given: dict[str, Any] = {
+        **_USUAL.get(function, {}),
+        **dict(zip(others, node.args[1:], strict=False)),
+        **node.kwargs,
+    }
+    known = {key: value for key, value in given.items() if key not in ("input", "inplace")}
+    return name if known == _WANTED.get(function, {}) else None
+
+
+_MODULES: dict[type[nn.Module], Activation] = {
+    nn.Identity: "identity",
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.Hardswish: "hardswish",
+    nn.SiLU: "silu",
+    nn.GELU: "gelu",
+}
+_FUNCTIONS: dict[Callable[..., Any], tuple[Activation, tuple[str, ...]]] = {
+    F.relu: ("relu", ("inplace",)),
+    torch.relu: ("relu", ()),
+    torch.relu_: ("relu", ()),
+    Tensor.relu: ("relu", ()),
+    Tensor.relu_: ("relu", ()),
+    F.relu6: ("relu6", ("inplace",)),
+    F.hardtanh: ("relu6", ("min_val", "max_val", "inplace")),
+    F.hardswish: ("hardswish", ("inplace",)),
+    F.silu: ("silu", ("inplace",)),
+    F.gelu: ("gelu", ()),
+}
+"""By function, with what it may be given besides its input."""
+_USUAL: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": -1.0, "max_val": 1.0}, F.gelu: {"approximate": "none"}}
+_WANTED: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": 0.0, "max_val": 6.0}, F.gelu: {"approximate": "none"}}
+
+_TENSORS = {
+    F.batch_norm: ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")),
+    F.layer_norm: ((2, "weight"), (3, "bias")),
+}
+
+
+def owner_of(node: Node, parent: nn.Module) -> nn.Module | None:
+    """The module all of whose tensors a norm is given."""
+    path = owner_path(node)
+    return None if path is None else at(parent, path)
+
+
+def owner_path(node: Node) -> str | None:
+    if node.op == "call_module":
+        return str(node.target)
+    paths = set()
+    for position, name in _TENSORS[node.target]:  # type: ignore[index]
+        given = _argument(node, position, name, None)
+        if not isinstance(given, Node) or given.op != "get_attr":
+            return None
+        outer, _, last = str(given.target).rpartition(".")
+        if last != name:
+            return None
+        paths.add(outer)
+    return paths.pop() if len(paths) == 1 else None
+
+
+def _argument(node: Node, position: int, name: str, usual: Any) -> Any:
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, usual)
+
+
+def _trains(node: Node) -> Any:
+    return _argument(node, 5, "training", False)
+
+
+# -- chains ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Side:
+    """What is next to a convolution on one side."""
+
+    norm: Node | None = None
+    act: Node | None = None
+    between: list[Node] = field(default_factory=list)
+    """All nodes of the side, in order."""
+    kind: Any = None
+    activation: Activation = "identity"
+    ends_at: Node | None = None
+    """The node that is no part of it."""
+
+
+def asks_for_axes(node: Node) -> bool:
+    """Whether a node is the number of axes of an image: that of x as well as that of any part of a block."""
+    return (node.target is getattr and node.args[1:] == ("ndim",)) or (node.op, node.target) == ("call_method", "dim")
+
+
+def _only_user(node: Node) -> Node | None:
+    users = [each for each in node.users if not asks_for_axes(each)]
+    return users[0] if len(users) == 1 and sum(each is node for each in users[0].all_input_nodes) == 1 else None
+
+
+def before(conv: Node, parent: nn.Module) -> Side:
+    side, node = Side(), conv.args[0]
+    acts: list[tuple[Node, Activation]] = []
+    seen: list[Node] = []
+    while isinstance(node, Node):
+        side.ends_at = node
+        kind = kind_of(node, parent)
+        if _only_user(node) is None or not (isinstance(kind, (str, Norm))):
+            break
+        seen.insert(0, node)
+        if isinstance(kind, Norm):
+            side.norm, side.kind, side.between = node, kind, seen
+            side.ends_at = node.args[0] if isinstance(node.args[0], Node) else None
+            break
+        if kind != "identity":
+            acts.append((node, cast(Activation, kind)))
+            if len(acts) > 1:
+                break
+        node = node.args[0]
+    if side.norm is not None and acts:
+        side.act, side.activation = acts[0]
+    return side
+
+
+def after(conv: Node, parent: nn.Module) -> Side:
+    side, node = Side(), conv
+    seen: list[Node] = []
+    is_viewed = False
+    while True:
+        following = _only_user(node)
+        if following is None:
+            break
+        side.ends_at = following
+        if not following.args or following.args[0] is not node:
+            break
+        kind = kind_of(following, parent)
+        if side.norm is None:
+            if kind is View and not is_viewed:
+                is_viewed = True
+            elif isinstance(kind, LayerNorm if is_viewed else Norm):
+                side.norm, side.kind = following, kind
+            elif kind != "identity" or is_viewed:
+                break
+        elif kind == "identity":
+            pass
+        elif isinstance(kind, str) and side.act is None and not is_viewed:
+            side.act, side.activation = following, cast(Activation, kind)
+        else:
+            break
+        seen.append(following)
+        if side.norm is not None:
+            side.between = list(seen)
+        node = following
+        if side.norm is not None and is_viewed:
+            break
+        if side.act is not None:
+            break
+    return side
+
+
+def is_norm_of(node: Node, path: str | None) -> bool:
+    if node.op == "call_module":
+        return node.target == path
+    return node.op == "call_function" and node.target in _TENSORS and owner_path(node) == path
+
+
+# -- one node for a chain ------------------------------------------------------------------------------------------
 
 _MARK = "dwconv_block_"
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from dwconv.call.active import active
 from dwconv.call.functional import conv_of_layer
-from dwconv.problems.workload import Padding, tensorflow_padding
+from dwconv.problems.as_written import tensorflow_padding
+from dwconv.problems.workload import Padding
 
 _NAME = "Conv2dSame"
 _MOST_PIXELS = 100_000

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dwconv.discovery.held import held
 from dwconv.discovery.reentrant import gradients_of, leaves_of, reentrant
+from dwconv.discovery.unchanged import held
 from dwconv.errors import InvalidWorkload
 
 

@@ -24,8 +24,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from dwconv.call.traces import HOOKS, Trace, WatchedModule, at, is_written
 from dwconv.discovery.decided import Decided, names_of
-from dwconv.discovery.folding import folded, place_of, source_of
-from dwconv.discovery.parts import Side, after, before, is_norm_of, kind_of, owner_path
+from dwconv.discovery.folding import Side, after, before, folded, is_norm_of, kind_of, owner_path, place_of, source_of
 from dwconv.discovery.same_padding import SamePadding
 from dwconv.problems.block import Block, LayerNorm
 from dwconv.problems.problem import Problem

@@ -1,6 +1,6 @@
 """Watch: every depthwise convolution of a step, the passes that it ran, and the module that made it.
 
-A call is seen twice: as a function, where its padding still is what was asked for, and PyTorch's op serves calls of
+A call is seen twice: as a function, where its padding still is the caller's, and PyTorch's op serves calls of
 dwconv's functions, so that both are seen alike; and as an op below autograd and autocast, where
 TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the call with
 the same tensors; where these were moved meanwhile, to the latest call of its sizes that still waits for one, since
@@ -108,7 +108,7 @@ class Watch:
         self._inside.pop()
         self._given.pop()
 
-    # -- what the two modes tell ---------------------------------------------------------------------------------------
+    # -- what the two modes find ---------------------------------------------------------------------------------------
 
     def function(self, run: Callable[[], Tensor], given: Arguments, *, is_ours: bool) -> Tensor:
         """A call of ``conv1d``, ``conv2d`` or ``conv3d``, PyTorch's or dwconv's; its result."""

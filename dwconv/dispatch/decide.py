@@ -30,11 +30,11 @@ from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target, is_rocm
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload, by
-from dwconv.records.validity import made_with
+from dwconv.records.record import made_with
 from dwconv.system import versions
 from dwconv.untuned import gain, other_size
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from dwconv.dispatch import packed
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.records import validity
 from dwconv.records.database import Database
 from dwconv.records.record import Status
+from dwconv.records.record import is_current as is_of
 from dwconv.system import versions
 
 if TYPE_CHECKING:
@@ -130,4 +130,4 @@ def is_current(record: TuningRecord) -> bool:
     """True if it was made with the versions installed. Of a kernel of a pack, the TVM that
     generated it counts."""
     tvm = packed.tvm_of(record)
-    return validity.is_current(record, {**versions.installed(), "tvm": tvm} if tvm else versions.installed())
+    return is_of(record, {**versions.installed(), "tvm": tvm} if tvm else versions.installed())

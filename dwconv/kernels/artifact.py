@@ -83,7 +83,7 @@ class Launch:
     grid: tuple[int | Extent, int | Extent, int | Extent]
     block: tuple[int, int, int]
     shared_bytes: int
-    """Dynamic shared memory to ask for."""
+    """Dynamic shared memory to request."""
     arguments: tuple[Argument | Scalar, ...]
 
 

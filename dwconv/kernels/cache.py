@@ -5,7 +5,7 @@ found right here, or wrong, so that each is checked once.
                     the text of the templates and of the compiler's driver
     3f….library     of a CPU the same, linked: the system loads it in a fifth of a millisecond, where LLVM would need
                     a tenth of a second to make machine code of it once more
-    5c….expected    what was predicted of a workload, found by that, the target, the versions and what it is told from
+    5c….expected    what was predicted of a workload, found by that, the target, the versions and its sources
     a0….checked     what was seen of an artifact, found by the artifact itself, the target and the versions
 """
 

@@ -71,7 +71,7 @@ def pass_context() -> Any:
 
 
 def llvm_target(target: CpuTarget) -> Any:
-    """TVM's target: this machine's CPU, or the least one that has the vector set that was asked for."""
+    """TVM's target: this machine's CPU, or the least one with the requested vector set."""
     import tvm
 
     machine = _LEAST_CPUS[target.vector_set] if target.vector_set else {"mcpu": _cpu_name()}

@@ -133,7 +133,7 @@ def _nests_of_blocks(body: Any) -> list[Any]:
 
 
 def self_contained(source: str) -> str:
-    """TVM's source without its header, which asks NVRTC for the C++ library of a CUDA toolkit: the kernels, and
+    """TVM's source without its header, which needs the C++ library of a CUDA toolkit: the kernels, and
     before them only what they use."""
     kernels = re.sub(r'^extern "C" __global__ [^{]*;\n', "", source, flags=re.MULTILINE)
     for name, shorter in _SHORTER.items():

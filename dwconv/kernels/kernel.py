@@ -24,7 +24,7 @@ import torch
 from dwconv import native
 from dwconv.errors import BuildError, InvalidCall
 from dwconv.kernels.artifact import Artifact, times_and_over
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from dwconv.problems.workload import IMAGES, ITEMSIZE, DType, Layout, Workload, by
 
 if TYPE_CHECKING:

@@ -151,7 +151,7 @@ class Launcher:
         launches, config = self._artifact.launches, self._artifact.candidate.config
         loaded = _load(self._artifact.cubin, [launch.kernel for launch in launches], device=device, named=str(config))
         for launch, function in zip(launches, loaded.functions, strict=True):
-            if launch.shared_bytes:  # more than 48 KB, static memory included, must be asked for
+            if launch.shared_bytes:  # more than 48 KB, static memory included, must be requested
                 driver = _driver()
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 _value(driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes), str(config))

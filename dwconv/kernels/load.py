@@ -13,7 +13,7 @@ from typing import Any
 
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import BATCH, Argument, Artifact, Extent, size_names
-from dwconv.system.in_memory import in_memory_for_now
+from dwconv.system.private_files import in_memory_for_now
 
 ANY_NUMBER = 2**31 - 1
 """Of threads."""

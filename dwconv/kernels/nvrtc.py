@@ -4,7 +4,7 @@ reports.
 There may be an NVRTC of CUDA 12 and one of CUDA 13. It is the one for which PyTorch is built, since a driver takes what
 is compiled for its own CUDA, or for an earlier one; where that is missing, or PyTorch has none, the newest.
 
-Arithmetic is IEEE's: multiplications and additions contract to fused ones, nothing else is relaxed unless asked for.
+Arithmetic is IEEE's: multiplications and additions contract to fused ones, nothing else is relaxed unless requested.
 Compiled cubins are kept on disk, by their source and options.
 """
 
@@ -23,8 +23,7 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
-from dwconv.kernels.entry import key_of, read_entry, write_entry
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import key_of, message, read_entry, write_entry
 from dwconv.system import versions
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
@@ -182,7 +181,7 @@ def _complaint(log: str) -> str | None:
 
 
 def _headers(nvrtc: Nvrtc, source: str) -> Iterator[str]:
-    """Where cuda_fp16.h and the like are, if the source asks for them."""
+    """Where cuda_fp16.h and the like are, if the source includes them."""
     if "#include <cuda" in source:
         folder = _folder(_RELEASES[nvrtc.cuda].headers, "include", "cuda_fp16.h")
         if folder is None:

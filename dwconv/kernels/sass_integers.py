@@ -7,7 +7,6 @@ memory are unknown, and so is everything computed from them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -77,15 +76,10 @@ def _cs2r(d: Decoded, r: Registers, active: Truth) -> None:
     (r.set_word if "32" in d.modifiers else r.set_long)(d.result, zero, active)
 
 
-def _words(d: Decoded) -> int:
-    """That are loaded or stored."""
-    return 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
-
-
 def _ldc(d: Decoded, r: Registers, active: Truth) -> None:
     assert d.result is not None
     source = d.sources[0]
-    for i in range(_words(d)):
+    for i in range(d.words):
         value = r.word(Operand("constant", source.index + 4 * i)) if source.file == "constant" else None
         r.set_word(d.result, value, active, offset=i)
 
@@ -361,12 +355,12 @@ def _r2p(d: Decoded, r: Registers, active: Truth) -> None:
 
 def _vote(d: Decoded, r: Registers, active: Truth) -> None:
     """``VOTEU.ALL UP0, P5``: whether P5 is true in all active threads of a warp; ``ANY``: in one of them."""
-    *named, asked = [operand(text) for text in d.texts]
+    *named, source = [operand(text) for text in d.texts]
     if len(named) > 1 or not {"ALL", "ANY"} & d.modifiers:  # also a word with a bit of each thread
         r.set_word(named[0], None, active)
         r.set_truth(named[-1], None, active)
         return
-    found, of_all = r.truth(asked), "ALL" in d.modifiers
+    found, of_all = r.truth(source), "ALL" in d.modifiers
     if isinstance(found, np.ndarray):
         counts = np.broadcast_to(np.asarray(True if active is None else active), found.shape)
         of_warps = np.where(counts, found, of_all).reshape(-1, _LANES)
@@ -376,38 +370,23 @@ def _vote(d: Decoded, r: Registers, active: Truth) -> None:
 
 # -- registers that were spilt ---------------------------------------------------------------------------------------
 
-_STACK = re.compile(r"\[(R\d+)(?:\+(-?0x[0-9a-f]+))?\]")
-
 
 def _ldl(d: Decoded, r: Registers, active: Truth) -> None:
     assert d.result is not None
-    span = _span(d.texts[1], r)
-    for offset in range(_words(d)):
+    span = r.stack_span(d.texts[1])
+    for offset in range(d.words):
         word = r.word(Operand("stack", span.start + 4 * offset)) if span is not None and len(span) == 1 else None
         r.set_word(d.result, word, active, offset=offset)
 
 
 def _stl(d: Decoded, r: Registers, active: Truth) -> None:
-    source, span = operand(d.texts[1]), _span(d.texts[0], r)
+    source, span = operand(d.texts[1]), r.stack_span(d.texts[0])
     if span is None or len(span) > 1:  # it may be any of them
-        r.forget_stack(None if span is None else range(span.start, span.stop + 4 * (_words(d) - 1)))
+        r.forget_stack(None if span is None else range(span.start, span.stop + 4 * (d.words - 1)))
         return
-    for offset in range(_words(d)):
+    for offset in range(d.words):
         index = source.index + offset if source.index >= 0 else -1
         r.set_word(Operand("stack", span.start + 4 * offset), r.word(Operand(source.file, index)), active)
-
-
-def _span(address: str, r: Registers) -> range | None:
-    """From the least to the greatest address of the stack that a thread names; None if they are unknown."""
-    match = _STACK.fullmatch(address)
-    base = r.word(operand(match[1])) if match else None
-    if match is None or base is None:
-        return None
-    named = np.atleast_1d(base)[r.asking if isinstance(base, np.ndarray) and r.asking is not True else ...]
-    if not named.size:
-        return None
-    least, greatest = (int(each) + int(match[2] or "0", 0) & WORD for each in (named.min(), named.max()))
-    return range(least, greatest + 1)
 
 
 _DOES: dict[str, Callable[[Decoded, Registers, Truth], None]] = {

@@ -46,6 +46,7 @@ class Operand:
 
 _REGISTER = re.compile(r"([-~!|]*)(UR|R|UP|P)(\d+|Z|T)((?:\.\w+)*)\|?")
 _CONSTANT = re.compile(r"([-~|]*)c\[0x0\]\[(0x[0-9a-f]+)\]((?:\.\w+)*)\|?")
+_STACK = re.compile(r"\[(R\d+)(?:\+(-?0x[0-9a-f]+))?\]")
 _NUMBER = re.compile(r"(-?)(0x[0-9a-f]+|\d+)")
 
 
@@ -79,6 +80,11 @@ class Decoded:
     conditions: tuple[Operand, ...]
     """Predicates that it reads."""
     texts: tuple[str, ...]
+
+    @property
+    def words(self) -> int:
+        """Words that are loaded or stored."""
+        return 4 if "128" in self.modifiers else 2 if "64" in self.modifiers else 1
 
 
 _SETS_PREDICATES_ONLY = frozenset({"ISETP", "UISETP", "FSETP", "HSETP2", "PLOP3", "UPLOP3", "DSETP"})
@@ -120,7 +126,7 @@ class Registers:
     """The registers and predicates of all threads. Those never written are zero."""
 
     def __init__(self, *, constants: Callable[[int], int], special: Callable[[str], Number]) -> None:
-        self.asking: bool | NDArray[np.bool_] = True
+        self.reading: bool | NDArray[np.bool_] = True
         """The threads that read now: what is unknown of the registers of others does not concern them."""
         self._words: dict[tuple[str, int], Number] = {}
         self._unknown: dict[tuple[str, int], NDArray[np.bool_]] = {}
@@ -150,7 +156,7 @@ class Registers:
 
     def _read(self, key: tuple[str, int]) -> Number:
         unknown = self._unknown.get(key)
-        if unknown is not None and np.any(unknown & self.asking):
+        if unknown is not None and np.any(unknown & self.reading):
             return None
         return self._words.get(key, 0)
 
@@ -206,6 +212,18 @@ class Registers:
             unknown = value is None or active is None
             value = None if unknown else np.where(active, value, False if before is None else before)  # type: ignore[arg-type]
         self._truths[key] = value
+
+    def stack_span(self, address: str) -> range | None:
+        """From the least to the greatest address of the stack that a thread names; None if they are unknown."""
+        match = _STACK.fullmatch(address)
+        base = self.word(operand(match[1])) if match else None
+        if match is None or base is None:
+            return None
+        named = np.atleast_1d(base)[self.reading if isinstance(base, np.ndarray) and self.reading is not True else ...]
+        if not named.size:
+            return None
+        least, greatest = (int(each) + int(match[2] or "0", 0) & WORD for each in (named.min(), named.max()))
+        return range(least, greatest + 1)
 
 
 def signed(value: Any) -> Any:

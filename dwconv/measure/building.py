@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.processes.worker import locate
 from dwconv.problems.target import Target
 from dwconv.schedules.template import Candidate
@@ -18,7 +18,7 @@ from dwconv.schedules.template import Candidate
 BUILD = "dwconv.kernels:build"
 BUILD_CACHED = "dwconv.kernels.cache:build_cached"
 """Takes kernels from the cache folder, and puts them there."""
-BUILD_FOR_BOARD = "dwconv.kernels.board:build_for_board"
+BUILD_FOR_BOARD = "dwconv.kernels.library:build_for_board"
 
 
 @message

@@ -64,7 +64,7 @@ class Comparisons:
 
     def run(self, next_comparison: NextComparison) -> Iterator[list[TuningRecord]]:
         """The records of each comparison, a record per candidate, in the order of the comparisons: as soon as its
-        winner is verified. ``next_comparison`` is asked for the next ones while one runs.
+        winner is verified. ``next_comparison`` gives the next ones while one runs.
 
         Raises WorkerCannotStart if no worker can start, EnvironmentFailure if the machine stays short of something."""
         ready = deque(self._built(next_comparison))

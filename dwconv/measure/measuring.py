@@ -18,8 +18,8 @@ import torch
 
 from dwconv.errors import CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.entry import message
 from dwconv.kernels.kernel import Kernel
-from dwconv.kernels.wire import message
 from dwconv.measure.clock.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.clock.timing import (
     FINAL,
@@ -210,7 +210,7 @@ IMAGES = 3
 
 _LATE = "after it was timed"
 _CLEAR = 2.0
-"""Times as fast as PyTorch's op from which on a kernel is told to be faster beside other work."""
+"""Times as fast as PyTorch's op from which on a kernel counts as faster beside other work."""
 
 
 def is_late(verdict: Verdict) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.timing import CpuClock
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits
 from dwconv.system import cpu_facts, memory

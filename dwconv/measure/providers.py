@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
 from dwconv.problems import pytorch
 from dwconv.problems.block import NOTHING, Block
-from dwconv.problems.memory_format import memory_format
-from dwconv.problems.problem import Problem
+from dwconv.problems.problem import Problem, memory_format
 from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 
 # What PyTorch's choice of a backend is called here; the rest goes by the name of PyTorch.
@@ -182,7 +181,7 @@ def better_layout(calls: dict[str, Call], *, clock: Clock) -> str:
 
 
 def _library(workload: Workload, layout: Layout, *, device: torch.device) -> str:
-    """What runs PyTorch's operator; ``pytorch`` where it does not tell."""
+    """What runs PyTorch's operator; ``pytorch`` where it does not report it."""
     dtype = getattr(torch, workload.dtype)
     x, w = laid_out(
         workload,

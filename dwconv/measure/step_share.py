@@ -162,7 +162,7 @@ def convolution_kind(event: Any) -> str | None:
 
 
 def _kind_of(event: Any) -> str | None:
-    """PyTorch's convolutions are told apart by the shape of the weight: (C·multiplier, 1, KH, KW) with more than one
+    """PyTorch's convolutions are distinguished by the shape of the weight: (C·multiplier, 1, KH, KW) with more than one
     input channel is depthwise."""
     if event.name in _OURS:
         return _OURS[event.name]

@@ -105,7 +105,7 @@ def _library(name: str) -> Any:
 
 
 def _at_fault(error: BaseException) -> str:
-    """The package whose import failed: one that is needed by the one that was asked for may be broken, or too old to
+    """The package whose import failed: a dependency of the requested one may be broken, or too old to
     have what is imported from it. Empty if that is not known."""
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError) and error.name:
         return error.name.partition(".")[0]

@@ -21,9 +21,8 @@ from dwconv.call.functional import reset
 from dwconv.discovery.step import unwrapped
 from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
-from dwconv.model.block_swaps import running_as_one, swap_blocks
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
-from dwconv.model.swaps import Swaps, swap_layers
+from dwconv.model.swaps import Swaps, running_as_one, swap_blocks, swap_layers
 
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
@@ -80,10 +79,10 @@ def convert(
         raise InvalidChoice(f"seconds={seconds} is not a time; use 0 or more")
     swaps = Swaps()
     try:
-        told = swap_layers(model, swaps)
+        outcome = swap_layers(model, swaps)
         if functional:
             swaps.make_functional(unwrapped(model))
-            told = dataclasses.replace(told, functional=True)
+            outcome = dataclasses.replace(outcome, functional=True)
         if example_inputs is not None:
             from dwconv.discovery import discover  # late, as the race is: converting alone needs neither
 
@@ -93,9 +92,9 @@ def convert(
             raced = raced.with_blocks(all_of_them=blocks is not False)
             races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)
             whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
-            skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
-            told = dataclasses.replace(
-                told, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),
+            skipped = tuple(layer for layer in outcome.skipped if without_wrappers(layer.name) not in called)
+            outcome = dataclasses.replace(
+                outcome, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),
                 blocks=whole,
             )  # fmt: skip
             expect(_running_alone(raced, running_as_one(discovery) if blocks is not False else set()))
@@ -104,7 +103,7 @@ def convert(
     except BaseException:
         swaps.undo()
         raise
-    remember(model, told)
+    remember(model, outcome)
     return model
 
 

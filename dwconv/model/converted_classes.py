@@ -136,7 +136,7 @@ def _becomes(made: Class, kind: str, ours: Class | Traces | None) -> property:
 
 
 class _Unannounced:
-    """What ``convert`` makes is none of the user's own classes: these want arguments of each subclass, say, or keep a
+    """What ``convert`` makes is none of the user's own classes: these take arguments of each subclass, say, or keep a
     list of them."""
 
     def __init_subclass__(cls, **options: Any) -> None:

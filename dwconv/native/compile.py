@@ -25,7 +25,7 @@ from dwconv.errors import BuildError
 from dwconv.native.attempt import Attempt
 from dwconv.native.once import made_once, note_failure
 from dwconv.system import private_files
-from dwconv.system.in_memory import in_memory
+from dwconv.system.private_files import in_memory
 
 _NAME = "dwconv_native"
 _SOURCES = (

@@ -23,8 +23,7 @@ from dwconv.packs.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, MadeFor, 
 from dwconv.packs.remote import get_pack
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.records.line import decode as decode_record
-from dwconv.records.record import TuningRecord
-from dwconv.records.validity import made_with
+from dwconv.records.record import TuningRecord, made_with
 from dwconv.system import cpu_facts, versions
 from dwconv.system.new_file import check_name
 from dwconv.system.remote_files import is_url, shown

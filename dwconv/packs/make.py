@@ -29,10 +29,10 @@ from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import choose
 from dwconv.packs.every_layer import is_of_a_vector_set
 from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
 from dwconv.problems.operands import operands
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.line import encode as encode_record

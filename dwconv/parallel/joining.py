@@ -107,7 +107,7 @@ def run_command(command: Callable[[list[str] | None], int], argv: list[str] | No
     the exit code.
 
     Collectives that fail need Python's lock, on gloo's threads, to drop the Python objects that they hold. A thread
-    that asks for it while Python shuts down aborts the process. So Python is not shut down."""
+    that takes it while Python shuts down aborts the process. So Python is not shut down."""
     is_lost = False
 
     def watched(given: list[str] | None) -> int:
@@ -190,7 +190,7 @@ _TO_PRINT_S = 5.0
 
 
 class NotHere(DwconvError):
-    """What the first rank was asked failed there, which prints why."""
+    """The first rank's part failed there; it prints why."""
 
 
 def agreed(decide: Callable[[], _T]) -> _T:

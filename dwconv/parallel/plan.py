@@ -94,7 +94,7 @@ def _made_up(request: PlanRequest, shape: tuple[int, ...], device: torch.device)
 
 
 def _write(proposal: Proposal, request: PlanRequest, path: Path) -> None:
-    """Write the best plan that can be run: of the pipelines, if their stages were asked for."""
+    """Write the best plan that can be run: of the pipelines, if their stages were given."""
     can_run = [each for each in proposal.candidates if each.plan.is_even]
     if wanted := [each for each in can_run if request.shape.stages == len(each.plan.stages)]:
         can_run = wanted
@@ -106,7 +106,7 @@ def _write(proposal: Proposal, request: PlanRequest, path: Path) -> None:
 
 
 def _asked_for(proposal: Proposal, request: PlanRequest) -> Candidate:
-    """The best of so many stages as were asked for; else the best of all."""
+    """The best of the given number of stages; else the best of all."""
     wanted = [each for each in proposal.candidates if request.shape.stages == len(each.plan.stages)]
     return wanted[0] if wanted else proposal.best
 

@@ -183,7 +183,7 @@ _WHAT: dict[str, What] = {
 
 def measured_events(pipeline: Pipeline) -> tuple[Event, ...]:
     """The last step of all ranks, which began it together; on every rank. Waiting for another stage is idle time:
-    when a message is on its way, PyTorch's pipelining does not tell."""
+    when a message is on its way, PyTorch's pipelining does not report."""
     times = pipeline.times
     mine = [_event(span, pipeline, since_s=times.started_s) for span in times.spans] if times else []
     everyone: list[list[Event]] = [[] for _ in range(dist.get_world_size())]

@@ -47,7 +47,7 @@ def allowed_error(workload: Workload, z: Tensor, dy: Tensor | None, *, of_z: Ten
 
 
 def weight_scale(workload: Workload) -> float:
-    """What whole-numbered weights are multiplied by, so that sums of them stay where an activation still tells them
+    """What whole-numbered weights are multiplied by, so that sums of them stay where an activation still keeps them
     apart: for large z it is z or zero. A power of two, which changes no rounding."""
     if workload.epilogue == "none":
         return 1.0

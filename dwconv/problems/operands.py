@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from dwconv.problems import epilogue
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from dwconv.problems.reference import EXACT, dtype_of, over_space, terms
 from dwconv.problems.workload import EVAL_PASSES, IMAGES, Workload
 

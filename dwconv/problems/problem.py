@@ -12,8 +12,14 @@ from functools import lru_cache
 import torch
 
 from dwconv.problems.block import Block
-from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, PASSES, Epilogue, Layout, Pass, Workload, by
+
+_CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def memory_format(layout: Layout, *, axes: int) -> torch.memory_format:
+    """Of images with so many axes besides batch and channels."""
+    return _CHANNELS_LAST[axes] if layout == "nhwc" else torch.contiguous_format
 
 
 @dataclass(frozen=True, kw_only=True)

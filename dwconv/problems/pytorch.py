@@ -48,7 +48,7 @@ def dgrad(problem: Problem, dy: Tensor, w: Tensor) -> Tensor:
     batch, channels, *size = problem.input_shape
     padding, surplus = split_padding(problem.padding)
     before, after = _by_axis(surplus)
-    # PyTorch asks only for its shape and its layout: it is never read, nor written.
+    # PyTorch reads only its shape and its layout, never its values, nor does it write them.
     x = torch.empty(
         (batch, channels, *map(sum, zip(size, before, after, strict=True))),
         dtype=dy.dtype, device=dy.device, memory_format=problem.memory_format,
@@ -82,7 +82,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "silu": lambda z: F.silu(z, inplace=True),
     "gelu": F.gelu,
 }
-"""In place where PyTorch can, as networks ask for it."""
+"""In place where PyTorch can, as in networks."""
 
 
 Held = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, float]
@@ -138,7 +138,7 @@ def split_padding(padding: Sequence[int]) -> tuple[Ints, Ints]:
 
 def _wgrad(problem: Problem, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:
     padding, surplus = split_padding(problem.padding)
-    w = dy.new_empty(1).expand(problem.weight_shape)  # PyTorch asks only for its shape
+    w = dy.new_empty(1).expand(problem.weight_shape)  # PyTorch reads only its shape
     _, dw, dbias = _backward(problem, dy, padded(x, surplus), w, padding=padding, mask=(False, True, bias))
     return _dense(dw), dbias
 
@@ -169,7 +169,7 @@ def padded(x: Tensor, surplus: Ints) -> Tensor:
 def _backward(
     problem: Problem, dy: Tensor, x: Tensor, w: Tensor, *, padding: Ints, mask: tuple[bool, bool, bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Those of PyTorch's gradients, of x, w and the bias, that ``mask`` asks for; the others hold nothing."""
+    """Those of PyTorch's gradients, of x, w and the bias, that ``mask`` names; the others hold nothing."""
     gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
         dy, x, w, [w.shape[0]], problem.stride, padding, problem.dilation, False, [0] * problem.axes, x.shape[1], mask
     )

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 
 from dwconv.problems import block_reference, epilogue
 from dwconv.problems.block_reference import SMALLEST_STEP, stored
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from dwconv.problems.workload import EVAL_PASSES, IMAGES, Workload
 
 BESIDE = 14

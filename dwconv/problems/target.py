@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from dwconv import settings
-from dwconv.errors import NoDevice, UnknownTarget
+from dwconv.errors import NoDevice, UnknownTarget, one_line
 from dwconv.problems.cost_constants import CostConstants, fitted_constants
 from dwconv.system import cpu_facts
-from dwconv.system.cpu_facts import KiB, MiB
+from dwconv.system.cpu_facts import VECTOR_SETS, KiB, MiB
 
 ForcedVectorSet = Literal["avx512", "avx2", "neon"]
 FORCED_VECTOR_SETS: tuple[ForcedVectorSet, ...] = get_args(ForcedVectorSet)
@@ -70,7 +70,7 @@ class CpuTarget:
     limits: Limits | None = None
     """None until measured (dwconv.measure.limits)."""
     vector_set: ForcedVectorSet | None = None
-    """The vector set that was asked for, if it is not this machine's widest."""
+    """The requested vector set, if it is not this machine's widest."""
     present: bool = True
     """False if kernels can only be compiled for it, not run."""
     mcpu: str | None = None
@@ -124,7 +124,7 @@ class CudaTarget:
     issue_slots: int = 4
     """Warp instructions that an SM issues in a cycle."""
     fast_math: bool = False
-    """Kernels flush denormals to zero and divide approximately; IEEE arithmetic unless asked."""
+    """Kernels flush denormals to zero and divide approximately; otherwise arithmetic is IEEE's."""
     fitted: CostConstants | None = None
     """The cost model's constants, where they were fitted to measurements on this device."""
 
@@ -142,55 +142,36 @@ class CudaTarget:
 
 Target = CpuTarget | CudaTarget
 
+
+def _architecture(arch: str, *figures: float) -> CudaTarget:
+    """One row of the table."""
+    sms, shared_kib, threads, blocks, ghz, memory, cache, cache_mib, peak, tensor = figures
+    return CudaTarget(
+        device=arch, arch=arch, present=False, sms=int(sms), registers_per_sm=65536,
+        shared_bytes_per_sm=int(shared_kib) * KiB, shared_bytes_per_block=int(shared_kib - 1) * KiB,
+        threads_per_sm=int(threads), blocks_per_sm=int(blocks), clock_ghz=ghz,
+        limits=Limits(
+            memory_gb_per_s=memory, cache_gb_per_s=cache, cache_bytes=int(cache_mib) * MiB,
+            peak_gflop_per_s=peak, tensor_gflop_per_s=tensor,
+        ),
+    )  # fmt: skip
+
+
 # NVIDIA's published figures of the A100 (sm_80), RTX 3090 (sm_86), RTX 4090 (sm_89), H200 (sm_90), B200 (sm_100) and
 # RTX 5090 (sm_120). The rates of memory and L2 are those that copies reach: nine tenths of the published ones. Those of
 # tensor cores are what mma.sync reaches: on sm_90 as others have measured it, on sm_100 as many a cycle as on sm_80, a
 # guess.
-_ARCHITECTURES = {
-    "sm_80": CudaTarget(
-        device="sm_80", arch="sm_80", present=False, sms=108, registers_per_sm=65536, shared_bytes_per_sm=164 * KiB,
-        shared_bytes_per_block=163 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.41,
-        limits=Limits(memory_gb_per_s=1400, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500,
-            tensor_gflop_per_s=312_000,
-        ),
-    ),
-    "sm_90": CudaTarget(
-        device="sm_90", arch="sm_90", present=False, sms=132, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
-        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.755,
-        limits=Limits(memory_gb_per_s=4300, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000,
-            tensor_gflop_per_s=614_000,
-        ),
-    ),
-    "sm_86": CudaTarget(
-        device="sm_86", arch="sm_86", present=False, sms=82, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
-        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=16, clock_ghz=1.695,
-        limits=Limits(memory_gb_per_s=840, cache_gb_per_s=2500, cache_bytes=6 * MiB, peak_gflop_per_s=35_580,
-            tensor_gflop_per_s=71_000,
-        ),
-    ),
-    "sm_89": CudaTarget(
-        device="sm_89", arch="sm_89", present=False, sms=128, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
-        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.52,
-        limits=Limits(memory_gb_per_s=910, cache_gb_per_s=4500, cache_bytes=72 * MiB, peak_gflop_per_s=82_580,
-            tensor_gflop_per_s=165_000,
-        ),
-    ),
-    "sm_100": CudaTarget(
-        device="sm_100", arch="sm_100", present=False, sms=148, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
-        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.965,
-        limits=Limits(memory_gb_per_s=7200, cache_gb_per_s=9000, cache_bytes=126 * MiB, peak_gflop_per_s=74_450,
-            tensor_gflop_per_s=595_000,
-        ),
-    ),
-    "sm_120": CudaTarget(
-        device="sm_120", arch="sm_120", present=False, sms=170, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
-        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.407,
-        limits=Limits(memory_gb_per_s=1610, cache_gb_per_s=6000, cache_bytes=96 * MiB, peak_gflop_per_s=104_770,
-            tensor_gflop_per_s=209_000,
-        ),
-    ),
-}  # fmt: skip
-
+# fmt: off
+_ARCHITECTURES = {target.arch: target for target in (
+    #                    arch  SMs  KiB  threads  blocks    GHz  GB/s  of L2  MiB  GFLOP/s   tensor
+    _architecture( "sm_80", 108, 164,    2048,     32,  1.41, 1400,  4000,  40,  19_500, 312_000),
+    _architecture( "sm_86",  82, 100,    1536,     16, 1.695,  840,  2500,   6,  35_580,  71_000),
+    _architecture( "sm_89", 128, 100,    1536,     24,  2.52,  910,  4500,  72,  82_580, 165_000),
+    _architecture( "sm_90", 132, 228,    2048,     32, 1.755, 4300,  5500,  50,  67_000, 614_000),
+    _architecture("sm_100", 148, 228,    2048,     32, 1.965, 7200,  9000, 126,  74_450, 595_000),
+    _architecture("sm_120", 170, 100,    1536,     24, 2.407, 1610,  6000,  96, 104_770, 209_000),
+)}
+# fmt: on
 
 _NO_ROCM = "there are no kernels for AMD GPUs yet: use cpu, or cuda:sm_90 to compile for another"
 
@@ -205,8 +186,6 @@ def parse_target(text: str) -> Target:
     if text == "cuda":
         return cuda_target()
     if text.startswith("cpu:") and ("," in text or text == "cpu:aarch64"):
-        from dwconv.problems.board import parse_board
-
         return parse_board(text)
     for vector_set in FORCED_VECTOR_SETS:
         if text == f"cpu:{vector_set}":
@@ -224,7 +203,7 @@ def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None
     """This machine's CPU, with as many threads as PyTorch uses, and with its widest vectors unless ``vector_set`` or
     ``DWCONV_CPU`` says otherwise. Not ``present``, if this CPU does not have ``vector_set``.
 
-    Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` asks for a vector set that is none, or that this CPU has not."""
+    Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` names a vector set that is none, or that this CPU has not."""
     import torch
 
     count, facts = threads or torch.get_num_threads(), cpu_facts.cpu_facts()
@@ -244,7 +223,7 @@ def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None
 
 
 def cpu_of_device(device: str) -> CpuTarget | None:
-    """The CPU that a device's name tells of, as far as it does; None if it is no CPU's name."""
+    """The CPU of a device's name, as far as the name says; None if it is no CPU's name."""
     words = re.fullmatch(r".+-([a-z0-9_]+)-([1-9][0-9]{0,5})t", device)
     if words is None:
         return None
@@ -270,16 +249,16 @@ def check_present(target: Target) -> None:
 
 def _vector_set_of_the_environment() -> ForcedVectorSet | None:
     """The vector set that ``DWCONV_CPU`` names; None if it is not set."""
-    asked = settings.cpu_vector_set()
-    if asked is None:
+    requested = settings.cpu_vector_set()
+    if requested is None:
         return None
-    found = next((name for name in FORCED_VECTOR_SETS if name == asked), None)
+    found = next((name for name in FORCED_VECTOR_SETS if name == requested), None)
     has = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
     out = f"use {' or '.join(has)}, or unset it" if has else "unset it"
     if found is None:
-        raise UnknownTarget(f"DWCONV_CPU={asked} is not a vector set; {out}")
+        raise UnknownTarget(f"DWCONV_CPU={requested} is not a vector set; {out}")
     if found not in has:
-        raise NoDevice(f"DWCONV_CPU={asked}: this CPU has no {asked}; {out}")
+        raise NoDevice(f"DWCONV_CPU={requested}: this CPU has no {requested}; {out}")
     return found
 
 
@@ -331,8 +310,57 @@ def is_rocm() -> bool:
     return torch.version.hip is not None
 
 
+# -- boards: CPUs in other machines, which kernels are compiled for here and run on there --------------------------
+
 _LEAST_VECTOR_BYTES = 16
 
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-")
+
+
+_WORDS: dict[str, ForcedVectorSet] = {
+    **dict(zip(FORCED_VECTOR_SETS, FORCED_VECTOR_SETS, strict=True)),
+    "aarch64": "neon",
+}
+"""Vector sets by name; every 64-bit ARM has NEON."""
+_OPTIONS = ("mcpu", "threads", "name")
+_CACHE_BYTES = MiB
+"""What the threads of a board can count on: few have more."""
+
+
+def parse_board(text: str) -> CpuTarget:
+    """``cpu:VECTORS,mcpu=CPU,threads=N,name=NAME``: the vectors, LLVM's name of the CPU (by default the least one with
+    these vectors), the threads (by default one), and what records call the device (by default the CPU). All but the
+    vectors may be left out. Raises UnknownTarget."""
+    vectors, *given = text.removeprefix("cpu:").split(",")
+    options = dict(each.partition("=")[::2] for each in given)
+    vector_set = _WORDS.get(vectors)
+    mcpu, name = options.get("mcpu"), options.get("name")
+    threads = options.get("threads", "1")
+    if (
+        vector_set is None
+        or len(options) < len(given)
+        or not set(options) <= set(_OPTIONS)
+        or not re.fullmatch(r"[1-9][0-9]{0,3}", threads)
+        or not all(re.fullmatch(r"[a-z0-9][a-z0-9_.+-]{0,63}", word) for word in (mcpu, name) if word is not None)
+    ):
+        raise UnknownTarget(
+            f"target={one_line(text, most=200)} is no board; use cpu:aarch64,mcpu=cortex-a76,threads=4,name=pi5, or "
+            f"one of {', '.join(sorted(_WORDS))} for aarch64; names are of small letters and digits"
+        )
+    return CpuTarget(
+        device=device_of(name or mcpu or vectors, vector_set, threads=int(threads)),
+        threads=int(threads),
+        vector_bytes=next(each.bytes for each in VECTOR_SETS if each.name == vector_set),
+        cache_bytes=_CACHE_BYTES,
+        vector_set=vector_set,
+        present=False,
+        mcpu=mcpu,
+        board=name or "",
+    )
+
+
+def device_of(name: str, vector_set: ForcedVectorSet, *, threads: int) -> str:
+    """What records call a board."""
+    return f"{name}-{vector_set}-{threads}t"

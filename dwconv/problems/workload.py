@@ -61,6 +61,11 @@ _READ_AGAIN: dict[Pass, tuple[list[str], list[str]]] = {
     "inference": ([], []),
 }
 """Images that a pass of a block moves once more for its first norm, and for its second."""
+_ABSENT = {
+    **{"bias": False, "epilogue": "none", "block": None, "x_pitch": 0},
+    **{"any_size": False, "any_channels": False, "also_at": ()},
+}
+"""Fields that are written only where they have another value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,21 +381,9 @@ class Workload:
         """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias``, ``epilogue``,
         ``x_pitch``, ``any_size``, ``also_at`` and ``block`` are written only if there is one, as in logs from before
         there were any."""
-        fields = dataclasses.asdict(self)
-        if self.block:
-            fields["block"] = str(self.block)
-        else:
-            del fields["block"]
-        if not self.bias:
-            del fields["bias"]
-        if self.epilogue == "none":
-            del fields["epilogue"]
-        if not self.x_pitch:
-            del fields["x_pitch"]
-        for name in ("any_size", "any_channels", "also_at"):
-            if not fields[name]:
-                del fields[name]
-        return {"pass": fields.pop("pass_"), **fields}
+        fields = dataclasses.asdict(self) | {"block": str(self.block) if self.block else None}
+        there = {name: value for name, value in fields.items() if name not in _ABSENT or value != _ABSENT[name]}
+        return {"pass": there.pop("pass_"), **there}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Workload:
@@ -399,11 +392,11 @@ class Workload:
         try:
             padding = tuple(_pair("padding", pad) for pad in fields.pop("padding"))
             for name in ("input_size", "kernel", "stride", "dilation"):
-                fields[name] = _sizes(name, fields[name])
+                fields[name] = whole_sizes(name, fields[name])
             if "block" in fields:
                 fields["block"] = Block.parse(fields["block"])
             if "also_at" in fields:
-                fields["also_at"] = tuple(_sizes("also_at", sizes) for sizes in fields["also_at"])
+                fields["also_at"] = tuple(whole_sizes("also_at", sizes) for sizes in fields["also_at"])
             return cls(pass_=fields.pop("pass"), padding=padding, **fields)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):
@@ -427,41 +420,8 @@ _PARTS_OF_KEY = 10
 """Parts of a ``batchless_key`` up to the layout; what follows says what is done besides the convolution."""
 
 
-def resolve_padding(padding: int | str | Sizes | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:
-    """Padding as PyTorch takes it: an int, one int for each axis, ``"same"`` or ``"valid"``; None keeps the size for
-    odd kernels: (kernel−1)·dilation÷2, rounded down. Returns (before, after) for each axis."""
-    spread = [dil * (k - 1) for k, dil in zip(kernel, dilation, strict=True)]
-    if padding is None:
-        return tuple((taps // 2, taps // 2) for taps in spread)
-    if padding == "valid":
-        return ((0, 0),) * len(kernel)
-    if padding == "same":
-        if any(step != 1 for step in stride):
-            raise InvalidWorkload(f"padding=same needs stride 1, not {by(stride)}; give the padding as a number")
-        return tuple((taps // 2, taps - taps // 2) for taps in spread)
-    if isinstance(padding, str):
-        raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
-    return tuple((side, side) for side in along("padding", padding, axes=len(kernel)))
-
-
-def tensorflow_padding(size: int, *, kernel: int, stride: int, dilation: int) -> Pair:
-    """Before and after, along an axis, where the output has ceil(size / stride) elements: as TensorFlow pads. The odd
-    one is after."""
-    both = max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
-    return both // 2, both - both // 2
-
-
-def along(name: str, value: int | Sizes, *, axes: int) -> Sizes:
-    """``3`` or ``(3, 5)`` as a number for each of ``axes``."""
-    if isinstance(value, int):
-        return (value,) * axes
-    sizes = _sizes(name, value)
-    if len(sizes) not in (1, axes):
-        raise InvalidWorkload(f"{name}={value!r} is not one integer or {axes} ({', '.join(AXES[-axes:])})")
-    return sizes * axes if len(sizes) == 1 else sizes
-
-
-def _sizes(name: str, value: Any) -> Sizes:
+def whole_sizes(name: str, value: Any) -> Sizes:
+    """``value`` as sizes. Raises InvalidWorkload for what is no whole number."""
     if not all(type(size) is int for size in value):
         raise InvalidWorkload(f"{name}={value!r} is not a whole number for each axis")
     return tuple(value)

@@ -106,8 +106,8 @@ class Database:
         copy = shared.copy_of(url, age_s=age_s, retry_s=retry_s, limit_s=settings.SHARED_READ_TIMEOUT_S)
         database = cls.load(own, [copy.folder], *([path] for path in others))
         if copy.problem:
-            told = f"shared records {shown(url)} cannot be read: {copy.problem}"
-            database.problems.append(one_line(f"{told}; the last copy, and the logs of this machine, count"))
+            text = f"shared records {shown(url)} cannot be read: {copy.problem}"
+            database.problems.append(one_line(f"{text}; the last copy, and the logs of this machine, count"))
         return dataclasses.replace(database, own=2)
 
     @classmethod

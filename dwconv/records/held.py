@@ -1,4 +1,4 @@
-"""Held: the records of a log in little memory. Each is checked while the log is read, and made when it is asked for.
+"""Held: the records of a log in little memory. Each is checked while the log is read, and made on first use.
 
 A process needs few of the records that it reads: those of its own layers. The others stay packed, in less than half of
 the bytes that their lines take, where records would take several times as many.
@@ -16,7 +16,7 @@ from dwconv.records.line import FEW, AtSizeLine, MeasurementLine, RecordLine, Ve
 from dwconv.records.record import Status, TuningRecord
 
 _MOST_KEPT = 1024
-"""A decision asks for the same records several times: up to so many are kept once they were made."""
+"""A decision reads the same records several times: up to so many are kept once they were made."""
 _LISTS_KEPT = 4
 
 

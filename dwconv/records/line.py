@@ -2,16 +2,23 @@
 
 Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
 does anything to a terminal when it is printed. To check a line takes less time than to make its record, and a record
-takes more memory than its line: ``held`` keeps lines that were checked until their records are asked for.
+takes more memory than its line: ``held`` keeps checked lines until their records are used.
+
+Anybody may have written a file of lines. A named pipe or the like is refused at once. A file is read up to where it
+ended when it was opened.
 """
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
-from typing import Annotated, Literal
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
@@ -167,7 +174,7 @@ class VerdictLine(msgspec.Struct):
 
 
 class RecordLine(msgspec.Struct):
-    """Other fields are ignored: later versions may tell more about a measurement."""
+    """Other fields are ignored: later versions may have more of a measurement."""
 
     format: Literal[1]
     workload: WorkloadLine
@@ -231,3 +238,61 @@ class _VersionLine(msgspec.Struct):
 
 _version_decoder = msgspec.json.Decoder(_VersionLine)
 _line_decoder = msgspec.json.Decoder(RecordLine)
+
+
+# -- a file of lines, read in bounded time and memory --------------------------------------------------------------
+
+MOST_LINE_BYTES = 2**20
+"""The longest line that is read. A record takes about a thousand bytes."""
+MOST_BYTES = 2**28
+"""The most that is read of one file: a quarter of a million records."""
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_file(path: Path) -> BinaryIO:
+    """The file, to read from its start. Raises LogError if it is not a file, OSError if it cannot be opened. The null
+    device counts as an empty file."""
+    file = open(path, "rb", buffering=2**16, opener=_opened_at_once)  # noqa: SIM115  # the caller closes it
+    facts = os.fstat(file.fileno())
+    if stat.S_ISREG(facts.st_mode) or os.path.samestat(facts, os.stat(os.devnull)):  # noqa: PTH116
+        return file
+    file.close()
+    raise no_file(path, facts.st_mode)
+
+
+def no_file(path: Path, mode: int) -> LogError:
+    """The error for a log that is not a file."""
+    kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+    return LogError(f"log={path} is {kind}, where a file is needed; move it away, or name a file with --log")
+
+
+def lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """The lines of ``file``, each with its line break. A line of more than ``MOST_LINE_BYTES`` gives None, and is never
+    held as a whole. Ends after ``MOST_BYTES``; ``is_cut_off`` is true if it did."""
+    size, read = min(os.fstat(file.fileno()).st_size, MOST_BYTES), 0
+    inside = False  # a line that was begun, and is too long
+    while read < size and (piece := file.readline(MOST_LINE_BYTES)):
+        read += len(piece)
+        if len(piece) < MOST_LINE_BYTES and not inside:
+            yield piece.removeprefix(codecs.BOM_UTF8)  # of an editor, also where such files were put together
+            continue
+        ends = piece.endswith(b"\n")
+        if not inside:
+            yield piece if ends else None
+        inside = not ends
+
+
+def is_cut_off(file: BinaryIO) -> bool:
+    """True if ``lines`` ends before the file does."""
+    return os.fstat(file.fileno()).st_size > MOST_BYTES
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """Open without waiting: otherwise opening a pipe blocks until it has a writer, perhaps for ever."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))

@@ -21,10 +21,9 @@ from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
 from dwconv.model.swaps import Convolution, why_left
 from dwconv.nn import LAYERS
-from dwconv.reporting.ran import in_an_example, so_far
+from dwconv.reporting.ran import in_an_example, share_on_pytorch, so_far, step_on_gpu
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
-from dwconv.reporting.whole_step import share_on_pytorch, step_on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

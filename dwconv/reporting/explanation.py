@@ -17,10 +17,10 @@ from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import alignment_bytes, why_copied, x_pitch_of
 from dwconv.measure.limits import known_limits
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import IMAGES, Layout, Pass, by
 from dwconv.records.record import Measurement, TuningRecord, in_us
 from dwconv.schedules.template import template

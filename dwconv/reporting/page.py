@@ -9,8 +9,7 @@ from dwconv.reporting import frame, words
 from dwconv.reporting.drawing import Dot, LogAxis, axis_row, name, row, stacked, text
 
 if TYPE_CHECKING:
-    from dwconv.reporting.rows import LayerRow, PassRow
-    from dwconv.reporting.sums import ReportSums
+    from dwconv.reporting.rows import LayerRow, PassRow, ReportSums
 
 _KINDS = {"on dwconv": "p0", "on PyTorch": "p6", "of it tuning may win": "p5", "all else in a step": "p7"}
 """Parts of a bar, and their colours."""

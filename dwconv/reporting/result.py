@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dwconv.errors import InvalidChoice
-from dwconv.reporting import page, text
-from dwconv.reporting.sums import ReportSums
+from dwconv.errors import InvalidChoice, one_line
+from dwconv.reporting import page, words
+from dwconv.reporting.rows import ReportSums
 from dwconv.system.new_file import replace_file
+
+if TYPE_CHECKING:
+    from dwconv.reporting.rows import LayerRow, PassRow
 
 
 class Report(ReportSums):
     """What ran in the depthwise layers of a model, how long it takes, and what tuning may still win."""
 
     def __str__(self) -> str:
-        return text.of(self)
+        return _as_text(self)
 
     def _repr_html_(self) -> str:
         return page.fragment(self)
@@ -29,3 +34,53 @@ class Report(ReportSums):
             except OSError as error:
                 raise InvalidChoice(f"path={path} cannot be written: {error.strerror}; name another file") from None
         return html
+
+
+_HEADINGS = ("layer", "workload", "pass", "runs on", "calls", "dwconv µs", "PyTorch µs", "×", "basis", "to win µs/step")
+_NUMBERS = {"calls", "dwconv µs", "PyTorch µs", "×", "to win µs/step"}
+"""Columns whose text stands on the right."""
+
+
+def _as_text(report: ReportSums) -> str:
+    """The table, the sums, the commands and the notes."""
+    lines = [words.heading(report)]
+    if report.rows:
+        reasons = words.numbered([each.why for row in report.shown for each in row.passes if each.why])
+        cells = [_cells(row, each, reasons) for row in report.shown for each in row.passes]
+        lines += [f"  {line}" for line in _aligned([_HEADINGS, *cells])]
+        lines += [f"  [{number}] {reason}" for reason, number in reasons.items()]
+        lines += words.sums(report)
+        lines += [
+            f"{name} {command}" for name, command in zip(("tune:", "  or:"), words.commands(report), strict=False)
+        ]
+        lines += [words.TIMES_ARE, words.COUNTS_ARE]
+    else:
+        lines.append(words.nothing_ran(report))
+    lines += words.notes(report)
+    return "\n".join(line if line.isprintable() else one_line(line) for line in lines)
+
+
+def _cells(row: LayerRow, each: PassRow, reasons: dict[str, int]) -> tuple[str, ...]:
+    is_first = each is row.passes[0]
+    runs_on = f"PyTorch [{reasons[each.why]}]" if each.why else f"dwconv {each.config.partition(' ')[0]}"
+    return (
+        words.names(row) if is_first else "",
+        row.workload if is_first else "",
+        each.pass_,
+        runs_on,
+        words.calls(row, each),
+        words.us(each.ours_us),
+        words.us(each.pytorch_us),
+        words.times(each),
+        words.basis(each),
+        words.us(each.step_to_win_us) if each.to_win_us else "",
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(_padded(*each) for each in zip(_HEADINGS, row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _padded(heading: str, cell: str, width: int) -> str:
+    return cell.rjust(width) if heading in _NUMBERS else cell.ljust(width)

@@ -1,20 +1,24 @@
-"""Rows: what runs the passes of each layer, how long a call takes, and how much of that tuning may win."""
+"""Rows: what runs the passes of each layer, how long a call takes, how much of that tuning may win; and their sums."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal
 
+from dwconv import settings
 from dwconv.call.call_plan import Plan, decisions_for, kernel_state, plans
 from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decision import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
+from dwconv.measure.step_share import OnGpu
+from dwconv.model.conversion import ConvertedLayer
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import Pass, by
 from dwconv.reporting.ran import Ran
 from dwconv.schedules.template import Candidate
@@ -84,7 +88,7 @@ class PassRow:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRow:
-    """One layer, or several that cannot be told apart, with one problem."""
+    """One layer, or several that cannot be distinguished, with one problem."""
 
     names: tuple[str, ...]
     problem: Problem
@@ -225,11 +229,11 @@ def _times(decision: DispatchDecision, problem: Problem, pass_: Pass, target: Ta
     """What the decision is based on, for one call of the problem."""
     record, hoped = decision.record, decision.expected
     if record and record.measurement:
-        asked = problem.workload(pass_)
-        scale = asked.batch / record.workload.batch
+        workload = problem.workload(pass_)
+        scale = workload.batch / record.workload.batch
         other = record.alternative
         return _Times(
-            ours_us=scale * kernel_us(record, sweeps=asked.bias and not record.workload.bias),
+            ours_us=scale * kernel_us(record, sweeps=workload.bias and not record.workload.bias),
             pytorch_us=scale * other[1].median_us if other else None,
             pytorch=other[0] if other else "",
             basis="predicted" if hoped else "measured",
@@ -245,3 +249,102 @@ def _other_threads(device: str, target: Target | None) -> int | None:
     """The threads in a CPU's name, if they are others than those of ``target``."""
     measured = target.named(device) if isinstance(target, CpuTarget) and device != target.device else None
     return measured.threads if measured else None
+
+
+# -- sums ----------------------------------------------------------------------------------------------------------
+
+_MOST_SIZES = 3
+"""Rows of one layer that are shown. The others count in the sums."""
+_OVERHEAD_S = 3.0
+"""Time that tuning takes for a pass beside its search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSums:
+    """What ran in the depthwise layers of a model, how long it takes, and what tuning may still win."""
+
+    model: str
+    """The name of its class."""
+    converted: int
+    """How many layers are dwconv's."""
+    rows: tuple[LayerRow, ...]
+    """What ran, in the order of the model; what one layer ran most often comes first."""
+    idle: tuple[str, ...]
+    """Layers of dwconv that did not run."""
+    left: tuple[ConvertedLayer, ...]
+    """Convolutions with groups that are not dwconv's, and why."""
+    is_compiled: bool
+    """True if torch.compile compiles the model or a part of it."""
+    of_an_example: bool
+    """True if a step is one on the example; else it is taken from what was counted."""
+    share_on_pytorch: float | None = None
+    """The share of a whole step on the example that they would take on PyTorch's op, without the optimizer; None if it
+    was not measured."""
+    on_gpu: OnGpu | None = None
+    """What a step on the example takes of the host and of the GPU, without the optimizer; None on a CPU."""
+
+    # -- sums ------------------------------------------------------------------------------------------------------
+
+    @property
+    def passes(self) -> list[PassRow]:
+        """All passes of all rows."""
+        return [each for row in self.rows for each in row.passes]
+
+    @property
+    def depthwise_us(self) -> float:
+        """The time of depthwise convolution in a step, as far as it is known."""
+        return sum(each.step_us or 0.0 for each in self.passes)
+
+    @property
+    def share(self) -> float | None:
+        """The share of a whole step that depthwise convolution takes; None if that is not known."""
+        if self.share_on_pytorch is None or not self.depthwise_us:
+            return None
+        now = self.share_on_pytorch * self.depthwise_us / (self.depthwise_us + self.saved_us)
+        return now / (now + 1 - self.share_on_pytorch)
+
+    @property
+    def saved_us(self) -> float:
+        """How much longer it would take on PyTorch's op, as far as both are known."""
+        return sum(each.saved_us or 0.0 for each in self.passes)
+
+    @property
+    def to_win_us(self) -> float:
+        """What tuning is expected to win of a step."""
+        return sum(each.step_to_win_us for each in self.passes)
+
+    @property
+    def unknown(self) -> int:
+        """Passes whose time is not known."""
+        return sum(each.now_us is None for each in self.passes)
+
+    @cached_property
+    def most_to_win(self) -> LayerRow | None:
+        """The row with most to win by tuning; None if there is nothing."""
+        row = max(self.rows, key=lambda row: row.step_to_win_us, default=None)
+        return row if row and row.step_to_win_us else None
+
+    @property
+    def call(self) -> str:
+        """The call that tunes what there is to win; empty if there is nothing."""
+        sizes = {
+            (row.problem.workload(each.pass_).batchless_key, row.device)
+            for row in self.rows
+            for each in row.passes
+            if each.to_win_us
+        }
+        minutes = math.ceil(len(sizes) * (settings.SECONDS + _OVERHEAD_S) / 60)
+        return f"dwconv.tune(model, example_inputs, minutes={minutes})" if sizes else ""
+
+    # -- what to show ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def shown(self) -> tuple[LayerRow, ...]:
+        """The rows without those of sizes that a layer ran less often than others."""
+        seen: dict[tuple[str, ...], int] = {}
+        found = []
+        for row in self.rows:
+            seen[row.names] = seen.get(row.names, 0) + 1
+            if seen[row.names] <= _MOST_SIZES:
+                found.append(row)
+        return tuple(found)

@@ -9,8 +9,7 @@ from dwconv.model.conversion import shown_name
 from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.reporting.rows import LayerRow, PassRow
-    from dwconv.reporting.sums import ReportSums
+    from dwconv.reporting.rows import LayerRow, PassRow, ReportSums
 
 UNKNOWN = "–"
 TIMES_ARE = "µs: of one call, the medians of the tuning log; nothing is timed in your steps"

@@ -1,4 +1,4 @@
-"""What the system tells of this machine's CPU: its name, its vector sets, its caches, and how much of it is ours."""
+"""This machine's CPU, as the system describes it: its name, its vector sets, its caches, and how much of it is ours."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def cpu_facts() -> CpuFacts:
 @cache
 def instructions() -> frozenset[str]:
     """The words in ``/proc/cpuinfo`` for instructions that a compiler may use for this CPU, ``avx512vl`` or ``asimd``;
-    empty where the system does not tell."""
+    empty where the system does not say."""
     return instructions_in(_cpuinfo())
 
 
@@ -105,8 +105,8 @@ def facts_in(cpuinfo: str) -> CpuFacts:
 
 
 def name_in(cpuinfo: str) -> str:
-    """A name that tells this CPU from others, whose records must not count here. A name without a number, as virtual
-    machines have it (``AMD EPYC``), stands for many CPUs: the family and model are added."""
+    """The name of this CPU, by which records of others do not count here. A name without a number, as virtual machines
+    have it (``AMD EPYC``), stands for many CPUs: the family and model are added."""
     facts: dict[str, str] = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE))
     name = facts.get("model name", "")
     if re.search(r"\d", name.partition("@")[0]):  # what follows @ is a clock
@@ -128,7 +128,7 @@ class Cache:
     level: int
     bytes: int
     cpus: frozenset[int]
-    """That share it; all, where the system does not tell."""
+    """That share it; all, where the system does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def _last_caches(allowed: frozenset[int], *, root: Path) -> list[Cache]:
 
 
 def _caches_of(cpu: int, *, root: Path) -> list[Cache]:
-    """The caches for data of one CPU, as Linux tells them, the nearest first; none where it does not."""
+    """The caches for data of one CPU, as Linux lists them, the nearest first; none where it does not."""
     found: dict[int, Cache] = {}
     for index in (root / f"cpu{cpu}" / "cache").glob("index*"):
         with contextlib.suppress(OSError, ValueError):
@@ -211,7 +211,7 @@ def cpus_in(text: str) -> frozenset[int]:
 
 def _allowed_cpus(*, threads: int) -> frozenset[int]:
     """The CPUs that this process may use. If these are fewer than it has threads, all: OpenMP may have bound the thread
-    that asks to a CPU of its own."""
+    that reads it to a CPU of its own."""
     everywhere = frozenset(range(os.cpu_count() or 1))
     allowed = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else everywhere
     return allowed if len(allowed) >= threads else everywhere | allowed

@@ -93,7 +93,7 @@ class Lock:
 
 class Descriptor:
     """An open file of this process. It is closed once: its number may soon be another file's. A forked child closes its
-    own copy at once, and with that gives up no lock of its parent's; while it had one, nobody else could lock the
+    own copy at once, and with that gives up no lock of its parent's; while it had one, no other could lock the
     file."""
 
     def __init__(self, number: int) -> None:

@@ -1,6 +1,6 @@
 """Files at a URL: ``s3://``, ``gs://``, ``hf://``, ``https://``, ``memory://``, or a folder that machines share.
 
-fsspec reaches all of them, with the package that it asks for: ``s3fs``, ``gcsfs``, ``huggingface_hub``, ``aiohttp``.
+fsspec reaches all of them, with the package that it needs: ``s3fs``, ``gcsfs``, ``huggingface_hub``, ``aiohttp``.
 A server may be slow, never answer, or send without end. So each request runs ``within`` some seconds, and
 reads no more bytes than it says.
 """
@@ -48,7 +48,7 @@ class RemoteFile:
     path: str
     """As its file system names it."""
     version: str
-    """Another one whenever the content may be another; empty if the listing does not tell."""
+    """Another one whenever the content may be another; empty if the listing has none."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class RemoteFile:
 
 
 class Abandoned:
-    """Tells work whether anybody still waits for it. ``unless`` keeps that so while a result is handed over."""
+    """Whether the result of some work is still needed. ``unless`` keeps that so while a result is handed over."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

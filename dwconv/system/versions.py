@@ -52,8 +52,8 @@ def cuda_of_pytorch() -> int | None:
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
-    told = Path(found.origin).with_name("version.py")
-    major = re.search(r"^cuda\b.*= ['\"](\d+)", told.read_text(), re.MULTILINE) if told.exists() else None
+    file = Path(found.origin).with_name("version.py")
+    major = re.search(r"^cuda\b.*= ['\"](\d+)", file.read_text(), re.MULTILINE) if file.exists() else None
     return int(major[1]) if major else None
 
 

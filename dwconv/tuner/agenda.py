@@ -54,7 +54,7 @@ class Agenda:
 
 
 class Sharing:
-    """Hands the workloads of an agenda out to machines that tune side by side, as each of them asks for one. The time
+    """Hands the workloads of an agenda out to machines that tune side by side, as each of them is free. The time
     of the agenda is the time of the wall clock, from now on: each machine has that much."""
 
     def __init__(self, agenda: Agenda) -> None:
@@ -62,7 +62,7 @@ class Sharing:
         self._left = list(agenda.workloads)
         self._started_s = time.monotonic()
         self._free_s: dict[object, float] = {}
-        """When each machine is expected to ask again; a moment of the past if it has nothing to do."""
+        """When each machine is expected to be free; a moment of the past if it has nothing to do."""
         self._given: dict[object, tuple[float, float]] = {}
         """When each machine that searches began, and the seconds for its search."""
         self._ended = 0

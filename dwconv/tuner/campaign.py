@@ -42,7 +42,7 @@ def shared(log: TuningLog, target: Target, *, wanted: bool) -> Iterator[Callable
 
     def put_if_due() -> None:
         if run.is_due:
-            with contextlib.suppress(RemoteError):  # told at the end, if it does not work then
+            with contextlib.suppress(RemoteError):  # reported at the end, if it does not work then
                 run.put()
 
     try:
@@ -79,7 +79,7 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
 
 
 def prepared_cpu(target: CpuTarget, choices: Choices) -> CpuTarget:
-    """``target`` with its limits; tells the user what takes long, and what makes times doubtful."""
+    """``target`` with its limits; prints what takes long, and what makes times doubtful."""
     if oversubscribed := contention.oversubscription(target.threads):
         print(f"note: {oversubscribed}: they wait for each other, which makes times longer", file=sys.stderr)
     if not limits.are_settled(target):

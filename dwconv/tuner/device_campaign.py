@@ -182,7 +182,7 @@ def opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
 
 
 def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload]) -> None:
-    """Raises a DwconvError if nothing of what was asked for can be tuned on ``target`` as it was chosen."""
+    """Raises a DwconvError if none of the workloads can be tuned on ``target`` as it was chosen."""
     if isinstance(target, CpuTarget) and not choices.measures(target):
         check_present(target)
     _check_search(choices, target)
@@ -190,7 +190,7 @@ def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload
 
 
 def _check_search(choices: Choices, target: Target) -> None:
-    """Raises a DwconvError if the search or the runner that was asked for cannot work."""
+    """Raises a DwconvError if the chosen search or runner cannot work."""
     if choices.search_on(target) == "analytic" and target.kind != "cuda":
         raise UnknownTarget(
             f"--search analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
@@ -205,7 +205,7 @@ def _check_search(choices: Choices, target: Target) -> None:
 
 
 def _check_templates(workloads: Sequence[Workload], target: Target) -> None:
-    """Raises NoTemplate if nothing of what was asked for can be tuned."""
+    """Raises NoTemplate if none of the workloads can be tuned."""
     reasons: list[NoTemplate] = []
     for workload in workloads:
         try:

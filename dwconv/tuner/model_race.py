@@ -4,7 +4,7 @@
     one a device    races what any of them needs; the others wait
     every rank      writes what the one knows to its own log, where that does not have it yet
 
-Devices are told apart by name, so on machines of several kinds there is one race for each kind.
+Devices are distinguished by name, so on machines of several kinds there is one race for each kind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Race = Callable[[Target, Counts], RaceResult]
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """What the rank that raced for a device tells the others."""
+    """What the rank that raced for a device sends to the others."""
 
     result: RaceResult
     lines: tuple[bytes, ...]
@@ -59,17 +59,17 @@ def race_together(counts: Mapping[Target, Counts], *, race: Race) -> list[RaceRe
     race."""
     mine = {target.device: dict(each) for target, each in counts.items()}
     of_ranks = _gathered(mine)
-    told: dict[str, _Known] = {}
+    own: dict[str, _Known] = {}
     for target in counts:
         name = target.device
         leader = next(rank for rank, theirs in enumerate(of_ranks) if name in theirs)
         if leader == dist.get_rank():
             wanted = _union(theirs.get(name, {}) for theirs in of_ranks)
             result = race(target, wanted)
-            told[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
-    of_leaders = {name: known for theirs in reversed(_gathered(told)) for name, known in theirs.items()}
+            own[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
+    of_leaders = {name: known for theirs in reversed(_gathered(own)) for name, known in theirs.items()}
     return [
-        of_leaders[target.device].result if target.device in told else _written(of_leaders[target.device], target)
+        of_leaders[target.device].result if target.device in own else _written(of_leaders[target.device], target)
         for target in counts
     ]
 
@@ -120,7 +120,7 @@ def race_for(
     device. ``seconds`` is for each of them. ``state``:
     what this process has learnt of its kernels.
 
-    In a distributed job every rank has to call it. Whatever keeps it from racing is told by the results; only ctrl-C is
+    In a distributed job every rank has to call it. The results say what keeps it from racing; only ctrl-C is
     raised."""
     of_targets: dict[Target, dict[Workload, int]] = {}
     gpus: dict[Target, int] = {}
@@ -191,7 +191,7 @@ class _Packs:
 
 
 def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:
-    """The workloads that packs tell of, and those that are left."""
+    """The workloads that packs have, and those that are left."""
     known = [each for each in counts if any(measured(each, target, current=True))]
     left = tuple(each for each in counts if each not in known and each.block != NOTHING)
     return RaceResult(known=tuple(known), left=left, problem=problem if left else "")

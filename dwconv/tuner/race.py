@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 def is_known(workload: Workload, target: Target, known: Database, *, broken: Broken) -> bool:
-    """True if ``known`` tells what runs the workload fastest on ``target``, at its own batch size: a kernel that is
+    """True if ``known`` has what runs the workload fastest on ``target``, at its own batch size: a kernel that is
     confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked."""
     of_all_batches = measured_here(workload, target, current=True, known=known)
     worked = [record for record in of_all_batches if record.workload in (workload, _at_any_size(workload))]
     if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
         return True
-    told = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
-    return bool(told) and not any(beats_pytorch(record, target) for record in worked)
+    tried = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
+    return bool(tried) and not any(beats_pytorch(record, target) for record in worked)
 
 
 def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:
@@ -214,7 +214,7 @@ def race(
     state: KernelState | None = None,
     progress: TellProgress | None = None,
 ) -> RaceResult:
-    """Race what ``known`` does not tell of this device yet; what is measured is in ``log`` at once.
+    """Race what ``known`` does not have of this device yet; what is measured is in ``log`` at once.
 
     ``counts``: how often a step runs each workload; those with most to win come first. After ``seconds``, which count
     the start of the ``workers``, no further one begins. They start only if there is something to race, and stay with

@@ -58,8 +58,8 @@ class RaceResult:
             "without a kernel that worked": self.failed,
             "inconclusive (machine busy)": self.inconclusive,
         }
-        told = [f"{len(workloads)} {what}" for what, workloads in parts.items() if workloads]
-        line = f"{self.raced} passes raced in {self.elapsed_s:.1f} s" + (f": {', '.join(told)}" if told else "")
+        text = [f"{len(workloads)} {what}" for what, workloads in parts.items() if workloads]
+        line = f"{self.raced} passes raced in {self.elapsed_s:.1f} s" + (f": {', '.join(text)}" if text else "")
         others = {
             "known before": self.known,
             "without templates": self.without_kernels,
@@ -102,16 +102,16 @@ class RaceProgress:
         if self._task is None:
             self._task = self._bar.add_task("dwconv", total=None)
         done = result.raced
-        total, told = done + len(result.left), f"dwconv: {stands(result)}"
-        self._bar.update(self._task, completed=done, total=total, description=told, refresh=True)
+        total, text = done + len(result.left), f"dwconv: {stands(result)}"
+        self._bar.update(self._task, completed=done, total=total, description=text, refresh=True)
 
     def _say_now_and_then(self, result: RaceResult) -> None:
         now_s = time.monotonic()
         if now_s - self._said_s >= _SILENT_S:
             self._said_s = now_s
             done = result.raced
-            told = f"dwconv: {done} of {done + len(result.left)} passes raced, {stands(result)}"
-            self._console.print(told, markup=False, soft_wrap=True)
+            text = f"dwconv: {done} of {done + len(result.left)} passes raced, {stands(result)}"
+            self._console.print(text, markup=False, soft_wrap=True)
 
     def _started(self) -> Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

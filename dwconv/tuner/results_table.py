@@ -8,21 +8,23 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dwconv.problems.as_written import resolve_padding, short_sizes
 from dwconv.problems.target import CudaTarget, Limits, Target
-from dwconv.problems.tune_command import short_sizes
-from dwconv.problems.workload import Workload, by, resolve_padding
+from dwconv.problems.workload import Workload, by
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import cost_data, cost_lines, resource_words
 from dwconv.tuner.search.search_result import Stop, TuningResult
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.live import Live
     from rich.text import Text
+    from typing_extensions import Self
 
     from dwconv.tuner.gpu_cost.cost_model import Cost
 
@@ -39,24 +41,17 @@ STOPS = {
 }
 
 
-class Progress:
-    """Shows how the search stands. Call ``begin``, then the object itself with every result, then ``finish``."""
+class LiveView(ABC):
+    """A context manager that shows ``_now`` on stderr, a few times a second, if that is a terminal."""
 
-    def __init__(self, *, workloads: int) -> None:
+    def __init__(self) -> None:
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self._workloads = workloads
-        self._position = 0
-        self._heading = ""
-        self._line = ""
-        self._result: TuningResult | None = None
-        self._shown_s = 0.0
         self._live: Live | None = None
-        self.to_gain = ""
-        """What tuning may still gain of a step, to be shown beside each line; empty if there are no steps."""
+        """None where there is no terminal, or before it begins."""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             from rich.live import Live
 
@@ -67,6 +62,25 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    @abstractmethod
+    def _now(self) -> RenderableType:
+        """What is shown at the moment."""
+
+
+class Progress(LiveView):
+    """Shows how the search stands. Call ``begin``, then the object itself with every result, then ``finish``."""
+
+    def __init__(self, *, workloads: int) -> None:
+        super().__init__()
+        self._workloads = workloads
+        self._position = 0
+        self._heading = ""
+        self._line = ""
+        self._result: TuningResult | None = None
+        self._shown_s = 0.0
+        self.to_gain = ""
+        """What tuning may still gain of a step, to be shown beside each line; empty if there are no steps."""
 
     def begin(self, workload: Workload) -> None:
         self._position += 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import Target
-from dwconv.problems.tune_command import workload_options
 from dwconv.tuner.expected_gain import ToGain
 from dwconv.tuner.results_table import Outcome, as_data, print_costs, print_table
 
@@ -42,7 +42,7 @@ class Tuned:
     target: Target
     log: Path
     is_own_log: bool
-    """True if calls read the log without being told."""
+    """True if calls read the log by default."""
     left: int
     """Workloads for which there was no time."""
     interrupted: bool

@@ -9,12 +9,11 @@ from dwconv.errors import NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import template
+from dwconv.schedules.template import estimated_us, template
+from dwconv.untuned.evidence import of_workload
 from dwconv.untuned.portfolio_file import Portfolio, kinds, shipped
 from dwconv.untuned.starts import first_start
-from dwconv.untuned.workload_features import of_workload
 
 STALE_DISCOUNT = 1.25
 """What was measured on this device with other versions of PyTorch, TVM or the template is expected to be as fast as it

@@ -17,18 +17,15 @@ from dwconv.errors import InvalidConfig
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload, by
 from dwconv.records.record import TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import fitting, template
-from dwconv.untuned.evidence import Measured
+from dwconv.schedules.template import estimated_us, fitting, template
+from dwconv.untuned.evidence import Measured, of_workload
 from dwconv.untuned.gain import Expected
-from dwconv.untuned.portfolio_file import Portfolio, shipped
-from dwconv.untuned.regimes import sort_of
+from dwconv.untuned.portfolio_file import Portfolio, shipped, sort_of
 from dwconv.untuned.trees import Trees
-from dwconv.untuned.workload_features import of_workload
 
 OCTAVES = (1.0, 3.0)
-"""Distances up to which errors are judged together. Beyond the last, a size tells no more than other layers do."""
+"""Distances up to which errors are judged together. Beyond the last, a size predicts no more than other layers do."""
 _SHARE = 0.5
 """Of what the trees were off at the other size. With less or with more of it, errors are larger."""
 
@@ -75,7 +72,7 @@ def expected_from(
 def expected_from_nearest(
     records: Iterable[TuningRecord], workload: Workload, target: Target, *, portfolio: Portfolio | None = None
 ) -> Expected | None:
-    """The same from ``records`` of several sizes: by the nearest that tells anything."""
+    """The same from ``records`` of several sizes: by the nearest that predicts anything."""
     nearest = sorted(records, key=lambda record: (octaves_between(workload, record.workload), record.workload.key))
     found = (expected_from(record, workload, target, portfolio=portfolio) for record in nearest)
     return next((each for each in found if each), None)

@@ -1,10 +1,14 @@
 """The portfolio: a few configurations for each regime that together come close to the best over all records, and what
 was learnt of the gain over PyTorch's op. ``python -m dwconv.portfolio`` makes the file from the tuning logs.
+
+A regime is a set of workloads that want the same configurations. Its name is made of a template, the sort of workload,
+and a few classes of sizes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -14,7 +18,6 @@ from typing import Any
 from dwconv.errors import BrokenInstallation
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.untuned.regimes import regimes, sort_of
 from dwconv.untuned.trees import Trees, as_lists, from_lists
 
 PATH = Path(__file__).with_name("portfolio.json")
@@ -148,3 +151,44 @@ def _block(brackets: str, lines: Iterable[str]) -> str:
 def _config(fields: dict[str, Any]) -> Config:
     values = {name: value for name, value in fields.items() if name != "template"}
     return Config.of(fields["template"], **values)
+
+
+# -- regimes -------------------------------------------------------------------------------------------------------
+
+_SMALL_FLOPS = 4_000_000
+"""A pass of fewer takes some tens of microseconds: how many threads run it is a question."""
+_LARGE_BYTES = 16 << 20
+"""A pass of more waits for memory, or for the last level of the caches."""
+
+
+def regimes(template: str, workload: Workload) -> tuple[str, ...]:
+    """The regimes of a template that a workload belongs to, the narrowest first; the last is the whole of the
+    template, for workloads of that sort. What is best for images is not for single rows; an epilogue changes
+    nothing."""
+    sort = sort_of(workload.with_epilogue("none"))
+    whole = " ".join([template, *["1-D"] * workload.is_row, *sort.split()])
+    kernel = f"{whole} kernel {_kernel(workload)}"
+    strided = f"{kernel} {'dense' if set(workload.stride) == {1} else 'strided'}"
+    return f"{strided} {_size(workload)}", strided, kernel, whole
+
+
+def sort_of(workload: Workload) -> str:
+    """What is learnt apart from the rest: ``3-D``, ``16-bit``, ``3-D 16-bit``, each perhaps with an epilogue; empty for
+    float32 in 1-D and 2-D without one."""
+    words = ["3-D"] * (workload.axes == 3) + ["16-bit"] * (workload.dtype != "float32")
+    return " ".join(words + [workload.epilogue] * (workload.epilogue != "none"))
+
+
+def _kernel(workload: Workload) -> str:
+    *depth, height, width = workload.kernel
+    deep = "deep " if math.prod(depth) > 1 else ""
+    if min(height, width) == 1:
+        return f"{deep}row" if height == 1 else f"{deep}column"
+    largest = max(height, width)
+    return deep + next((f"to {most}" for most in (3, 5, 7, 15) if largest <= most), "large")
+
+
+def _size(workload: Workload) -> str:
+    if workload.flops <= _SMALL_FLOPS:
+        return "small"
+    return "large" if workload.bytes > _LARGE_BYTES else "medium"

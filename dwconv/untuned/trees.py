@@ -1,4 +1,4 @@
-"""Trees: boosted regression trees as plain data, so that asking them takes neither a library nor time.
+"""Trees: boosted regression trees as plain data, so that a prediction takes neither a library nor time.
 
 xgboost grows them, where the portfolio is made. A tree is a node; a node is a leaf's value, or a split.
 """

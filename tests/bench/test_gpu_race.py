@@ -9,12 +9,13 @@ import torch
 
 from bench.gpu import race as race_module
 from bench.gpu.limits import MeasureLimits, Sizes, as_limits
-from bench.gpu.race import Race, Raced, Racer, RacerSetup, answer_of, in_words, race_stage, worst_first
+from bench.gpu.race import Race, Raced, Racer, answer_of, in_words, race_stage, worst_first
 from bench.gpu.run import Pace
 from bench.gpu.worker import GpuFailure, Refused
 from bench.providers import Provider
 from dwconv.errors import WorkerCannotStart
 from dwconv.measure.clock import timing
+from dwconv.measure.measuring import MeasureSetup
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
 from tests.bench.gpu_runs import TARGET, artifact, faults, run_of, workload
@@ -46,7 +47,7 @@ def clock(monkeypatch):
 def racer(monkeypatch, clock):
     faults.clear()
     monkeypatch.setattr(race_module, "build_cached", lambda candidate, target: artifact(candidate))
-    return Racer(RacerSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
+    return Racer(MeasureSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
 
 
 def race(**changes):

@@ -12,12 +12,11 @@ from typing import ClassVar
 import pytest
 import torch
 
+from bench.gpu import fit, host, smoke, verify
 from bench.gpu import fit as fit_module
-from bench.gpu import host, rank, smoke, verify
-from bench.gpu import rank as ranking
+from bench.gpu import fit as ranking
 from bench.gpu import tune as tune_module
-from bench.gpu.fit import fit_stage
-from bench.gpu.rank import rank_stage
+from bench.gpu.fit import fit_stage, rank_stage
 from bench.gpu.run import Pace
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.tune import tune_stage
@@ -303,7 +302,7 @@ def test_workloads_with_enough_candidates_are_ranked_once(tmp_path, monkeypatch)
         asked.append(len(records))
         return {"candidates": len(records), "spearman": 0.75}
 
-    monkeypatch.setattr(rank, "rank_correlation", correlation)
+    monkeypatch.setattr(fit, "order_of", correlation)
     assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked"
     assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked" and asked == [9]
 

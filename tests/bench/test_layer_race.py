@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from bench import layer_race
-from bench.layer_race import ControlRace, LayerRace, LayerRacer, LayerSetup, LayerTimes
+from bench.layer_race import ControlRace, LayerRace, LayerRacer, LayerTimes
 from bench.providers import Provider
 from dwconv.errors import BuildError
-from dwconv.kernels.wire import decode, encode
+from dwconv.kernels.entry import decode, encode
+from dwconv.measure.measuring import MeasureSetup
 from dwconv.measure.providers import pytorch_call
 from dwconv.problems.workload import PASSES
 from dwconv.schedules.template import Candidate, templates_for
@@ -35,7 +36,7 @@ def clock(monkeypatch):
 def racer(monkeypatch, clock):
     faults.clear()
     monkeypatch.setattr(layer_race, "build_cached", lambda candidate, target: artifact(candidate))
-    return LayerRacer(LayerSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
+    return LayerRacer(MeasureSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
 
 
 @pytest.fixture

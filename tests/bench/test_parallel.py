@@ -8,10 +8,10 @@ import json
 import pytest
 import torch
 
+from bench.models import resnet
 from bench.parallel import bench
 from bench.parallel.bench import computed
 from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Variant
-from bench.resnets import resnet
 from dwconv.parallel.planning.plan import LayerCost, Link
 
 CASE = Case(network="ResNet-18", images=IMAGE_SETS[0], world=2, batch=4, microbatches=2)

@@ -13,7 +13,7 @@ import pytest
 
 from bench import report
 from bench.__main__ import main
-from bench.report import charts, pictures, provenance, roofline, steps
+from bench.report import charts, pictures, steps
 from bench.report import files as result_files
 from bench.report.files import read
 from dwconv.reporting.drawing import LogAxis, lines_of, name
@@ -128,7 +128,7 @@ def test_all_that_was_committed_makes_one_page():
     every = sum(len(list(result_files.of_layers(file))) for file in files)
     shown = Tags(charts.speedups(files))
     assert every > 300 and len(shown.of("row")) - len(shown.of("axis")) == every
-    others = Tags(provenance.others(files))
+    others = Tags(steps.others(files))
     assert len([tag for tag, _ in others.seen if tag == "li"]) == sum(
         len(file.rows) for file in files if file.kind not in ("cpu", "train", "blocks")
     )
@@ -273,7 +273,7 @@ def test_names_from_files_are_text(made_up):
 
 def test_kernels_stand_where_their_work_puts_them(made_up):
     file = made_up(layer_row(dwconv_us=100.0), layer_row("nobody's 8×9² k3"), layer_row(pass_="wgrad"))
-    (line,) = roofline.of_devices([file])
+    (line,) = pictures.of_devices([file])
     # 8 images, 144 channels, 56×56, 3×3: 166 taps inside along each axis; x and y once each, and the weights
     flops, moved = 2 * 8 * 144 * 166**2, 4 * (2 * 8 * 144 * 56**2 + 144 * 9)
     first, _ = line.points
@@ -281,11 +281,11 @@ def test_kernels_stand_where_their_work_puts_them(made_up):
     silu = made_up(
         layer_row("Mamba-130M 1536×1×2048 k1×4 silu_gradient", epilogue="silu_gradient"), benchmark="cpu-1d-nhwc"
     )
-    ((point,),) = (line.points for line in roofline.of_devices([silu]))
+    ((point,),) = (line.points for line in pictures.of_devices([silu]))
     taps, image = 1536 * sum(min(4, place + 1) for place in range(2048)), 1536 * 2048  # causal, with a bias
     assert point.flop_per_byte == pytest.approx((2 * taps + image) / (4 * (3 * image + 1536 * 5))), "x, dy and dz"
-    assert line.left_out == 1 and "1 row is left out" in roofline.section([file])
-    html = roofline.section([file])
+    assert line.left_out == 1 and "1 row is left out" in pictures.section([file])
+    html = pictures.section([file])
     marks = Tags(html).seen
     assert sum(tag == "title" for tag, _ in marks) == 2 and "2.2 FLOP per byte, 635 GFLOP/s" in Tags(html).text
 
@@ -294,11 +294,11 @@ def test_devices_are_not_mixed_and_the_best_reading_counts(made_up):
     slow = made_up(layer_row(), limits={**LIMITS, "memory_gb_per_s": 10.0, "levels": LEVELS})
     fast = made_up(layer_row(), limits={**LIMITS, "peak_gflop_per_s": 90.0})
     other, unmeasured = made_up(layer_row(), device="other"), made_up(layer_row(), device="third", limits=None)
-    first, second = roofline.of_devices([slow, fast, other, unmeasured])
+    first, second = pictures.of_devices([slow, fast, other, unmeasured])
     assert (first.limits.memory_gb_per_s, first.limits.peak_gflop_per_s) == (20.0, 100.0)
-    assert roofline.rates(first.limits) == {"mem": 20.0, "L3": 50.0, "L2": 51.0, "L1": 52.0}
+    assert pictures.rates(first.limits) == {"mem": 20.0, "L3": 50.0, "L2": 51.0, "L1": 52.0}
     assert (second.device, len(second.points)) == ("other", 1)
-    assert roofline.rates(second.limits) == {"mem": 20.0, "cache": 50.0}
+    assert pictures.rates(second.limits) == {"mem": 20.0, "cache": 50.0}
 
 
 # -- steps and blocks --------------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ def test_how_to_reproduce_names_what_the_figures_depend_on(made_up):
         control={"ratio": 1.012345},
         machine="quiet",
     )
-    text = Tags(provenance.section([file])).text
+    text = Tags(steps.reproduce([file])).text
     for said in (
         "python -m bench cpu-nhwc", "made-up-cpu-2t", "threads 2", "2026-11-25T01:02:03", "torch 2.13.0",
         "memory 20 GB/s", "512 KiB 51 GB/s", "peak 100 GFLOP/s", "ratio 1.012", "quiet",
@@ -483,7 +483,7 @@ def test_no_text_of_a_drawing_lies_on_another(made_up):
         assert with_text
         for drawing in with_text:
             for width in (320, 700):
-                boxes = list(text_boxes(drawing, width=width, height=roofline.HEIGHT_PX))
+                boxes = list(text_boxes(drawing, width=width, height=pictures.HEIGHT_PX))
                 assert not overlapping(boxes), (width, boxes)
                 assert all(left >= -2 and right <= width + 2 for left, _, right, _, _ in boxes), (width, boxes)
     for some in ([close], [read(path) for path in PICTURED]):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dwconv
 from dwconv.call.call_plan import Plan
 from dwconv.errors import DwconvWarning, InvalidWorkload
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from tests.planted_records import plant, workload_of
 from tests.turns import slow
 

@@ -8,7 +8,7 @@ import pytest
 
 from dwconv.commands import command_line
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.tune_command import workload_options
+from dwconv.problems.as_written import workload_options
 from dwconv.problems.workload import Workload
 
 

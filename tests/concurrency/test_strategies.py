@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from dwconv.concurrency import strategies as thread_counts
 from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.schedule import ExtraSlots, Machine, Placement, Schedule, in_step, peak_bytes, within
+from dwconv.concurrency.schedule import ExtraSlots, Machine, Placement, Schedule, Stored, in_step, peak_bytes, within
 from dwconv.concurrency.strategies import combined, manual, schedules
-from dwconv.concurrency.task_graph import Stored
 from dwconv.concurrency.tasks import cut
 from tests.made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems
 from tests.traced_graphs import branches, branches_inputs, traced

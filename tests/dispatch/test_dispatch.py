@@ -14,9 +14,9 @@ import dwconv
 from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
 from dwconv.dispatch.decide import decide, decide_on, decisions
 from dwconv.dispatch.kernel_state import KernelState
+from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
-from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status

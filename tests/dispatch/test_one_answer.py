@@ -16,8 +16,8 @@ from dwconv.dispatch import packed
 from dwconv.dispatch.decide import decide
 from dwconv.dispatch.knowledge import database
 from dwconv.dispatch.packed import PackedKernels
+from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import cpu_target
-from dwconv.problems.tune_command import workload_options
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.template import Candidate, templates_for

@@ -6,7 +6,7 @@ import math
 import msgspec
 import pytest
 
-from dwconv.kernels import wire
+from dwconv.kernels import entry
 from dwconv.kernels.artifact import Argument, Extent
 from dwconv.measure.measuring import Measured
 from dwconv.records.record import Measurement, Verdict
@@ -26,7 +26,7 @@ RIGHT = Verdict(right=True, max_error=0.0, allowed_error=math.inf)
     ],
 )
 def test_comes_out_as_it_went_in(value):
-    assert wire.decode(wire.encode(value)) == value
+    assert entry.decode(entry.encode(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_comes_out_as_it_went_in(value):
 )
 def test_fields_of_other_types_are_no_message(wrong):
     with pytest.raises(ValueError, match="not a message"):
-        wire.decode(msgspec.msgpack.encode(wrong))
+        entry.decode(msgspec.msgpack.encode(wrong))
 
 
 def test_endless_nesting_is_no_message():
     with pytest.raises(ValueError, match="not a message"):
-        wire.decode(b"\x91" * 100_000)
+        entry.decode(b"\x91" * 100_000)

@@ -17,8 +17,7 @@ from dwconv.measure.measuring import Check, Final, Measured, Prepare, Trial
 from dwconv.measure.outcomes import new_record
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.problems.target import CpuTarget, cpu_target, parse_target
-from dwconv.records.record import Measurement, Status, Verdict
-from dwconv.records.validity import is_current
+from dwconv.records.record import Measurement, Status, Verdict, is_current
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
@@ -316,10 +315,10 @@ def test_answers_are_measured_by_their_requests():
 
 
 def test_artifacts_survive_the_way_between_processes():
-    from dwconv.kernels import wire
+    from dwconv.kernels import entry
 
     built = planted_kernels.artifact(candidate())
-    assert wire.decode(wire.encode(built)) == built
+    assert entry.decode(entry.encode(built)) == built
 
 
 @pytest.mark.parametrize("version", [1, 7])

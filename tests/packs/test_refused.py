@@ -153,9 +153,8 @@ def test_a_pack_measured_beside_another_pytorch_is_refused(pack, monkeypatch):
 
 
 def test_a_pack_of_another_template_version_is_refused(pack, monkeypatch):
-    from dwconv.records import validity
 
-    monkeypatch.setattr(validity, "version_of", lambda name: 99)
+    monkeypatch.setattr("dwconv.records.record.version_of", lambda name: 99)
     refused(pack, "it was measured with version 1 of cpu")
 
 

@@ -11,8 +11,20 @@ from hypothesis import strategies as st
 from torch.distributed.pipelining import schedules
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.orders import Place, actions, place_of, why_not
-from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, FREE_LINK, SCHEDULES, Link, Plan, Stage, buckets, sum_us
+from dwconv.parallel.planning.plan import (
+    COPIES_OF_PARAMETERS,
+    FREE_LINK,
+    SCHEDULES,
+    Link,
+    Place,
+    Plan,
+    Stage,
+    actions,
+    buckets,
+    place_of,
+    sum_us,
+    why_not,
+)
 from dwconv.parallel.planning.simulation import simulate
 from tests.parallel.made_up_layers import layer, plan
 

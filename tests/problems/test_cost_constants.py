@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dwconv.errors import DwconvWarning
-from dwconv.kernels.wire import decode, encode
+from dwconv.kernels.entry import decode, encode
 from dwconv.problems.cost_constants import NAMES, CostConstants, constants_file, fitted_constants, write_constants
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.schedules.cuda.gpu.cost import BlockWork, constants_of, price

@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.workload import PASSES, Workload, along, resolve_padding
+from dwconv.problems.as_written import along, resolve_padding
+from dwconv.problems.workload import PASSES, Workload
 
 
 def make(**changes: object) -> Workload:

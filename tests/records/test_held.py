@@ -21,7 +21,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.system import versions
-from dwconv.untuned.similar import bests_of_similar
+from dwconv.untuned.starts import bests_of_similar
 from tests.planted_records import record_of, workload_of
 
 DEVICES = ["here-2t", "here-8t", "elsewhere-2t"]

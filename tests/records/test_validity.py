@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from dwconv.records.record import Status
-from dwconv.records.validity import is_current, made_with
+from dwconv.records.record import Status, is_current, made_with
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from tests.planted_records import record_of, workload_of

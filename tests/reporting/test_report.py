@@ -13,8 +13,7 @@ import dwconv
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
-from dwconv.reporting import whole_step
-from dwconv.reporting.whole_step import share_on_pytorch
+from dwconv.reporting.ran import share_on_pytorch
 from tests.models import TinyNet
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
@@ -157,7 +156,7 @@ def test_what_share_of_a_step_they_are(logs, monkeypatch):
     ran = []
     profile = {"step": 5.0, "depthwise fprop": 1.5, "depthwise backward": 0.5, "others": 2.0}
     monkeypatch.setattr("dwconv.reporting.share_on_pytorch", share_on_pytorch)
-    monkeypatch.setattr(whole_step, "fastest_profile", lambda step, device: (ran.append(step()), profile)[1])
+    monkeypatch.setattr("dwconv.reporting.ran.fastest_profile", lambda step, device: (ran.append(step()), profile)[1])
     model = layer()
     model[1].weight.grad = torch.ones_like(model[1].weight)
     with monkeypatch.context() as patched:

@@ -15,13 +15,11 @@ from dwconv.errors import InvalidConfig
 from dwconv.problems.block import Block
 from dwconv.problems.target import CacheLevel, CpuTarget, KiB, Limits, MiB
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
-from dwconv.schedules import estimate
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, row_tiles
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, folded, largest_share, price
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.taps import Axis
-from dwconv.schedules.template import all_templates, templates_for
+from dwconv.schedules.template import all_templates, estimated_us, templates_for
 from tests.conftest import Golden
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, WAYS, layer, lying, some_configs, template_of
 
@@ -233,7 +231,7 @@ def test_partial_sums_of_many_tasks_cost_more() -> None:
 def test_a_template_without_an_estimate_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     workload, config = default_of("fprop_nhwc", LARGE)
     unknown = dataclasses.replace(template_of(workload), estimate_us=None)
-    monkeypatch.setattr(estimate, "template", lambda name: unknown)
+    monkeypatch.setattr("dwconv.schedules.template.template", lambda name: unknown)
     with pytest.raises(InvalidConfig, match=r"template=cpu\.fprop_nhwc has no estimate"):
         estimated_us(workload, config, TARGET)
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.target import CudaTarget, parse_target
-from dwconv.problems.workload import Workload, resolve_padding
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import template, templates_for
 from tests.turns import slow
 

@@ -16,13 +16,12 @@ from dwconv.kernels import build
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.cuda.channels_last.estimate import block_work as of_pixels
-from dwconv.schedules.cuda.global_strip.estimate import block_work as of_strips
+from dwconv.schedules.cuda.gather_nchw.estimate import strips_work as of_strips
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.weight_gradient.cut import Cut as WeightGradientCut
+from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works as of_weights
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate, fitting, templates_for
+from dwconv.schedules.template import Candidate, estimated_us, fitting, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden

@@ -23,12 +23,11 @@ from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
-from dwconv.schedules.cuda.block_nhwc.cut import Cut
+from dwconv.schedules.cuda.block_nhwc.cut import BlockCut
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import Candidate, template, templates_for
+from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden
@@ -147,7 +146,7 @@ def test_a_patch_beyond_static_shared_memory(workload: Workload, objects: Path) 
     if workload.channels > 28:
         tile |= {"threads_c": 32, "tile_h": 1, "tile_w": 8, "threads_h": 1}
     config = space(workload).check({**SMALL, **tile})
-    cut = Cut.of(workload, config)
+    cut = BlockCut.of(workload, config)
     assert cut.shared_bytes > STATIC_SHARED_BYTES and cut.idle_channels
     kernels = artifact_of(workload, config).source.split("__global__")
     held = re.findall(
@@ -209,7 +208,7 @@ def test_there_is_a_kernel_for_each_time_that_all_must_be_known(text: str) -> No
     for workload, launches in ((forward, 1 + 2 * sum(norms)), (backward, 2 + norms[0] + 2 * norms[1])):
         config = space(workload).default
         assert len(artifact_of(workload, config).launches) == launches
-        assert len(block_works(Cut.of(workload, config), SM_90)) == launches
+        assert len(block_works(BlockCut.of(workload, config), SM_90)) == launches
 
 
 REGIMES = [

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DTYPES, Workload
-from dwconv.schedules.cuda.emit.reach import Reach
-from dwconv.schedules.cuda.gpu.banks import spread_vectors
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, exact_vectors, least_vectors
-from dwconv.schedules.cuda.resident_planes.cut import Cut as PlanesCut
-from dwconv.schedules.cuda.staged_rows.cut import Cut as RowsCut
+from dwconv.schedules.cuda.emit.sliding_sum import Reach
+from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes, exact_vectors, least_vectors, spread_vectors
 from dwconv.schedules.emit import all_of
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, templates_for

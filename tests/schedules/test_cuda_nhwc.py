@@ -19,9 +19,8 @@ from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
 from dwconv.schedules.cuda.channels_last.patch import row_pitch
 from dwconv.schedules.cuda.channels_last.templates import TEMPLATES as CHANNELS_LAST
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, estimated_us
 from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SHAPES, SM_90, assert_right_and_clean, drawn

@@ -20,10 +20,9 @@ from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType, Layout, Pass, Workload
-from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work
-from dwconv.schedules.estimate import estimated_us
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, estimated_us
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.conftest import Golden
 from tests.pages import table_row, text_of
@@ -108,7 +107,7 @@ def test_rows_of_a_product_lie_in_different_banks_and_fit(name: str, shape: str)
     space = TEMPLATES[name].space(workload, SM_90)
     for config in [space.default, *(space.sample(rng) for _ in range(5))]:
         assert config is not None
-        cut = Cut.of(workload, config)
+        cut = ToeplitzCut.of(workload, config)
         for held in (cut.source, cut.results):
             starts = [held.place_of_row(m) for m in range(16)]
             assert len({at % 8 for at in starts[:8]}) == len({at % 8 for at in starts[8:]}) == 8
@@ -117,16 +116,16 @@ def test_rows_of_a_product_lie_in_different_banks_and_fit(name: str, shape: str)
 
 def test_a_band_ends_where_its_weights_do() -> None:
     """7 weights reach 3 columns to either side: the columns of a product meet three units, 5 the unit on the left."""
-    cut = Cut.of(*_of_56(warps_w=7))
+    cut = ToeplitzCut.of(*_of_56(warps_w=7))
     assert list(cut.band) == [-1, 0, 1] and list(cut.units_of(0)) == [-1, 0, 1]
-    alone = Cut.of(*_of_56(warps_w=1, tile_w=56))
+    alone = ToeplitzCut.of(*_of_56(warps_w=1, tile_w=56))
     assert list(alone.units_of(0)) == [0, 1] and list(alone.units_of(6)) == [5, 6], "no padding is multiplied"
 
 
 @pytest.mark.parametrize("tile_w", [8, 16, 56])
 def test_units_are_multiplied_by_twos_as_they_were_loaded(tile_w: int) -> None:
     """Registers of others would be moved side by side, in as many instructions as there are products."""
-    cut = Cut.of(*_of_56(warps_w=1, tile_w=tile_w, lean=1))
+    cut = ToeplitzCut.of(*_of_56(warps_w=1, tile_w=tile_w, lean=1))
     for tile in range(cut.tiles):
         depths = list(cut.depths(tile))
         assert [unit for units in depths for unit in units] == list(cut.units_of(tile))
@@ -205,7 +204,7 @@ STRIPS_THAT_TAKE_TURNS = {
 def test_strips_that_take_turns_at_rows(shape: str, name: str, objects: Path) -> None:
     workload, template = of(name, shape, "float16"), TEMPLATES[name]
     config = drawn(workload, template, interleave=1, **STRIPS_THAT_TAKE_TURNS[shape])
-    assert Cut.of(workload, config).strips > 1
+    assert ToeplitzCut.of(workload, config).strips > 1
     report = assert_right_and_clean(workload, config, objects)
     assert report.counts.wavefronts_per_ideal < 1.2
 
@@ -221,7 +220,7 @@ def test_kernel_rows_of_the_channels_that_have_their_turn(
     workload = fitted(layer(channels, (6, 19), (5, 7), batch=3), TEMPLATES[name], "float16")
     assert workload is not None
     config = drawn(workload, TEMPLATES[name], planes=planes, warps_c=warps_c, warps_h=1, warps_w=1)
-    cut = Cut.of(workload, config)
+    cut = ToeplitzCut.of(workload, config)
     assert cut.bands_in_turns == (planes > warps_c) and cut.bands == warps_c
     assert_right_and_clean(workload, config, objects)
 
@@ -232,7 +231,7 @@ def test_many_weights_do_not_wait_in_registers(objects: Path) -> None:
     assert workload is not None
     knobs = {"planes": 16, "warps_c": 4, "warps_h": 1, "warps_w": 1, "taps_h": 4}
     config = drawn(workload, TEMPLATES[NAMES[2]], **knobs)
-    cut = Cut.of(workload, config)
+    cut = ToeplitzCut.of(workload, config)
     assert (cut.weights_of_thread, cut.bands_in_turns, cut.bands) == (9, False, 16)
     assert_right_and_clean(workload, config, objects)
 
@@ -255,7 +254,7 @@ def test_rows_share_the_nothing_between_them(shape: str, name: str, objects: Pat
     workload, template = of(name, shape, "float16"), TEMPLATES[name]
     knobs = ROWS_SIDE_BY_SIDE[shape]
     config = drawn(workload, template, tile_w=8 * knobs["tiles_w"], **knobs)
-    assert (Cut.of(workload, config).right is None) == (shape == "no padding")
+    assert (ToeplitzCut.of(workload, config).right is None) == (shape == "no padding")
     report = assert_right_and_clean(workload, config, objects)
     assert report.counts.wavefronts_per_ideal < 1.2
 
@@ -267,7 +266,7 @@ def test_rows_with_more_padding_on_one_side(name: str, objects: Path) -> None:
     assert workload is not None
     knobs = {"tile_w": 32, "tiles_w": 4, "warps_w": 1, "images": 4, "tile_h": 9, "warps_h": 1, "interleave": 0}
     config = drawn(workload, TEMPLATES[name], **knobs)
-    source = Cut.of(workload, config).source
+    source = ToeplitzCut.of(workload, config).source
     assert (source.units.start, source.right) == ((-1, 2) if name == NAMES[0] else (-2, 1))
     assert_right_and_clean(workload, config, objects)
 
@@ -280,7 +279,7 @@ def test_rows_of_tiles_side_by_side_leave_room_for_two_blocks() -> None:
         "tiles_w": 8, "interleave": 0,
     }  # fmt: skip
     space = TEMPLATES[NAMES[2]].space(workload, SM_90)
-    cut, older = (Cut.of(workload, space.check({**knobs, "lean": lean})) for lean in (1, 0))
+    cut, older = (ToeplitzCut.of(workload, space.check({**knobs, "lean": lean})) for lean in (1, 0))
     assert (cut.source.row_units, cut.source.last_units, older.source.row_units) == (8, 2, 10)
     assert 2 * cut.shared_bytes < SM_90.shared_bytes_per_sm < 2 * older.shared_bytes
 
@@ -292,7 +291,7 @@ def test_strips_that_take_turns_multiply_little_padding() -> None:
     space = TEMPLATES[NAMES[2]].space(workload, SM_90)
 
     def pairs(**strips: int) -> int:
-        cut = Cut.of(workload, space.check({**knobs, "lean": 1, **strips}))
+        cut = ToeplitzCut.of(workload, space.check({**knobs, "lean": 1, **strips}))
         assert cut.knows_padding == cut.interleaved
         return cut.strips * sum(len(met) for turn in cut.turns for _, met in cut.meetings(turn))
 

@@ -11,7 +11,7 @@ import pytest
 from dwconv.kernels import build
 from dwconv.problems.workload import DType
 from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
@@ -35,7 +35,7 @@ def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(n
     space = TEMPLATES[name].space(workload, SM_90)
     for config in [space.default, *(space.sample(rng) for _ in range(5))]:
         assert config is not None
-        cut = Cut.of(workload, config)
+        cut = ToeplitzGradientCut.of(workload, config)
         assert cut.x.turns_of_rows == cut.dy.turns_of_rows == 1
         assert cut.shared_bytes <= SM_90.shared_bytes_per_block
         met = {cut.diagonal(kw, column) for kw in range(workload.kernel[1]) for column in range(cut.tile_w)}
@@ -48,7 +48,7 @@ def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(n
 def test_products_of_a_gradient_begin_where_fewest_units_are_met() -> None:
     """7 weights and 8 columns meet 14 columns of x: two units, if dy begins four columns before a unit."""
     workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad")
-    cut = Cut.of(workload, TEMPLATES[WGRADS[0]].space(workload, SM_90).default)
+    cut = ToeplitzGradientCut.of(workload, TEMPLATES[WGRADS[0]].space(workload, SM_90).default)
     assert (cut.offset, len(cut.band), cut.matrices, cut.tiles) == (4, 2, 1, 8)
 
 
@@ -79,7 +79,7 @@ def test_an_odd_unit_is_multiplied_for_two_kernel_rows(
 ) -> None:
     workload, template = of(name, shape, "bfloat16"), TEMPLATES[name]
     config = drawn(workload, template, **knobs)
-    cut = Cut.of(workload, config)
+    cut = ToeplitzGradientCut.of(workload, config)
     assert cut.has_odd_unit
     assert_right_and_clean(workload, config, objects)
 
@@ -96,7 +96,7 @@ WHOLE_ROWS = {
 def test_tiles_that_are_whole_rows_meet_nothing_beside_the_map(shape: str, name: str, objects: Path) -> None:
     workload, template = of(name, shape, "float16"), TEMPLATES[name]
     config = drawn(workload, template, tile_w=16, **WHOLE_ROWS[shape])
-    cut = Cut.of(workload, config)
+    cut = ToeplitzGradientCut.of(workload, config)
     assert (cut.x.units, cut.dy.units, cut.matrices) == (range(2), range(2), 1)
     report = assert_right_and_clean(workload, config, objects)
     assert report.counts.wavefronts_per_ideal < 1.2
@@ -148,7 +148,7 @@ def test_configurations_without_the_newer_knobs_mean_what_they_meant() -> None:
     workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad", layout="nhwc")
     space = TEMPLATES[WGRADS[1]].space(workload, SM_90)
     older = {"images": 4, "tile_h": 1, "warps_w": 1, "warps_kh": 1, "split_n": 22, "planes": 16}
-    cut = Cut.of(workload, space.check(older))
+    cut = ToeplitzGradientCut.of(workload, space.check(older))
     assert (cut.tiles_w, cut.pipeline, cut.strips) == (1, 1, 4)
 
 

@@ -18,9 +18,10 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import source_only, verified
+from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.operands import operands
-from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
-from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, loads
+from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload
+from dwconv.schedules.cuda.weight_gradient.cut import Load, WeightGradientCut, loads
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
 from tests.conftest import Golden
@@ -107,7 +108,7 @@ def test_the_same_bits_every_time(layout: Layout, objects: Path) -> None:
 def test_one_part_needs_no_second_kernel(layout: Layout) -> None:
     workload = dataclasses.replace(MAP_OF_7, layout=layout)
     configs = [space(workload).sample(random.Random(seed)) for seed in range(60)]
-    parts = {Cut.of(workload, config).parts: config for config in configs if config is not None}
+    parts = {WeightGradientCut.of(workload, config).parts: config for config in configs if config is not None}
     alone, shared_out = artifact_of(workload, parts[1]), artifact_of(workload, parts[max(parts)])
     assert len(alone.launches) == 1 and not alone.workspaces
     assert len(shared_out.launches) == 2 and shared_out.workspaces[0].shape[0] == max(parts)
@@ -159,7 +160,7 @@ def test_loads_are_16_bytes_wide_where_rows_and_channels_allow(dtype: DType, lay
     wide = next(
         config
         for config in configs
-        if config is not None and Cut.of(workload, config).dy_vector == widest
+        if config is not None and WeightGradientCut.of(workload, config).dy_vector == widest
     )  # fmt: skip
     source = artifact_of(workload, wide).source
     assert f"*({'float4' if dtype == 'float32' else 'uint4'}*)(dy_ptr" in source

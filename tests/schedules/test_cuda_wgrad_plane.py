@@ -20,10 +20,9 @@ from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, DType, Workload
-from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
-from dwconv.schedules.estimate import estimated_us
+from dwconv.schedules.cuda.image_planes.cut import GradientCut
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import Candidate, all_templates
+from dwconv.schedules.template import Candidate, all_templates, estimated_us
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, drawn
@@ -175,7 +174,7 @@ def test_the_source_is_pinned(golden: Golden) -> None:
 @pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14, 28]))
 def test_threads_of_a_default_meet_in_no_bank(size: int, dtype: DType) -> None:
     workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
-    work = Cut.of(workload, space(workload).default)
+    work = GradientCut.of(workload, space(workload).default)
     assert work.layout.turns == 1.0
 
 

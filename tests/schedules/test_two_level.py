@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tvm import s_tir, te, tirx
 
 from dwconv.schedules.cuda.block_tile.cut import AxisTile
-from dwconv.schedules.cuda.block_tile.partition import Partition, keep_in_registers, two_level
-from dwconv.schedules.cuda.gpu.banks import spread_words
+from dwconv.schedules.cuda.block_tile.kernel import Partition, keep_in_registers, two_level
 from dwconv.schedules.cuda.gpu.hardware import BANKS
+from dwconv.schedules.cuda.gpu.memory import spread_words
 
 
 def test_a_block_tile_is_its_levels_multiplied() -> None:

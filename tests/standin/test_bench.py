@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.gpu.cuda import STAGES
-from bench.gpu.rank import LEAST
+from bench.gpu.fit import LEAST
 from bench.gpu.run import FILE
 from dwconv.problems.target import parse_target
 from dwconv.records.log import TuningLog

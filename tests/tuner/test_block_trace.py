@@ -12,7 +12,7 @@ from dwconv.kernels.sass_integers import action
 from dwconv.kernels.sass_registers import Registers, operand
 from dwconv.tuner.gpu_cost import block_trace
 from dwconv.tuner.gpu_cost.block_trace import BlockTrace, Untraceable, trace_block
-from dwconv.tuner.gpu_cost.transactions import sectors_asked, shared_turns
+from dwconv.tuner.gpu_cost.transactions import sectors_of, shared_turns
 from tests.machine_code import code_of, launch_of
 from tests.turns import every, in_turns
 
@@ -83,9 +83,9 @@ def test_a_store_to_other_words_leaves_a_word_of_the_stack() -> None:
         registers.set_word(operand(name), word, True)
     for address in (0xFC, 0x100, 0x110):
         action(Instruction(0, "STL", (f"[R1+0x{address:x}]", "R2")))(registers, True)
-    registers.asking = active
+    registers.reading = active
     action(Instruction(0, "STL", ("[R3]", "R2")))(registers, active)
-    registers.asking = True
+    registers.reading = True
     for address, word in ((0xFC, 5), (0x100, None), (0x110, 5)):
         action(Instruction(0, "LDL", ("R4", f"[R1+0x{address:x}]")))(registers, True)
         assert registers.word(operand("R4")) == word
@@ -170,17 +170,17 @@ def test_threads_that_have_parted_use_a_register_each_in_their_own_way() -> None
     registers.set_word(r2, 8, True)
     registers.set_word(r2, None, parted)
     assert registers.word(r2) is None
-    registers.asking = ~parted
+    registers.reading = ~parted
     assert registers.word(r2) == 8
-    registers.asking = parted
+    registers.reading = parted
     assert registers.word(r2) is None
     registers.set_word(r2, 3, parted)
-    registers.asking = True
+    registers.reading = True
     assert list(registers.word(r2)) == [3, 8]
     registers.set_word(r2, None, True)
     registers.set_word(r2, 4, parted)
     assert registers.word(r2) is None
-    registers.asking = parted
+    registers.reading = parted
     assert registers.word(r2)[0] == 4
 
 
@@ -320,7 +320,7 @@ ALL = np.ones(32, dtype=np.bool_)
     ],
 )
 def test_sectors_and_lines_of_a_warp(address, active, width, sectors, lines, ideal):
-    asked = sectors_asked(address, active, width=width)
+    asked = sectors_of(address, active, width=width)
     assert (asked.sectors, asked.lines, asked.ideal) == (sectors, lines, ideal)
 
 

@@ -17,9 +17,8 @@ from dwconv.kernels.sass import Code, Instruction
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.cost import ALONE, LAUNCH_US, NOT_HIDDEN, RESOURCES, BlockWork, price
-from dwconv.schedules.cuda.gpu.occupancy import occupancy
-from dwconv.schedules.estimate import estimated_us
-from dwconv.schedules.template import Candidate, template, templates_for
+from dwconv.schedules.cuda.gpu.hardware import occupancy
+from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
 from dwconv.tuner.gpu_cost import cost_model
 from dwconv.tuner.gpu_cost.block_trace import Untraceable
 from dwconv.tuner.gpu_cost.cost_model import Cost, computed_cost, cost_data, cost_lines, issue_budget

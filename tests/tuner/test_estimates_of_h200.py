@@ -11,14 +11,13 @@ from statistics import mean, median
 import pytest
 
 from bench.cases import Layer
-from bench.gpu.rank import costs_of
+from bench.gpu.fit import costs_of
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import parse_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.estimate import estimated_us
-from dwconv.schedules.template import all_templates
+from dwconv.schedules.template import all_templates, estimated_us
 from dwconv.tuner.search.analytic import rank_correlation
 from tests.pages import ROOT, table_row, text_of
 

@@ -8,8 +8,8 @@ import pytest
 from dwconv.errors import NoTemplate, UnknownTarget
 from dwconv.problems.target import CpuTarget, parse_target
 from dwconv.records.record import Status
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
+from dwconv.schedules.template import estimated_us
 from dwconv.tuner.search import analytic
 from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.search_result import SEARCHES

@@ -9,11 +9,10 @@ import pytest
 from dwconv.errors import NoTemplate
 from dwconv.problems.target import CpuTarget, parse_target
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import template, templates_for
-from dwconv.untuned import formula
-from dwconv.untuned.formula import by_formula
+from dwconv.schedules.template import estimated_us, template, templates_for
+from dwconv.untuned import starts
+from dwconv.untuned.starts import by_formula
 
 TARGET = CpuTarget(device="test", threads=2, vector_bytes=64)
 LAYER = Workload(
@@ -36,7 +35,7 @@ def test_the_chosen_are_legal_and_no_worse_than_any_default(pass_: Pass, layout:
     near = template(first.template).space(workload, TARGET).neighbours(first)
     assert estimated_us(workload, first, TARGET) <= min(estimated_us(workload, config, TARGET) for config in near)
     different = sum(one != other for one, other in zip(first.values, second.values, strict=False))
-    assert first.template != second.template or different >= formula.APART
+    assert first.template != second.template or different >= starts.APART
 
 
 def test_the_same_are_chosen_every_time() -> None:
@@ -47,7 +46,7 @@ def test_the_same_are_chosen_every_time() -> None:
 def test_a_small_space_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     small = dataclasses.replace(LAYER, input_size=(2, 7), kernel=(3, 3), padding=((1, 1), (1, 1)), layout="nchw")
     (space,) = [each.space(small, TARGET) for each in templates_for(small, TARGET) if each.layout == "nchw"]
-    assert formula.DRAWN < space.size <= formula.LISTED
+    assert starts.DRAWN < space.size <= starts.LISTED
     asked = recorded(monkeypatch)
     by_formula(small, TARGET)
     assert {config for config in asked if config.template == space.template} == set(space)
@@ -60,7 +59,7 @@ def test_in_nchw_a_kernel_of_the_other_layout_is_chosen_where_none_other_runs() 
 
 def test_templates_without_an_estimate_choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = [dataclasses.replace(each, estimate_us=None) for each in templates_for(LAYER, TARGET)]
-    monkeypatch.setattr(formula, "templates_for", lambda workload, target: unknown)
+    monkeypatch.setattr(starts, "templates_for", lambda workload, target: unknown)
     assert by_formula(LAYER, TARGET) == []
 
 
@@ -92,5 +91,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         asked.append(config)
         return estimated_us(workload, config, target)
 
-    monkeypatch.setattr(formula, "estimated_us", asks)
+    monkeypatch.setattr(starts, "estimated_us", asks)
     return asked

@@ -13,8 +13,7 @@ from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import templates_for
 from dwconv.untuned.evidence import evidence
 from dwconv.untuned.gain import expected
-from dwconv.untuned.learn import learn
-from dwconv.untuned.portfolio_choice import _cover, choose
+from dwconv.untuned.make import _cover, choose, learn
 from dwconv.untuned.portfolio_file import NOTHING, Portfolio
 from dwconv.untuned.starts import first_start, starts
 from tests.planted_records import record_of, workload_of

@@ -11,9 +11,9 @@ import pytest
 from dwconv.errors import InvalidConfig
 from dwconv.problems.target import cpu_of_device
 from dwconv.schedules.template import templates_for
-from dwconv.untuned import learn as learning
+from dwconv.untuned import make as learning
 from dwconv.untuned.evidence import evidence
-from dwconv.untuned.learn import gain_trees, learn
+from dwconv.untuned.make import gain_trees, learn
 from dwconv.untuned.other_size import errors_by_octaves, expected_from, octaves_between
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel, shipped
 from dwconv.untuned.trees import Trees

@@ -12,8 +12,7 @@ from dwconv.errors import BrokenInstallation
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import all_templates
 from dwconv.untuned import portfolio_file
-from dwconv.untuned.portfolio_file import Errors, GainModel, Portfolio, decode, encode
-from dwconv.untuned.regimes import regimes
+from dwconv.untuned.portfolio_file import Errors, GainModel, Portfolio, decode, encode, regimes
 from dwconv.untuned.trees import Split, Trees
 from tests.planted_records import workload_of
 

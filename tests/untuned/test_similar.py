@@ -6,7 +6,7 @@ import dataclasses
 
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config
-from dwconv.untuned.similar import bests_of_similar
+from dwconv.untuned.starts import bests_of_similar
 from tests import fake_tuning as fake
 
 CONFIGS = [Config.of("fake.fprop", block_h=value) for value in range(6)]

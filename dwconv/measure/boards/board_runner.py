@@ -16,7 +16,7 @@ import torch
 from dwconv import settings
 from dwconv.errors import BoardLost, WorkerCannotStart, WorkerDied, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.boards.session import Board, RemoteKernel, Session, time_kernels
 from dwconv.measure.building import BUILD_FOR_BOARD
 from dwconv.measure.clock import contention

@@ -19,11 +19,10 @@ import torch
 from dwconv import settings
 from dwconv.errors import BoardLost, UnknownTarget, one_line
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.board import RUN, is_linked
+from dwconv.kernels.entry import message
+from dwconv.kernels.library import RUN, is_linked
 from dwconv.kernels.load import ANY_NUMBER, most_threads
-from dwconv.kernels.wire import message
-from dwconv.problems.board import device_of
-from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.target import CpuTarget, Target, device_of
 from dwconv.records.record import Measurement
 
 

@@ -1,6 +1,6 @@
 """Contention: the time that other work takes from this process while it is timed, and when the machine is quiet.
 
-    sign                                     a lap  all laps   told by
+    sign                                     a lap  all laps   seen by
     own threads wait for a core                ×               Linux: schedstat of each thread
     own threads are made to give up a core     ×               involuntary context switches, where there is no schedstat
     the caller is off its core, unasked        ×               its CPU time and the wall clock; shows a hypervisor
@@ -131,7 +131,7 @@ class Load:
     busy_s: float
     stolen_s: float
     own_s: float
-    """CPU time of this process and, if asked for, of those that it started."""
+    """CPU time of this process and, on request, of those that it started."""
 
 
 def load(*, own_s: Callable[[], float] = time.process_time) -> Load:

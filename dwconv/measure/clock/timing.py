@@ -54,7 +54,7 @@ class Effort:
     patience_s: float = 0.0
     """Extra time if too few rounds were uncontended."""
     turns: int = 0
-    """So many turns are taken if too few rounds were uncontended even then, from which ``Taken.at_least`` can tell."""
+    """So many turns are taken if too few rounds were uncontended even then, which ``Taken.at_least`` reports."""
     turns_s: float = 0.0
     """At most so long."""
 
@@ -159,7 +159,7 @@ class Taken:
     def at_least(self, slower: str, faster: str) -> float:
         """How many times as long as ``faster`` the call ``slower`` takes, at least: the median over all turns is larger
         with a certainty of 99 %. Other work that takes rounds of both calls alike does not change it. 0 if the turns
-        are too few to tell."""
+        are too few to decide."""
         ratios = sorted(a / b for a, b in zip(self.turns_us[slower], self.turns_us[faster], strict=True))
         place, chance = -1, 0.0
         while (chance := chance + math.comb(len(ratios), place + 1) / 2 ** len(ratios)) <= _UNSURE:
@@ -253,7 +253,7 @@ class _Turns:
             self._round_s = min(self._round_s, max(self._round_s / 2, _SHORTEST_ROUND_S))
 
     def first_is_slower_than(self, us: float) -> bool:
-        """True if all uncontended rounds of the first call are slower; False if there are too few to tell."""
+        """True if all uncontended rounds of the first call are slower; False if there are too few to decide."""
         first = next(iter(self._calls))
         calm_us = [turn[first].us for turn in self._turns if not turn[first].contended]
         return len(calm_us) >= _LEAST_ROUNDS and min(calm_us) > us

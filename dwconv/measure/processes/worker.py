@@ -29,8 +29,8 @@ import psutil
 
 from dwconv import settings
 from dwconv.errors import Shortage
-from dwconv.kernels import wire
-from dwconv.kernels.wire import message
+from dwconv.kernels import entry
+from dwconv.kernels.entry import message
 
 _START = b"dwconv\x00\x01"  # anything else was not sent by ``send``
 _LENGTH_BYTES = 8
@@ -40,7 +40,7 @@ _LONGEST = 2**30  # a longer message comes from a worker gone wild
 
 def send(connection: socket.socket, message: object, *, deadline: float | None = None) -> None:
     """Send a message. Raises TimeoutError after ``deadline`` (of time.monotonic), OSError if the other side is gone."""
-    data = wire.encode(message)
+    data = entry.encode(message)
     _end_at(connection, deadline)
     connection.sendall(_START + len(data).to_bytes(_LENGTH_BYTES, "big") + data)
 
@@ -54,7 +54,7 @@ def receive(connection: socket.socket, *, deadline: float | None = None) -> Any:
     length = int.from_bytes(_receive_exactly(connection, _LENGTH_BYTES, deadline), "big")
     if length > _LONGEST:
         raise ValueError(f"a message of {length} bytes")
-    return wire.decode(_receive_exactly(connection, length, deadline))
+    return entry.decode(_receive_exactly(connection, length, deadline))
 
 
 def _receive_exactly(connection: socket.socket, count: int, deadline: float | None) -> bytes:

@@ -2,8 +2,8 @@
 
     source ──► translate ──► g++, a hook before every access ──► machine: a fiber a thread ──► report
                              kernel.h                            runtime.cc, fibers.h          faults, counts
-                                                                 memory.h    who touched what when,
-                                                                             what a warp asks for
+                                                                 memory.h    which lane touched what when,
+                                                                             what a warp accesses
                                                                  matrices.h  tensor cores
 
 It finds races between barriers, in shared and in global memory and between blocks; accesses that are out of bounds or

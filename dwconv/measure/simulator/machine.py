@@ -72,7 +72,7 @@ class Counts:
     load_sectors: int = 0
     """Sectors of 32 bytes that the loads touched."""
     load_ideal: int = 0
-    """Sectors that the bytes asked for would fill, were they side by side and aligned."""
+    """Sectors that the accessed bytes would fill, were they side by side and aligned."""
     store_requests: int = 0
     store_sectors: int = 0
     store_ideal: int = 0
@@ -98,14 +98,6 @@ class Counts:
     @property
     def store_sectors_per_ideal(self) -> float:
         return self.store_sectors / self.store_ideal if self.store_ideal else 1.0
-
-    @property
-    def load_sectors_per_request(self) -> float:
-        return self.load_sectors / self.load_requests if self.load_requests else 0.0
-
-    @property
-    def store_sectors_per_request(self) -> float:
-        return self.store_sectors / self.store_requests if self.store_requests else 0.0
 
     def resources(self) -> dict[str, int]:
         """Numbers for a record, in whole percent of the ideal; 100 is perfect."""

@@ -16,8 +16,8 @@ from dwconv.errors import InvalidConfig
 from dwconv.kernels.artifact import Artifact, Extent
 from dwconv.kernels.cpu import describe
 from dwconv.kernels.cuda import lower
+from dwconv.kernels.entry import message
 from dwconv.kernels.kernel import Kernel
-from dwconv.kernels.wire import message
 from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Counts, Machine, Report
 from dwconv.measure.verify.cases import Case, make_case
 from dwconv.measure.verify.verify import verify_once

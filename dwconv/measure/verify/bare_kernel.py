@@ -171,7 +171,7 @@ class Bench:
 
 
 def _offset_bytes(place: int, number: int, *, least: int) -> int:
-    """How far the tensor of that number starts after a cache line; ``least``: the alignment that kernels ask for."""
+    """How far the tensor of that number starts after a cache line; ``least``: the alignment that kernels need."""
     at = (place + place // len(_STARTS) * number) % len(_STARTS)
     return max(least, 4) * _STARTS[at] if at else least
 

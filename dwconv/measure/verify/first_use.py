@@ -33,7 +33,7 @@ _FEWEST_CHANNELS = 3
 """Different channels, if a layer has so many: with fewer a kernel could mix up neighbours. The number is odd, so that
 a kernel that is off by a vector of channels reads others."""
 _ELEMENTS = 1_000_000
-"""In the images of a case of several images, unless a smaller one would leave out what is asked of every kernel. With
+"""In the images of a case of several images, unless a smaller one would leave out what every kernel must do. With
 extreme values, which are more work to judge, a third of it."""
 _MOST_ELEMENTS = 1 << 24
 """In the images of a case of two images. Beyond it there is one image: memory matters more."""
@@ -61,7 +61,7 @@ def fault_at_first_use(kernel: LoadedKernel, device: torch.device, *, threads: S
 
 def _fault(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
     torch.set_flush_denormal(False)  # of this thread, which has it from the one that started it
-    torch.get_num_threads()  # PyTorch sets it when a thread first asks, and from now on no more
+    torch.get_num_threads()  # PyTorch sets it when a thread first reads it, and from now on no more
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     any_size = kernel.any_size if isinstance(kernel, Kernel) else None
     kernels = any_size.samples() if any_size else [kernel]

@@ -14,7 +14,7 @@ import torch
 
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel, check_memory, have_same_bits
 from dwconv.measure.verify.cases import Case, judge_all, wrong
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from dwconv.problems.workload import IMAGES
 from dwconv.records.record import Verdict
 from dwconv.schedules.template import spreads_nan

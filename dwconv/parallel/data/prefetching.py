@@ -45,7 +45,7 @@ def prefetch(loader: Iterable[Batch], device: torch.device | str | None = None, 
 
 
 class Prefetched(Generic[Batch]):
-    """An iterable like its loader. ``report()`` tells how long steps waited."""
+    """An iterable like its loader. ``report()`` says how long steps waited."""
 
     def __init__(self, loader: Iterable[Batch], *, copies: Copies, depth: int) -> None:
         self.loader = loader
@@ -62,7 +62,7 @@ class Prefetched(Generic[Batch]):
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        asked, is_first = time.perf_counter(), True
+        began_s, is_first = time.perf_counter(), True
         loading = _Loading(iter(self.loader), self._copies)
         # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator when they are
         # first asked, and what that gives must not depend on what the step draws meanwhile.
@@ -70,8 +70,8 @@ class Prefetched(Generic[Batch]):
         ahead = _Ahead(loading, depth=self._depth) if self._depth and isinstance(loaded, _Loaded) else None
         try:
             while isinstance(loaded, _Loaded):
-                yield self._handed_out(loaded, asked=asked, is_first=is_first)
-                asked, is_first = time.perf_counter(), False
+                yield self._handed_out(loaded, asked=began_s, is_first=is_first)
+                began_s, is_first = time.perf_counter(), False
                 loaded = ahead.next() if ahead else loading.next()
             if isinstance(loaded, _Failed):
                 raise loaded.error
@@ -101,7 +101,7 @@ class Prefetched(Generic[Batch]):
 
 
 class _Loaded:
-    """What ``Copies.begin`` gave; and how long that took, from asking the loader."""
+    """What ``Copies.begin`` gave; and how long that took, with the loader's time."""
 
     def __init__(self, begun: Any, *, seconds: float) -> None:
         self._begun = [begun]
@@ -194,7 +194,7 @@ class WaitingReport:
     first_us: tuple[float, ...]
     """Of the first batch of each epoch, the time from beginning the epoch to having it: nothing can hide that."""
     waited_us: tuple[float, ...]
-    """Of each other batch, the time from asking for it to having it."""
+    """Of each other batch, the time from its request to its arrival."""
     loading_us: tuple[float, ...]
     """Of each of these, the time that the loader took, with its copy to pinned memory: what a step waits where nothing
     is loaded ahead."""

@@ -43,7 +43,7 @@ def data_parallel(
     **options: Any,
 ) -> DistributedDataParallel:
     """``model`` in a DistributedDataParallel, its gradients sent the way that was measured to be the fastest here.
-    ``communication(…)`` of the result tells which, and why. Every rank has to call it.
+    ``communication(…)`` of the result says which, and why. Every rank has to call it.
 
     ``example_inputs``: as for ``dwconv.convert``, what a step of one rank gets: a tensor, a tuple of positional
     arguments, or a dict of keyword arguments. Steps on it are timed for ``seconds``, about; afterwards parameters,

@@ -241,7 +241,7 @@ class GradientHook:
 
 
 def _send(state: GradientHook, bucket: dist.GradBucket) -> Future[Tensor]:  # type: ignore[name-defined]
-    """As PyTorch wants a hook: a function with these names and types."""
+    """As PyTorch takes a hook: a function with these names and types."""
     return state.send(bucket)
 
 

@@ -179,11 +179,11 @@ class Pipeline:
     def _over_ranks(self, losses: list[Tensor]) -> float:
         """The loss of the batch. Raises NoPlan, on every rank, if it is not what its microbatches give together."""
         flaw = self._loss.flaw()
-        told = torch.tensor([0.0, bool(flaw)], device=self._device)
+        sums = torch.tensor([0.0, bool(flaw)], device=self._device)
         for loss in losses:
-            told[0] += loss.detach() / (self._parts if self._loss.reduction == "mean" else 1)
-        dist.all_reduce(told)
-        total, flaws = told.tolist()
+            sums[0] += loss.detach() / (self._parts if self._loss.reduction == "mean" else 1)
+        dist.all_reduce(sums)
+        total, flaws = sums.tolist()
         if flaws:
             raise NoPlan(flaw or "the loss is not what its microbatches give together: see a rank of the last stage")
         return float(total)

@@ -24,8 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import NoPlan
 from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageGradients, StageModule
-from dwconv.parallel.planning.orders import why_not
-from dwconv.parallel.planning.plan import Plan, check_plan
+from dwconv.parallel.planning.plan import Plan, check_plan, why_not
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.orders import why_not
 from dwconv.parallel.planning.partition import Cluster, Shape, check_shape, partition
-from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, LayerCost, Plan, Stage, stage_cost
+from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, LayerCost, Plan, Stage, stage_cost, why_not
 from dwconv.parallel.planning.simulation import SimulatedStep, simulate
 
 

@@ -64,7 +64,7 @@ class Shape:
 def partition(layers: Sequence[LayerCost], cluster: Cluster, shape: Shape) -> Plan:
     """The plan of least bottleneck time that fits into memory, on all ranks. Raises NoPlan if there is none.
 
-    With several stages a rank their replicas must be even, and the memory is left for ``simulate`` to tell."""
+    With several stages a rank their replicas must be even, and ``simulate`` computes the memory."""
     check_shape(cluster, shape)
     if shape.stages is not None and shape.stages > len(layers):
         raise NoPlan(f"stages={shape.stages} are more than the {len(layers)} layers; use at most {len(layers)}")

@@ -21,13 +21,15 @@ from functools import partial
 from typing import NamedTuple
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.orders import Action, actions, place_of
 from dwconv.parallel.planning.plan import (
     COPIES_OF_PARAMETERS,
     FREE_LINK,
+    Action,
     Bucket,
     Plan,
+    actions,
     buckets,
+    place_of,
     stage_cost,
     sum_us,
     transfer_us,

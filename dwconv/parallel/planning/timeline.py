@@ -17,7 +17,7 @@ from dwconv.errors import BrokenInstallation, NoPlan
 from dwconv.system.new_file import check_replaceable, replace_file
 
 What = Literal["forward", "dgrad", "wgrad", "backward", "communication"]
-"""``backward``: dgrad and wgrad in one, where they were not told apart."""
+"""``backward``: dgrad and wgrad in one, where they were not timed apart."""
 WHAT: tuple[What, ...] = get_args(What)
 
 
@@ -40,7 +40,7 @@ class Event:
 
 
 _LETTERS: dict[What, str] = {"forward": "F", "dgrad": "D", "wgrad": "W", "backward": "B", "communication": ""}
-# Okabe and Ito's colours, which people who see no red or green tell apart, on a paper of light grey.
+# Okabe and Ito's colours, which people who see no red or green distinguish, on a paper of light grey.
 _COLOURS: dict[What, str] = {
     "forward": "#56B4E9",
     "dgrad": "#E69F00",

@@ -18,11 +18,10 @@ from dwconv.records.record import TuningRecord
 from dwconv.tuner.agenda import Sharing
 from dwconv.tuner.cluster.node import Line, Lines, Node, Report, Task
 from dwconv.tuner.device_campaign import Choices, DeviceCampaign, check_choices, opened_log
-from dwconv.tuner.results_table import PLAIN_LINE_EVERY_S, Outcome, label, state
+from dwconv.tuner.results_table import PLAIN_LINE_EVERY_S, LiveView, Outcome, label, state
 from dwconv.tuner.search.search_result import Stop, TuningResult
 
 if TYPE_CHECKING:
-    from rich.live import Live
     from rich.table import Table
 
 
@@ -152,29 +151,14 @@ def task_label(workload: Workload) -> str:
     return f"{workload.pass_} {label(workload)}"
 
 
-class NodeTable:
+class NodeTable(LiveView):
     """Shows ``nodes``, and how far the work on ``devices`` is. What comes and goes is looked up when it is shown."""
 
     def __init__(self, nodes: Sequence[Node], devices: Mapping[str, DeviceWork]) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False)
+        super().__init__()
         self._nodes = nodes
         self._devices = devices
         self._shown_s: dict[Node, float] = {}
-        self._live: Live | None = None
-
-    def __enter__(self) -> NodeTable:
-        if self._console.is_terminal:
-            from rich.live import Live
-
-            self._live = Live(console=self._console, get_renderable=self._now, transient=True, refresh_per_second=4)
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def begin(self, node: Node) -> None:
         """``node`` was given a workload."""
@@ -183,7 +167,7 @@ class NodeTable:
             self._say(node, f"{task_label(node.workload)}: starting")
 
     def tell(self, node: Node) -> None:
-        """``node`` has told how it stands."""
+        """``node`` has sent its state."""
         quiet_s = time.monotonic() - self._shown_s.get(node, 0.0)
         if self._live is None and node.workload and node.state and quiet_s >= PLAIN_LINE_EVERY_S:
             self._say(node, f"{task_label(node.workload)}: {state(node.state)}")

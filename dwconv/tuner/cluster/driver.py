@@ -105,14 +105,14 @@ class _Driver:
         node.link.ask(method, *arguments)
 
     def _take(self, node: Node, answer: object) -> None:
-        asked, node.asked = node.asked, ""
+        requested, node.asked = node.asked, ""
         take: Callable[[Node, object], None] = {
             "versions": self._take_versions,
             "start": self._take_facts,
             "time_reference": self._take_reference,
             "begin": self._take_beginning,
             "report": self._take_report,
-        }[asked]
+        }[requested]
         try:
             if isinstance(answer, NodeLost):
                 raise answer

@@ -20,7 +20,7 @@ Lines = tuple[bytes, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What each node is told before it begins."""
+    """The input of each node, before it begins."""
 
     target: str
     """As after ``--target``; ``auto`` is the kind of device that the node was given."""

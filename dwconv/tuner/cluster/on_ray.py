@@ -1,7 +1,7 @@
 """A cluster of Ray: an actor for each device. The only file that imports Ray.
 
 A node with GPUs has an actor for each of them, any other node one for its cores, which Ray then gives to no other.
-Actors are told what to do by name and data (``worker.Worker``); dwconv is installed on every node.
+Actors get their work by name and data (``worker.Worker``); dwconv is installed on every node.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class RayCluster:
     def answers(self, *, timeout_s: float) -> list[tuple[Link, object]]:
         """What was answered; see ``node.Cluster``."""
         ray = _ray()
-        asked = {link.answer: link for link in self.links if link.answer is not None}
-        if not asked:
+        links = {link.answer: link for link in self.links if link.answer is not None}
+        if not links:
             return []
-        ready, _ = ray.wait(list(asked), num_returns=1, timeout=timeout_s)
+        ready, _ = ray.wait(list(links), num_returns=1, timeout=timeout_s)
         found: list[tuple[Link, object]] = []
         for reference in ready:
-            link = asked[reference]
+            link = links[reference]
             link.answer = None
             found.append((link, _answer(reference)))
         return found
@@ -214,6 +214,6 @@ def _answer(reference: Any) -> object:
 
 
 def reason_of(error: Exception) -> str:
-    """The line of a message of Ray's that tells most: of what an actor raised when it was made, the last one."""
+    """The line of a message of Ray's that says most: of what an actor raised when it was made, the last one."""
     lines = _COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
     return one_line(lines[-1] if "creation task" in lines[0] else lines[0], most=_MOST_SAID)

@@ -1,4 +1,4 @@
-"""Worker: the side of a node. It tunes one workload after the other on its own device, as it is told.
+"""Worker: the side of a node. It tunes one workload after the other on its own device, as the driver sends them.
 
     start(setup) ─► facts       begin(task) ─► report(acknowledged) ─► report(acknowledged) ─► … ─► ended
                                      │                ▲
@@ -24,7 +24,7 @@ import torch
 
 from dwconv import settings
 from dwconv.errors import DwconvError, NoTemplate, described_error
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.clock.contention import cores
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import RACE, time_in_turns
@@ -135,7 +135,7 @@ class Worker:
         return self._reference.measure()
 
     def begin(self, task: Task) -> None:
-        """Tune a workload from now on; ``report`` tells how it stands."""
+        """Tune a workload from now on; ``report`` gives its state."""
         self._outbox = Outbox()
         threading.Thread(target=self._tune, args=(task, self._outbox), daemon=True).start()
 

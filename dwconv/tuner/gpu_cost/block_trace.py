@@ -3,7 +3,7 @@
 The control flow and the addresses of these kernels follow from thread and block numbers and from the batch, never from
 data. So a few blocks, spread over the grid, are walked through their machine code on the CPU: all their threads side by
 side, those that lag behind first, as threads of a warp meet again on a GPU. Trip counts, guards, bank conflicts and the
-sectors of memory that warps ask for come out exactly, for any source.
+sectors of memory that warps access come out exactly, for any source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dwconv.kernels.sass import CLASSES, Code, Instruction, matrices_loaded, pro
 from dwconv.kernels.sass_integers import Action, action
 from dwconv.kernels.sass_registers import LONG, Number, Operand, Registers, Truth, operand
 from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES, WARP
-from dwconv.tuner.gpu_cost.transactions import sectors_asked, shared_turns
+from dwconv.tuner.gpu_cost.transactions import sectors_of, shared_turns
 
 Array = NDArray[Any]
 
@@ -34,7 +34,7 @@ _MOST_STEPS = 400_000
 _WATCHED = 24
 """Times that one instruction's addresses are looked at; of its later executions every 16th."""
 _BASE_SHIFT = 40
-"""Tensors are put this far apart: an address tells its tensor."""
+"""Tensors are put this far apart: an address shows its tensor."""
 
 
 class Untraceable(BuildError):
@@ -48,9 +48,9 @@ class BlockTrace:
     issued: dict[str, float]
     """Warp instructions, by class."""
     global_lines: float
-    """Lines of 128 bytes that warps ask for, one after the other."""
+    """Lines of 128 bytes that warps access, one after the other."""
     sectors: float
-    """Sectors of 32 bytes that warps ask for."""
+    """Sectors of 32 bytes that warps access."""
     ideal_sectors: float
     """The same, if the threads' words lay side by side."""
     wavefronts: float
@@ -225,7 +225,7 @@ class _Walk:
             active = everywhere
             if step.guard:
                 active = _both(everywhere, self._registers.truth(step.guard))
-            self._registers.asking = True if active is None else active
+            self._registers.reading = True if active is None else active
             if step.accesses:
                 self._access(position, instruction, _lanes_of(active, here, instruction))
             if instruction.base == "LDGSTS":
@@ -306,10 +306,10 @@ class _Walk:
         if not (tensor[active] == number).all() or not 1 <= number <= len(self._tensors):
             raise Untraceable(f"{self._code.kernel}: an address lies in none of its tensors")
         name = self._tensors[number - 1]
-        asked = sectors_asked(address, active, width=width)
-        seen.sectors += asked.sectors
-        seen.lines += asked.lines
-        seen.ideal_sectors += asked.ideal
+        requests = sectors_of(address, active, width=width)
+        seen.sectors += requests.sectors
+        seen.lines += requests.lines
+        seen.ideal_sectors += requests.ideal
         if store:
             seen.written[name] += float(active.sum() * width)
         else:

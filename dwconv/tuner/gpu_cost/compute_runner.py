@@ -16,7 +16,7 @@ from pathlib import Path
 from dwconv import settings
 from dwconv.errors import BuildError, WorkerError
 from dwconv.kernels import build
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.outcomes import new_record, status_after
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
@@ -105,7 +105,7 @@ class ComputeRunner:
             yield self._record(candidates[position], outcome)
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """No records: computing the same cost again would tell nothing new."""
+        """No records: computing the same cost again would give nothing new."""
         return iter(())
 
     def close(self) -> None:

@@ -18,8 +18,7 @@ from dwconv.kernels.sass import CLASSES, Code, bytes_in_flight, disassemble, pro
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import RESOURCES, BlockWork, price
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
-from dwconv.schedules.cuda.gpu.occupancy import Occupancy
+from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, Occupancy
 from dwconv.tuner.gpu_cost.block_trace import BlockTrace, Untraceable, local_lines, trace_block
 
 
@@ -48,7 +47,7 @@ class KernelCost:
     conflicts: float
     """Turns of shared memory over turns without a bank conflict."""
     sectors_over_ideal: float
-    """Sectors of memory that warps ask for over those that their words fill."""
+    """Sectors of memory that warps access over those that their words fill."""
     dram_bytes: float
     cache_bytes: float
     local_bytes: float

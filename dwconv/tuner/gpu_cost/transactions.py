@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dwconv.schedules.cuda.gpu.banks import Turns, turns_of_warp
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.memory import Turns, turns_of_warp
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Requests:
     """Sums over warps."""
 
     sectors: float
@@ -25,13 +25,13 @@ class Asked:
     """Sectors, if the words of a warp lay side by side."""
 
 
-def sectors_asked(address: Array, active: Array, *, width: int) -> Asked:
+def sectors_of(address: Array, active: Array, *, width: int) -> Requests:
     """One access of ``width`` bytes by each active thread; both arrays in the order of threads, whole warps."""
     ordered = np.sort(np.where(active, address, -1).reshape(-1, WARP), axis=1)
     words = _firsts(ordered).sum(axis=1) * width
     sectors = np.where(ordered < 0, -1, ordered // SECTOR_BYTES)
     lines = np.where(ordered < 0, -1, ordered // LINE_BYTES)
-    return Asked(
+    return Requests(
         sectors=float(_firsts(sectors).sum()),
         lines=float(_firsts(lines).sum()),
         ideal=float((-(-words // SECTOR_BYTES)).sum()),

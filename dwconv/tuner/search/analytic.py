@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import estimated_us
 from dwconv.tuner.search import spaces as search_spaces
 from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
 

@@ -173,7 +173,7 @@ class _Outlook:
     """Predictions for some configurations: the ``mean`` of each and its ``variance``."""
 
     def __init__(self, *, posterior: _Posterior, rows: Numbers, mean: Numbers, known: Numbers) -> None:
-        """``known``: what the measured candidates tell of each, one row for each of them."""
+        """``known``: what the measured candidates predict of each, one row for each of them."""
         self.mean = mean
         self._posterior, self._rows, self._known = posterior, rows, known
         self._unknown: Numbers = 1.0 - (known**2).sum(axis=0)
@@ -190,14 +190,14 @@ class _Outlook:
         import numpy as np
 
         alike = _alike(self._rows, self._rows[at : at + 1], length=self._posterior.length)[:, 0]
-        told = alike - self._known.T @ self._known[:, at]
-        told /= math.sqrt(max(float(self._unknown[at]), 0.0) + self._posterior.noise)
-        self._known = np.vstack([self._known, told])
-        self._unknown = self._unknown - told**2
+        row = alike - self._known.T @ self._known[:, at]
+        row /= math.sqrt(max(float(self._unknown[at]), 0.0) + self._posterior.noise)
+        self._known = np.vstack([self._known, row])
+        self._unknown = self._unknown - row**2
 
 
 def _alike(one: Numbers, other: Numbers, *, length: float) -> Numbers:
-    """How far each of ``one`` tells of each of ``other``, 1 if they are the same: Matérn 5/2."""
+    """How far each of ``one`` predicts each of ``other``, 1 if they are the same: Matérn 5/2."""
     import numpy as np
 
     squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None] - 2 * one @ other.T
@@ -284,7 +284,7 @@ class Evolve:
         return self._unseen.take(self._model.choose(new, count))
 
     def _best(self) -> list[Config]:
-        """The fastest configurations told, fastest first."""
+        """The fastest measured configurations, fastest first."""
         worked = [(time, str(config), config) for config, time in self._times.items() if time is not None]
         return [config for _, _, config in sorted(worked, key=lambda item: item[:2])[: self.PARENTS]]
 

@@ -47,7 +47,7 @@ class RunnerChoice:
 
     def predicts(self, target: Target, *, strategy: Search) -> bool:
         """True if costs are computed and nothing is measured: the target is a GPU that is not here, or the strategy is
-        analytic, or ``predict`` was asked for."""
+        analytic, or ``predict`` was chosen."""
         if target.kind != "cuda" or self.kind == "local":
             return False
         return self.kind == "predict" or strategy == "analytic" or not target.present
@@ -68,7 +68,7 @@ USUAL_RUNNER = RunnerChoice()
 
 
 def make_runner(workload: Workload, target: Target, *, choice: RunnerChoice, strategy: Search) -> Runner:
-    """The runner that ``choice`` asks for. The caller closes it. Raises NoDevice if it should measure on a device that
+    """The runner of ``choice``. The caller closes it. Raises NoDevice if it should measure on a device that
     is not here."""
     if isinstance(target, CudaTarget) and choice.predicts(target, strategy=strategy):
         from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner
@@ -138,7 +138,7 @@ def _confirm_together(
 
 
 BATCH = 8
-"""Candidates asked for at a time: enough to keep the builders busy, few enough to learn often."""
+"""Candidates of a turn: enough to keep the builders busy, few enough to learn often."""
 _OVERTIME = 1.25
 """A batch may be finished within this many times the seconds of the budget: measuring what is built takes little."""
 _WAIT_S = 3.0

@@ -46,7 +46,7 @@ class History:
     def judged(self, record: TuningRecord, *, busy: Callable[[], float]) -> TuningRecord:
         """``record`` as it is to be logged. It is not confirmed if its baseline was far slower than usual, or if a time
         is suspicious and other work is running. ``busy`` gives the share of the cores that other work has; it takes a
-        moment, so it is asked only then."""
+        moment, so it is read only then."""
         if not record.confirmed or record.measurement is None:
             return record
         slower = self._slower(record)

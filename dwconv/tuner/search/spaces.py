@@ -116,7 +116,7 @@ ENUMERABLE = 50_000
 
 
 class Unvisited:
-    """Draws configurations that were never asked or told before."""
+    """Draws configurations that are neither proposed nor measured yet."""
 
     def __init__(self, spaces: SpaceUnion, *, seed: int) -> None:
         self._spaces = spaces

@@ -1,4 +1,4 @@
-"""Strategies: which configurations to try next. Each is asked for some, and told the records of them.
+"""Strategies: which configurations to try next. Each proposes some, and learns from their records.
 
 The same seed and the same records give the same configurations, in whatever order the records of one batch arrive.
 WarmStart begins with what was good with other versions of PyTorch, TVM or a template.
@@ -18,9 +18,8 @@ from dwconv.problems.target import CudaTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import all_templates
+from dwconv.schedules.template import all_templates, estimated_us
 from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.evolve import Evolve, GaussianProcess, Prior
 from dwconv.tuner.search.search_result import SEARCHES, Search
@@ -34,11 +33,11 @@ _MOST_US = 1e9
 
 class Strategy(Protocol):
     def ask(self, count: int) -> list[Config]:
-        """Up to ``count`` configurations that were never asked or told before; none when the space is exhausted."""
+        """Up to ``count`` configurations, neither proposed nor measured yet; none when the space is exhausted."""
         ...
 
     def tell(self, record: TuningRecord) -> None:
-        """Learn the record of a configuration, asked for or not."""
+        """Learn the record of a configuration, proposed or not."""
         ...
 
 
@@ -171,7 +170,7 @@ class WarmStart:
         self._then = then
 
     def ask(self, count: int) -> list[Config]:
-        """The other strategy is asked once it was told of the first ones, so that it does not try them too."""
+        """The other strategy proposes once it has learnt the first ones, so that it does not try them too."""
         if self._first:
             found, self._first = self._first[:count], self._first[count:]
             return found

@@ -22,13 +22,15 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
     NORMALISED,
     Factors,
     NormTensors,
+    activation,
+    kept,
     norm_arguments,
+    with_derivative,
 )
-from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, Cut
+from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
-from dwconv.schedules.cuda.emit.activations import activation, kept, with_derivative
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, span, zero
 from dwconv.schedules.emit import BATCH, Expr, all_of, kernel, when
 
@@ -36,7 +38,7 @@ OF_NORM1 = (*NORMALISED, MEAN)
 OF_NORM2 = (*NORMALISED, *BEFORE_NORM[1:])
 
 
-def schedule_backward(cut: Cut) -> s_tir.Schedule:
+def schedule_backward(cut: BlockCut) -> s_tir.Schedule:
     """Parameters: dz (n, OH, OW, C), x (n, H, W, C), y as dz, w (C, KH, KW), γ, β, mean and variance of each norm
     (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and a workspace. Without a second norm dy in the place of dz
     and y."""
@@ -57,7 +59,7 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
 class Backward:
     """The tensors, each in one axis."""
 
-    cut: Cut
+    cut: BlockCut
     n: Expr
     dz: Any
     x: Any
@@ -70,7 +72,7 @@ class Backward:
     partial: Any
 
     @classmethod
-    def arguments(cls, cut: Cut, n: Expr) -> Backward:
+    def arguments(cls, cut: BlockCut, n: Expr) -> Backward:
         """Emits the kernel's parameters."""
         workload, block = cut.workload, cut.block
         channels = workload.channels
@@ -191,14 +193,14 @@ class Backward:
 class Thread:
     """One thread's tile of pixels of x."""
 
-    def __init__(self, *, cut: Cut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
+    def __init__(self, *, cut: BlockCut, place: TilePlace, tile: Tile, memory: SharedMemory, table: Any) -> None:
         self._cut, self._place, self._tile, self._memory, self._table = cut, place, tile, memory, table
         sizes = (cut.tile_h, cut.tile_w, cut.vector_c)
         self._x, self._gradient = Registers("x", *sizes, dtype=cut.workload.dtype), Registers("gradient", *sizes)
         self._pixels = [(row, column) for row in range(cut.tile_h) for column in range(cut.tile_w)]
 
     def load(self, x: Any) -> None:
-        """Asks for x, before others wait for the patch."""
+        """Loads x, before others wait for the patch."""
         lanes = self._cut.vector_c
         for pixel in self._pixels:
             value = x[span(self._tile.at(*pixel), lanes)]

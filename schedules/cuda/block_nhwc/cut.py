@@ -94,7 +94,7 @@ class TileAxis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class BlockCut:
     """A workload and a choice of the knobs."""
 
     workload: Workload
@@ -114,7 +114,7 @@ class Cut:
     """Of the convolution, at least, which sets how many registers a thread may have."""
 
     @classmethod
-    def of(cls, workload: Workload, config: Config) -> Cut:
+    def of(cls, workload: Workload, config: Config) -> BlockCut:
         return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
 
     @property

@@ -1,25 +1,15 @@
-"""The work of the kernels of a block, in plain integers, guessed where only the compiler knows. No TVM here."""
+"""The work of a thread of the convolution inside a block, and so of every kernel of a pass. No TVM here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
+from dwconv.problems.block import Activation
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, Cut, TileAxis, adding_shares
-from dwconv.schedules.cuda.block_nhwc.thread_work import (
-    APPLIED,
-    DIFFERENTIATED,
-    START,
-    fma_of_tile,
-    instructions_of_sums,
-    instructions_of_tile,
-    patch_reads,
-    registers_of,
-    staged_vectors,
-    weight_reads,
-)
+from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, STAGED_AHEAD, BlockCut, TileAxis, adding_shares
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import (
     BANK_BYTES,
@@ -28,9 +18,112 @@ from dwconv.schedules.cuda.gpu.hardware import (
     SECTOR_BYTES,
     VECTOR_BYTES,
     WARP,
+    registers_left,
 )
-from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_REGISTERS
+
+APPLIED: dict[Activation, int] = {"identity": 0, "relu": 1, "relu6": 2, "hardswish": 3, "silu": 15, "gelu": 25}
+"""Instructions of an activation, about; and, the next, of the activation and its derivative."""
+DIFFERENTIATED: dict[Activation, int] = {"identity": 0, "relu": 2, "relu6": 5, "hardswish": 8, "silu": 18, "gelu": 30}
+OTHER_REGISTERS = 40
+"""For addresses and counters."""
+START, STAGED = 60, 16
+"""Instructions that find out where a thread is, and where what it stages lies."""
+
+
+def registers_of(cut: BlockCut) -> int:
+    """About how many a thread needs at least: for its tile, or for what it stages."""
+    row, own = len(cut.columns.reads) + cut.columns.axis.taps, cut.tile_h * cut.tile_w
+    of_lane = cut.itemsize / 4  # of what is on its way, and of x
+    if cut.is_forward:
+        kept = 4 if cut.block.norm2 else 0
+        # Of a row, what has been multiplied makes room for what comes.
+        summed, staged = cut.vector_c * (own + math.ceil(row / 2)), STAGED_AHEAD * (cut.vector_c * of_lane + 3)
+        return cut.vector_c * kept + math.ceil(max(summed, staged)) + OTHER_REGISTERS
+    results = 2 * own
+    if cut.itemsize < 4 and cut.block.act1 == "identity" and not (cut.block.norm1 or cut.ragged):
+        results = own  # of x the compiler makes float32 where it is multiplied
+    tile = cut.tile_rows + own * of_lane + max(results + row, cut.images_staged * cut.staged_ahead * of_lane + 4)
+    return math.ceil(cut.vector_c * tile) + OTHER_REGISTERS
+
+
+def code_size(cut: BlockCut) -> int:
+    """Instructions in straight code, about."""
+    tile = fma_of_tile(cut) + shared_loads(cut) + _converted(cut)
+    return int(tile) + cut.staged_ahead * int(_instructions_staged(cut))
+
+
+def fma_of_tile(cut: BlockCut) -> int:
+    """Multiply-adds of a thread for its tile."""
+    return cut.rows.products * cut.columns.products * cut.vector_c * (1 if cut.is_forward else 2)
+
+
+def patch_reads(cut: BlockCut) -> int:
+    """Vectors of channels that a thread reads of the patch for its tile."""
+    return len(cut.rows.reads) * len(cut.columns.reads)
+
+
+def weight_reads(cut: BlockCut) -> int:
+    """Those of the weights."""
+    return cut.rows.products * cut.columns.axis.taps
+
+
+def shared_loads(cut: BlockCut) -> int:
+    """Loads of both."""
+    of_patch, of_weights = (-(-cut.vector_c * size // VECTOR_BYTES) for size in (ITEMSIZE[cut.patch_dtype], 4))
+    return patch_reads(cut) * of_patch + weight_reads(cut) * of_weights
+
+
+def _converted(cut: BlockCut) -> float:
+    """Instructions that make float32 of 16 bits that a thread reads for its tile, and the way back for two at once; not
+    those for what it stages."""
+    if cut.itemsize == 4:
+        return 0.0
+    own = cut.tile_h * cut.tile_w
+    read = (patch_reads(cut) if cut.copies_patch else 0) + (0 if cut.is_forward else own)
+    return cut.vector_c * (read + own / 2)
+
+
+def staged_vectors(cut: BlockCut) -> float:
+    """Vectors of a patch that a thread stages."""
+    return cut.patch_pixels / cut.strips
+
+
+def _instructions_staged(cut: BlockCut) -> float:
+    """Of a vector."""
+    images, block = cut.images_staged, cut.block
+    if cut.copies_patch:
+        return STAGED + 3 + cut.vector_c * cut.itemsize / 4 + 1
+    if cut.is_forward:
+        each = APPLIED[block.act1] + (1 if block.norm1 else 0)
+    else:
+        each = DIFFERENTIATED[block.act2] + 4 if block.norm2 else 0
+    converted = images if cut.itemsize < 4 else 0
+    return STAGED + 3 * images + cut.vector_c * (each + 1 + converted) + 1
+
+
+@lru_cache(maxsize=4096)
+def instructions_of_tile(cut: BlockCut) -> float:
+    """Instructions of a thread for a tile of the block."""
+    block, own = cut.block, cut.tile_h * cut.tile_w
+    if cut.is_forward:
+        given = own * (3 + cut.vector_c * (3 if block.norm2 else 0))
+    else:
+        each = APPLIED[block.act1] + DIFFERENTIATED[block.act1] + (7 if block.norm1 else 1)
+        given = own * (8 + cut.vector_c * each)
+    staged = staged_vectors(cut) * _instructions_staged(cut)
+    return START + staged + shared_loads(cut) + fma_of_tile(cut) + _converted(cut) + given
+
+
+def instructions_of_sums(cut: BlockCut) -> float:
+    """Instructions of a thread, once: weights brought to shared memory, and sums on their way to one thread of those
+    that share them."""
+    words = cut.block_channels * cut.taps / cut.tile_threads
+    sums = cut.tile_rows * cut.vector_c
+    return 2 * START + 12 * words + sums * (1 + 6 if cut.strips > 1 else 1) + 8 * (cut.strips - 1).bit_length()
+
+
+# -- the work of a block -------------------------------------------------------------------------------------------
 
 PIXEL_REGISTERS = 56
 """Of a thread that goes from pixel to pixel, about."""
@@ -40,12 +133,12 @@ OF_PIXEL, OF_ROW = 6, 5
 """Instructions for each vector of an image, besides those that compute; and for each row of a part that is added."""
 
 
-def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
+def block_works(cut: BlockCut, target: CudaTarget) -> tuple[BlockWork, ...]:
     """Those of all kernels, in the order in which they run."""
     return tuple(_forward(cut, target) if cut.is_forward else _backward(cut, target))
 
 
-def _forward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
+def _forward(cut: BlockCut, target: CudaTarget) -> Iterator[BlockWork]:
     x, y = _pixels(cut)
     if cut.block.norm1:
         yield _of_pixels(cut, target, pixels=x, read=1, written=0, each=3)
@@ -56,7 +149,7 @@ def _forward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
         yield _of_pixels(cut, target, pixels=y, read=1, written=1, each=1 + APPLIED[cut.block.act2])
 
 
-def _backward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
+def _backward(cut: BlockCut, target: CudaTarget) -> Iterator[BlockWork]:
     x, y = _pixels(cut)
     if cut.block.norm2:
         yield _of_pixels(cut, target, pixels=y, read=2, written=0, each=5 + DIFFERENTIATED[cut.block.act2])
@@ -67,14 +160,14 @@ def _backward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
         yield _of_pixels(cut, target, pixels=x, read=2, written=1, each=2)
 
 
-def _pixels(cut: Cut) -> tuple[int, int]:
+def _pixels(cut: BlockCut) -> tuple[int, int]:
     """Of all images: (of x, of y)."""
     workload = cut.workload
     x, y = (workload.batch * math.prod(size) for size in (workload.input_size, workload.output_size))
     return x, y
 
 
-def _of_pixels(cut: Cut, target: CudaTarget, *, pixels: int, read: int, written: int, each: int) -> BlockWork:
+def _of_pixels(cut: BlockCut, target: CudaTarget, *, pixels: int, read: int, written: int, each: int) -> BlockWork:
     """From pixel to pixel; ``each``: instructions for an element."""
     warps = -(-cut.pixel_threads // WARP)
     # The block with the most pixels is the last.
@@ -99,7 +192,7 @@ def _of_pixels(cut: Cut, target: CudaTarget, *, pixels: int, read: int, written:
     )
 
 
-def _of_parts(cut: Cut, target: CudaTarget, *, parts: int, rows: int, read: int) -> BlockWork:
+def _of_parts(cut: BlockCut, target: CudaTarget, *, parts: int, rows: int, read: int) -> BlockWork:
     """Sums of parts: ``rows`` of them, each of ``read`` rows of a part."""
     shares = adding_shares(parts)
     threads = shares * ADDING_LANES
@@ -121,7 +214,7 @@ def _of_parts(cut: Cut, target: CudaTarget, *, parts: int, rows: int, read: int)
     )
 
 
-def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> BlockWork:
+def _of_tiles(cut: BlockCut, target: CudaTarget, *, read: int, written: int) -> BlockWork:
     """The convolution, which reads and writes so many pixels at least."""
     warps = -(-cut.tile_threads // WARP)
     items = math.ceil(cut.workload.batch * cut.rows.tiles / cut.split)
@@ -143,7 +236,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     together = rounds > 1 or cut.copies_patch
     ahead = math.ceil(turns / rounds) if together else min(turns, STRAIGHT_AHEAD)
     ahead, x_ahead = ahead * images, 0 if cut.is_forward else own
-    # Threads that may have no pixels ask for x in a branch: before the patch, if there is little of that.
+    # Threads that may have no pixels load x in a branch: before the patch, if there is little of that.
     ahead = max(ahead, x_ahead) if cut.copies_patch and cut.ragged else ahead + x_ahead
     return BlockWork(
         blocks=cut.tile_blocks,
@@ -168,13 +261,13 @@ def _turns(vector_bytes: int) -> float:
     return vector_bytes / BANK_BYTES * (2 if vector_bytes > VECTOR_BYTES else 1)
 
 
-def _lines(cut: Cut) -> float:
-    """Lines of memory that a warp asks for with one vector of each thread."""
+def _lines(cut: BlockCut) -> float:
+    """Lines of memory that a warp accesses with one vector of each thread."""
     side_by_side = min(cut.threads_c, WARP)
     return WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * cut.itemsize / LINE_BYTES)
 
 
-def _padded_channels(cut: Cut) -> float:
+def _padded_channels(cut: BlockCut) -> float:
     """Bytes of memory that a block's channels move over those that they are: whole sectors, at both ends."""
     size = cut.itemsize * cut.block_channels
     return 1.0 if size % SECTOR_BYTES == 0 else (size + SECTOR_BYTES / 2) / size

@@ -13,17 +13,16 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, norm_arguments
-from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, Cut
+from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, activation, norm_arguments
+from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_moments
 from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_moments
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
-from dwconv.schedules.cuda.emit.activations import activation
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier
 from dwconv.schedules.emit import BATCH, Expr, kernel, when
 
 
-def schedule_forward(cut: Cut) -> s_tir.Schedule:
+def schedule_forward(cut: BlockCut) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), w (C, KH, KW), γ and β of each norm (C,), z and y (n, OH, OW, C), mean and variance
     of each norm (C,), and a workspace. Without a second norm no z."""
     n = tirx.Var(BATCH, "int32")
@@ -43,7 +42,7 @@ def schedule_forward(cut: Cut) -> s_tir.Schedule:
 class Forward:
     """The tensors, each in one axis."""
 
-    cut: Cut
+    cut: BlockCut
     n: Expr
     x: Any
     w: Any
@@ -54,7 +53,7 @@ class Forward:
     partial: Any
 
     @classmethod
-    def arguments(cls, cut: Cut, n: Expr) -> Forward:
+    def arguments(cls, cut: BlockCut, n: Expr) -> Forward:
         """Emits the kernel's parameters."""
         workload, block = cut.workload, cut.block
         channels = workload.channels
@@ -143,7 +142,7 @@ class Forward:
                         moments.add(values)
 
 
-def _sum(cut: Cut, memory: SharedMemory, sums: Registers) -> None:
+def _sum(cut: BlockCut, memory: SharedMemory, sums: Registers) -> None:
     """The results of a thread's tile: row by row of what it reads."""
     sums.clear()
     values = row_values(cut.columns, cut.vector_c)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut
+from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut
 from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial
 from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, in_register, threads
 from dwconv.schedules.emit import Expr, all_of, divided, least, serial, when
@@ -25,7 +25,7 @@ HELD_THREADS = 1024
 class PixelPlace:
     """A thread: a vector of channels, and every ``threads_p``-th pixel of a part from its own on."""
 
-    cut: Cut
+    cut: BlockCut
     part: Expr
     mate: Expr
     thread_c: Expr
@@ -73,7 +73,7 @@ class PixelPlace:
         return pixel * self.cut.workload.channels + self.channel
 
 
-def pixel_places(cut: Cut, pixels: Expr) -> Iterator[PixelPlace]:
+def pixel_places(cut: BlockCut, pixels: Expr) -> Iterator[PixelPlace]:
     """All threads of a kernel that goes through so many ``pixels``."""
     for block in blocks("block", cut.parts * cut.channel_blocks):
         for y in threads("pixel", cut.threads_p, axis="y"):
@@ -94,7 +94,7 @@ def pixel_places(cut: Cut, pixels: Expr) -> Iterator[PixelPlace]:
                     )
 
 
-def sum_moments(cut: Cut, image: Any, partial: Partial, pixels: Expr) -> None:
+def sum_moments(cut: BlockCut, image: Any, partial: Partial, pixels: Expr) -> None:
     """The moments of an image's parts."""
     for place in pixel_places(cut, pixels):
         moments = Moments.none(cut.vector_c)
@@ -111,7 +111,7 @@ def sum_moments(cut: Cut, image: Any, partial: Partial, pixels: Expr) -> None:
 
 
 def sum_terms(
-    cut: Cut,
+    cut: BlockCut,
     images: Sequence[Any],
     partial: Partial,
     pixels: Expr,
@@ -136,7 +136,7 @@ def sum_terms(
 
 
 def map_pixels(
-    cut: Cut,
+    cut: BlockCut,
     images: Sequence[Any],
     result: Any,
     pixels: Expr,

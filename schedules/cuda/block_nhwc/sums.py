@@ -16,9 +16,8 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cuda.block_nhwc.channels import NormTensors
+from dwconv.schedules.cuda.block_nhwc.channels import NormTensors, kept, quotient
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, adding_shares
-from dwconv.schedules.cuda.emit.activations import kept, quotient
 from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, threads
 from dwconv.schedules.emit import Expr, all_of, serial, store, when

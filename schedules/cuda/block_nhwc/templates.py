@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import BLOCK_PASSES, Workload
-from dwconv.schedules.cuda.block_nhwc.cut import Cut
+from dwconv.schedules.cuda.block_nhwc.cut import BlockCut
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.block_nhwc.space import block_space, why_unfit
 from dwconv.schedules.cuda.gpu.cost import total_us
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
-    return total_us(block_works(Cut.of(workload, config), target), target)
+    return total_us(block_works(BlockCut.of(workload, config), target), target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    cut = Cut.of(workload, config)
+    cut = BlockCut.of(workload, config)
     if cut.is_forward:
         from dwconv.schedules.cuda.block_nhwc.forward import schedule_forward
 

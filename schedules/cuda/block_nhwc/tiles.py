@@ -18,15 +18,15 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import Factors, Table
-from dwconv.schedules.cuda.block_nhwc.cut import TABLE_ROWS, Cut, TileAxis
+from dwconv.schedules.cuda.block_nhwc.cut import TABLE_ROWS, BlockCut, TileAxis
 from dwconv.schedules.cuda.block_nhwc.sums import Mates
-from dwconv.schedules.cuda.emit.in_turns import in_turns
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     blocks,
     blocks_per_sm,
     in_float32,
     in_register,
+    in_turns,
     shared,
     span,
     threads,
@@ -41,7 +41,7 @@ from dwconv.schedules.emit import Expr, all_of, divided, inside, least, serial, 
 class Tile:
     """A block's tile of an image, and a thread's part of it."""
 
-    cut: Cut
+    cut: BlockCut
     patch: Expr
     """The first pixel of the image of which the patch is."""
     patch_top: Expr
@@ -71,7 +71,7 @@ class Tile:
 class TilePlace:
     """A thread: its vector of channels, and which of the block's tiles it owns."""
 
-    cut: Cut
+    cut: BlockCut
     share: Expr
     block_w: Expr
     """Which of the blocks side by side on columns."""
@@ -128,7 +128,7 @@ class TilePlace:
             )
 
 
-def tile_places(cut: Cut) -> Iterator[TilePlace]:
+def tile_places(cut: BlockCut) -> Iterator[TilePlace]:
     """All threads: those of neighbouring channels side by side."""
     for block in blocks("block", cut.tile_blocks):
         for y in threads("strip", cut.strips, axis="y"):

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.banks import spread_words
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.memory import spread_words
 from dwconv.schedules.space import Config
 
 

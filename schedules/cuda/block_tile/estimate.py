@@ -9,9 +9,8 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
-from dwconv.schedules.cuda.gpu.vectors import lines_of_warp, sector_bytes
+from dwconv.schedules.cuda.gpu.hardware import WARP, compiled_registers
+from dwconv.schedules.cuda.gpu.memory import lines_of_warp, sector_bytes
 from dwconv.schedules.space import Config
 
 FETCH_INSTRUCTIONS = 6

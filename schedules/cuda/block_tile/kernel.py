@@ -1,21 +1,173 @@
-"""The two-level schedule, NCHW: fprop at any stride, and dgrad at stride 1, which is fprop with the kernel turned."""
+"""The kernel of block tiles, NCHW, as TE, and its two-level partition, as TVM schedule primitives.
+
+The sum is on a domain padded to whole block tiles, the result is its crop. Only the crop has a guard: the sum, the hot
+loop, is free of tests however ragged the sizes are.
+
+Level one cuts the output into block tiles, one CUDA block each. Level two cuts a block tile, on every axis, over
+virtual threads, threads and a register tile, from the outside in:
+
+    axis of the output  ─►  block │ vthread │ thread │ register
+    index in the tile    =  (vthread · threads + thread) · registers + register
+
+Virtual threads stride the tile: at registers = 1 neighbouring threads own neighbouring elements, so they read
+neighbouring words of shared memory (no bank conflict) and write whole lines (coalesced), however many each owns.
+"""
 
 from __future__ import annotations
 
-from tvm import s_tir
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tvm import s_tir, te, tirx
 
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.block_tile.compute import Stage, fprop_nchw
-from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles
+from dwconv.schedules.cuda.block_tile.cut import AxisTile, BlockTile, axis_tiles, round_up
 from dwconv.schedules.cuda.block_tile.estimate import LOADS_IN_FLIGHT
-from dwconv.schedules.cuda.block_tile.partition import (
-    copy_to_shared,
-    keep_in_registers,
-    stage_in_registers,
-    stage_in_shared,
-    two_level,
-)
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.space import Config
+
+Index = Any
+"""An expression of TVM."""
+Stage = Literal["shared", "copied", "registers"]
+
+
+def fprop_nchw(
+    workload: Workload,
+    tile: BlockTile,
+    *,
+    stage: Stage,
+    names: tuple[str, str, str] = ("x", "w", "y"),
+    flip: bool = False,
+) -> tirx.PrimFunc:
+    """y[n, c·M + m, h, w] = Σ x[n, c, h·S + kh·D − P, w·S + kw·D − P] · w[c·M + m, kh, kw], zero outside x;
+    plus bias[c·M + m] if there is one.
+
+    Stages: ``staged`` is x with its padding, in float32; ``sum`` the convolution, on whole block tiles; ``y`` its crop.
+    With ``stage=copied`` it is the patch of every block tile by itself, as it lies in memory, in whole vectors, the
+    innermost axis, for cp.async to copy; at stride 1 and multiplier 1. With ``stage=shared`` it is that patch as
+    ``fetched`` by the block's threads in turns: (n, C, tile row, tile column, row turn, row thread, phase, column turn,
+    column thread). Column w of a patch lies at phase w mod stride, so that at stride 2 neighbouring outputs still read
+    neighbouring words.
+
+    ``names`` are those of the three tensors and of the last stage; with ``flip`` the kernel is turned round.
+    """
+    dilation_h, dilation_w = workload.dilation
+    channels, multiplier, out_channels = workload.channels, workload.multiplier, workload.out_channels
+    out_h, out_w = workload.output_size
+    kernel_h, kernel_w = workload.kernel
+    padded_h, padded_w = round_up(out_h, tile.rows), round_up(out_w, tile.columns)
+    padded_channels = round_up(out_channels, tile.planes)
+    planes = -(-padded_channels // multiplier)
+
+    batch = te.var("n", "int32")
+    x = te.placeholder((batch, channels, *workload.input_size), workload.dtype, name=names[0])
+    w = te.placeholder(workload.weight_shape, workload.dtype, name=names[1])
+    staging = {"shared": _staged_by_tile, "copied": _copied_by_tile, "registers": _staged_as_it_lies}[stage]
+    pixel = staging(x, workload, tile, shape=(batch, planes, padded_h, padded_w))
+
+    kh = te.reduce_axis((0, kernel_h), name="kh")
+    kw = te.reduce_axis((0, kernel_w), name="kw")
+
+    def taps(n: Index, c: Index, row: Index, column: Index) -> Index:
+        at = (kernel_h - 1 - kh, kernel_w - 1 - kw) if flip else (kh, kw)
+        weight = _in_float32(w[(tirx.min(c, out_channels - 1), *at)])
+        return te.sum(pixel(n, c // multiplier, row, column, kh * dilation_h, kw * dilation_w) * weight, axis=[kh, kw])
+
+    total = te.compute((batch, padded_channels, padded_h, padded_w), taps, name="sum")
+    bias = [te.placeholder((out_channels,), workload.dtype, name="bias")] if workload.bias else []
+
+    def result(n: Index, c: Index, row: Index, column: Index) -> Index:
+        value = total(n, c, row, column)
+        return sum((_in_float32(each[c]) for each in bias), value).astype(workload.dtype)
+
+    y = te.compute((batch, out_channels, out_h, out_w), result, name=names[2])
+    return te.create_prim_func([x, w, *bias, y])
+
+
+def _in_float32(value: Index) -> Index:
+    """All sums and products are float32, whatever the tensors hold."""
+    return value.astype("float32")
+
+
+Pixel = Callable[[Index, Index, Index, Index, Index, Index], Index]
+"""(n, plane, output row, output column, tap row, tap column) -> the input there."""
+
+
+def _staged_as_it_lies(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape: tuple[Any, ...]) -> Pixel:
+    stride_h, stride_w = workload.stride
+    batch, planes, padded_h, padded_w = shape
+    height = (padded_h - 1) * stride_h + workload.dilation[0] * (workload.kernel[0] - 1) + 1
+    width = (padded_w - 1) * stride_w + workload.dilation[1] * (workload.kernel[1] - 1) + 1
+    staged = te.compute(
+        (batch, planes, height, width),
+        lambda n, c, row, column: _in_float32(_input_or_zero(x, workload, n, c, row, column)),
+        name="staged",
+    )
+    return lambda n, c, row, column, kh, kw: staged[n, c, row * stride_h + kh, column * stride_w + kw]
+
+
+def _staged_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape: tuple[Any, ...]) -> Pixel:
+    stride_h, stride_w = workload.stride
+    (patch_h, patch_w), (turns_h, turns_w) = tile.patch(workload), tile.turns(workload)
+    batch, planes, padded_h, padded_w = shape
+    patches = (padded_h // tile.rows, padded_w // tile.columns)
+    shape = (batch, planes, *patches, turns_h, tile.threads_h, stride_w, turns_w, tile.threads_w)
+
+    def fetch(
+        n: Index, c: Index, tile_h: Index, tile_w: Index,
+        turn_h: Index, thread_h: Index, phase: Index, turn_w: Index, thread_w: Index,
+    ) -> Index:  # fmt: skip
+        h, w = turn_h * tile.threads_h + thread_h, turn_w * tile.threads_w + thread_w
+        row, column = tile_h * (tile.rows * stride_h) + h, (tile_w * tile.columns + w) * stride_w + phase
+        return _input_or_zero(x, workload, n, c, row, column, h < patch_h, w < patch_w)
+
+    fetched = te.compute(shape, fetch, name="fetched")
+    staged = te.compute(shape, lambda *at: _in_float32(fetched(*at)), name="staged")
+
+    def pixel(n: Index, c: Index, row: Index, column: Index, kh: Index, kw: Index) -> Index:
+        h, w = row % tile.rows * stride_h + kh, column % tile.columns + kw // stride_w
+        return staged[
+            n, c, row // tile.rows, column // tile.columns,
+            h // tile.threads_h, h % tile.threads_h, kw % stride_w, w // tile.threads_w, w % tile.threads_w,
+        ]  # fmt: skip
+
+    return pixel
+
+
+def _copied_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape: tuple[Any, ...]) -> Pixel:
+    height, width = workload.input_size
+    (top, _), (left, _) = workload.padding
+    batch, planes, padded_h, padded_w = shape
+    lanes, (rows, vectors, before) = tile.copy_lanes(workload), tile.copied_patch(workload)
+
+    def copy(n: Index, c: Index, tile_h: Index, tile_w: Index, row: Index, vector: Index, lane: Index) -> Index:
+        h, v = tile_h * tile.rows + row - top, tile_w * (tile.columns // lanes) + vector - (left + before) // lanes
+        # A vector is inside as a whole or not at all.
+        inside = tirx.all(c < workload.channels, h >= 0, h < height, v >= 0, v < width // lanes)
+        return tirx.if_then_else(inside, x[n, c, h, v * lanes + lane], tirx.const(0, workload.dtype))
+
+    shape = (batch, planes, padded_h // tile.rows, padded_w // tile.columns, rows, vectors, lanes)
+    staged = te.compute(shape, copy, name="staged")
+
+    def pixel(n: Index, c: Index, row: Index, column: Index, kh: Index, kw: Index) -> Index:
+        at = column % tile.columns + kw + before
+        return _in_float32(
+            staged[n, c, row // tile.rows, column // tile.columns, row % tile.rows + kh, at // lanes, at % lanes]
+        )
+
+    return pixel
+
+
+def _input_or_zero(
+    x: te.Tensor, workload: Workload, n: Index, c: Index, row: Index, column: Index, *wanted: Index
+) -> Index:
+    """x at (row, column) of the padded input; zero in the padding and where it is not wanted."""
+    height, width = workload.input_size
+    (top, _), (left, _) = workload.padding
+    h, w = row - top, column - left
+    inside = tirx.all(*wanted, c < workload.channels, h >= 0, h < height, w >= 0, w < width)
+    return tirx.if_then_else(inside, x[n, c, h, w], tirx.const(0, workload.dtype))
 
 
 def schedule_block_tile(
@@ -44,3 +196,136 @@ def schedule_block_tile(
         copy_to_shared(sch, staged, partition=partition, buffers=config.pipeline, held_bytes=held_bytes)
     keep_in_registers(sch, total, partition=partition, result=result, unrolled=2 if config.unroll == "kernel" else 1)
     return sch
+
+
+Block = Any
+Loop = Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """The loops that ``two_level`` made, outermost first."""
+
+    block: Loop
+    """The loop in which a block tile is computed: blockIdx.x, or the turns that a block takes."""
+    thread: Loop
+    """The innermost thread loop; what is computed at it is private to a thread."""
+    reduction: tuple[Loop, ...]
+    registers: tuple[Loop, ...]
+    """Over the register tile, one loop an axis, inside the reduction."""
+    threads: tuple[int, ...]
+    """Threads on each axis, (…, y, x)."""
+
+
+def two_level(sch: s_tir.Schedule, block: Block, *, tiles: Sequence[AxisTile], turns: int = 1) -> Partition:
+    """Partition ``block``, whose loops are the batch, one for every tile, then the reduction. The last axis is x.
+
+    The block tiles of all axes and of the batch go to blockIdx.x: it alone counts beyond 65535. The batch is outermost,
+    so it needs no number in the kernel, and tiles that share a halo run close together. With ``turns`` a block goes
+    through that many tiles, one after the other; it divides the tiles of an image.
+    """
+    batch, *loops = sch.get_loops(block)
+    axes, reduction = loops[: len(tiles)], loops[len(tiles) :]
+    cut = [sch.split(axis, [None, t.vthreads, t.threads, t.registers]) for axis, t in zip(axes, tiles, strict=True)]
+    blocks, vthreads, threads, registers = zip(*cut, strict=True)
+    sch.reorder(*blocks, *vthreads, *threads, *reduction, *registers)
+    inner = []
+    if turns > 1:
+        *blocks, inner = sch.split(sch.fuse(*blocks), [None, turns])
+    fused = sch.fuse(batch, *blocks)
+    sch.bind(fused, "blockIdx.x")
+    for axis, vthread, thread in zip(_names(len(tiles)), vthreads, threads, strict=True):
+        sch.bind(vthread, f"vthread.{axis}")
+        sch.bind(thread, f"threadIdx.{axis}")
+    return Partition(
+        block=inner if turns > 1 else fused,
+        thread=threads[-1],
+        reduction=tuple(reduction),
+        registers=tuple(registers),
+        threads=tuple(tile.threads for tile in tiles),
+    )
+
+
+def keep_in_registers(sch: s_tir.Schedule, total: Block, *, partition: Partition, result: Block, unrolled: int) -> None:
+    """Accumulate in registers, store once at the end. The ``unrolled`` innermost reduction loops are unrolled."""
+    sch.set_scope(total, 0, "local")
+    sch.reverse_compute_at(result, partition.thread, preserve_unit_loops=True)
+    for loop in sch.get_loops(result)[-len(partition.registers) :]:
+        sch.unroll(loop)
+    for loop in (*partition.reduction[len(partition.reduction) - unrolled :], *partition.registers):
+        sch.unroll(loop)
+    sch.decompose_reduction(total, partition.reduction[0])
+
+
+# -- staging the input ---------------------------------------------------------------------------------------------
+
+
+def stage_in_registers(sch: s_tir.Schedule, staged: Block, *, partition: Partition) -> None:
+    """Every thread reads the patch of its own register tile from global memory, all at once: the loads overlap."""
+    sch.set_scope(staged, 0, "local")
+    sch.compute_at(staged, partition.thread, preserve_unit_loops=True)
+    for loop in sch.get_loops(staged)[-len(partition.threads) - 1 :]:
+        sch.unroll(loop)
+
+
+def stage_in_shared(
+    sch: s_tir.Schedule,
+    staged: Block,
+    *,
+    fetched: Block,
+    partition: Partition,
+    plane_words: int,
+    row_words: int,
+    in_flight: int,
+) -> None:
+    """Bring the block's patch into shared memory, all threads together.
+
+    Both stages are (batch, plane, tile row, tile column, row turn, row thread, phase, column turn, column thread): a
+    thread fetches, at every turn, what lies at its own place, so no index is divided. It has about ``in_flight`` loads
+    under way before it stores the first. Planes and rows lie ``plane_words`` and ``row_words`` apart.
+    """
+    sch.storage_align(staged, 0, axis=_ROW_THREAD, factor=row_words, offset=0)
+    sch.storage_align(staged, 0, axis=_PLANE, factor=plane_words, offset=0)
+    sch.compute_at(staged, partition.block, preserve_unit_loops=True)
+    plane, _, _, row_turn, row, phase, column_turn, column = sch.get_loops(staged)[2:]
+    planes, phases, turns_across = (int(sch.get(loop).extent) for loop in (plane, phase, column_turn))
+    sch.set_scope(staged, 0, "shared" if 4 * planes * plane_words <= STATIC_SHARED_BYTES else "shared.dyn")
+    rounds, row_turn = sch.split(row_turn, [None, max(1, in_flight // (phases * turns_across))])
+    # A stride can leave the last rows or columns unread: cut to the number of threads, whatever is left.
+    cut = [sch.split(axis, [None, count]) for axis, count in zip((plane, row, column), partition.threads, strict=True)]
+    turns, threads = zip(*cut, strict=True)
+    sch.reorder(*threads, *turns, rounds, row_turn, phase, column_turn)
+    for axis, thread in zip(_names(len(threads)), threads, strict=True):
+        sch.bind(thread, f"threadIdx.{axis}")
+    sch.set_scope(fetched, 0, "local")
+    sch.compute_at(fetched, rounds, preserve_unit_loops=True)
+    for loop in (*sch.get_loops(fetched)[-_STAGED_AXES:], row_turn, phase, column_turn):
+        sch.unroll(loop)
+
+
+def copy_to_shared(sch: s_tir.Schedule, staged: Block, *, partition: Partition, buffers: int, held_bytes: int) -> None:
+    """Bring the patch of the next block tiles into shared memory while this one is computed: cp.async, which needs no
+    register. The innermost loop of ``staged`` is a vector; ``buffers`` patches exist at a time, ``held_bytes`` in all.
+    """
+    sch.set_scope(staged, 0, "shared" if held_bytes <= STATIC_SHARED_BYTES else "shared.dyn")
+    sch.compute_at(staged, partition.block, preserve_unit_loops=True)
+    *patch, lane = sch.get_loops(staged)[2:]
+    _, *threads = sch.split(sch.fuse(*patch), [None, *partition.threads])
+    for axis, thread in zip(_names(len(threads)), threads, strict=True):
+        sch.bind(thread, f"threadIdx.{axis}")
+    sch.vectorize(lane)
+    computing = (buffers - 1,) * _COMPUTING
+    sch.annotate(partition.block, "software_pipeline_stage", [0, *computing])
+    sch.annotate(partition.block, "software_pipeline_order", list(range(1 + _COMPUTING)))
+    sch.annotate(partition.block, "software_pipeline_async_stages", [0])
+
+
+_COMPUTING = 3
+"""Statements of a turn beside the copy: sums set to zero, sums, results."""
+
+_STAGED_AXES, _PLANE, _ROW_THREAD = 9, 1, 5
+
+
+def _names(count: int) -> str:
+    """Names of ``count`` axes, the last one x."""
+    return "zyx"[-count:]

@@ -8,9 +8,9 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
 from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_of, staged_bytes
-from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
-from dwconv.schedules.cuda.gpu.code_limits import BLOCK_TILE as MOST_PRODUCTS
 from dwconv.schedules.cuda.gpu.hardware import BANKS
+from dwconv.schedules.cuda.gpu.limits import BLOCK_TILE as MOST_PRODUCTS
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 
 

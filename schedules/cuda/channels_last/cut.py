@@ -18,7 +18,7 @@ from functools import cached_property
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.patch import Patch, Side, fetchers, row_pitch
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis

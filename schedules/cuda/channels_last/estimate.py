@@ -9,9 +9,9 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
 from dwconv.schedules.cuda.channels_last.thread_work import ThreadWork, registers_of, thread_work
-from dwconv.schedules.cuda.gpu.banks import Turns, turns_of_warp
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, SHARED_LANES, VECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.memory import Turns, turns_of_warp
 from dwconv.schedules.space import Config
 
 ROWS_AHEAD, BYTES_AHEAD = 3, 192

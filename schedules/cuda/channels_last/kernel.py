@@ -20,7 +20,7 @@ from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.place import Place, Strip, places, strips
 from dwconv.schedules.cuda.channels_last.source import Source, source_of
 from dwconv.schedules.cuda.channels_last.weights import Weights, weights_of
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane, source_planes
+from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane, source_planes
 from dwconv.schedules.cuda.emit.words import Registers, argument, barrier, span, unrolled
 from dwconv.schedules.emit import BATCH, Expr, bind, inside, kernel, least, most, serial, store, turns_inside, when
 from dwconv.schedules.taps import SourceLoop, source_loops, tap_groups

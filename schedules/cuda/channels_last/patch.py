@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dwconv.schedules.cuda.gpu.banks import Turns, turns_of_warp
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
+from dwconv.schedules.cuda.gpu.memory import Turns, turns_of_warp
 
 PITCHES = 8
 """Distances between rows that are tried, for the banks."""

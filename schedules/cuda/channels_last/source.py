@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
 from dwconv.schedules.cuda.channels_last.place import Place, Strip
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane
+from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     commit_copies,

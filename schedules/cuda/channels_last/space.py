@@ -10,9 +10,9 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
 from dwconv.schedules.cuda.channels_last.start import Starts
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
-from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
-from dwconv.schedules.cuda.gpu.code_limits import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.limits import CHANNELS_LAST as MOST_CODE
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis

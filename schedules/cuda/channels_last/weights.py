@@ -12,16 +12,8 @@ from typing import Any, Protocol
 
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.place import Place
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane
-from dwconv.schedules.cuda.emit.words import (
-    Registers,
-    as_one_axis,
-    in_float32,
-    shared,
-    span,
-    turns,
-    unrolled,
-)
+from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane
+from dwconv.schedules.cuda.emit.words import Registers, as_one_axis, in_float32, shared, span, turns, unrolled
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.emit import Expr, all_of, bind, store, when
 

@@ -3,19 +3,88 @@
 A thread owns some rows of some neighbouring columns of a result plane. It goes down the source rows once; a row of
 results is written as soon as its last source row has been added, or after all planes that are summed. Nothing is a
 loop but these planes: those of the source channels and, in 3-D, of the taps along the depth.
+
+A kernel knows its first tile and its last (``Reach``), so it knows at which offsets every tile stays inside, at which
+none does, and at which it depends on the tile: only the last need a test while it runs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from dwconv.schedules.cuda.emit.reach import Reach
-from dwconv.schedules.cuda.emit.source_planes import SourcePlane, source_planes
-from dwconv.schedules.cuda.emit.words import Registers, in_float32
-from dwconv.schedules.emit import Expr
+from dwconv.schedules.cuda.emit.words import Registers, in_float32, span, threads, zero
+from dwconv.schedules.cuda.gpu.memory import whole_vectors
+from dwconv.schedules.cuda.gpu.plane_layout import Neighbours, Tiling, place_of
+from dwconv.schedules.emit import Expr, all_of, planes_met, serial, when
 from dwconv.schedules.gather import Gather
+from dwconv.schedules.taps import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """The tile of ``width`` outputs with number ``index``, one of ``tiles`` side by side."""
+
+    axis: Axis
+    width: int
+    tiles: int
+    index: Expr
+
+    @property
+    def step(self) -> int:
+        """Inputs from a tile to the next."""
+        return self.axis.origin(self.width)
+
+    def source(self, at: int) -> Expr:
+        """The input at offset ``at`` of the tile."""
+        return self.index * self.step + at
+
+    def result(self, out: int) -> Expr:
+        """The ``out``-th output of the tile."""
+        return self.index * self.width + out
+
+    def reads(self, at: int, lanes: int = 1) -> Expr:
+        """Whether the inputs ``at`` … ``at + lanes − 1`` exist: True, False for all tiles, or a test."""
+        return self._within(at, self.step, self.axis.inputs - lanes)
+
+    def writes(self, out: int, lanes: int = 1) -> Expr:
+        """Whether the outputs ``out`` … ``out + lanes − 1`` exist: True, False for all tiles, or a test."""
+        return self._within(out, self.width, self.axis.outputs - lanes)
+
+    def live_reads(self) -> dict[int, list[tuple[int, int]]]:
+        """Inputs that exist for some tile, by offset, each with the (output, tap) pairs that it meets."""
+        reads = self.axis.reads(self.width)
+        return {at: pairs for at, pairs in reads.items() if self.reads(at) is not False}
+
+    def _within(self, offset: int, step: int, last: int) -> Expr:
+        """Whether 0 ≤ index · step + offset ≤ last."""
+        places = [tile * step + offset for tile in range(self.tiles)]
+        if not any(0 <= place <= last for place in places):
+            return False
+        position = self.index * step + offset
+        return all_of(places[0] >= 0 or position >= 0, places[-1] <= last or position <= last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePlane:
+    """One of them."""
+
+    m: Expr
+    """Which of the source channels of the result channel."""
+    kd: Expr
+    """The tap along the depth at which they meet; 0 in 2-D."""
+    depth: Expr
+    """Which plane of its channel; 0 in 2-D."""
+
+
+def source_planes(channels: int, depths: Axis, depth: Expr) -> Iterator[SourcePlane]:
+    """Those that plane ``depth`` of the result meets in each of ``channels``; no loop is left in 2-D."""
+    for m in serial("m", channels):
+        for kd, source_depth in planes_met(depths, depth):
+            yield SourcePlane(m=m, kd=kd, depth=source_depth)
+
 
 Pairs = list[tuple[int, int]]
 """(output of the tile, tap)"""
@@ -23,13 +92,13 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRow:
-    """A row that has been asked for."""
+    """A row that is loaded, or on its way."""
 
     values: Registers
     slots: dict[int, int]
     """In which register each column offset stands."""
     alone: frozenset[int] = frozenset()
-    """Offsets that were not asked for in a vector: no other shares their word."""
+    """Offsets that were loaded alone, not in a vector: no other shares their word."""
 
     def in_float32(self, live: dict[int, Pairs]) -> dict[int, Expr]:
         """The ``live`` columns, by offset."""
@@ -50,7 +119,7 @@ class SlidingSum(ABC):
     rows: Reach
     columns: Reach
     rows_ahead: int
-    """A source row is asked for so many rows before it is used."""
+    """A source row is loaded so many rows before it is used."""
     depth: Expr = 0
     """Which plane of its channel the tile is of."""
 
@@ -64,7 +133,7 @@ class SlidingSum(ABC):
 
     @abstractmethod
     def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
-        """Asks for the row at offset ``at`` of a plane; zero where there is none."""
+        """Loads the row at offset ``at`` of a plane; zero where there is none."""
 
     @abstractmethod
     def write(self, sums: Registers, row: int) -> None:
@@ -96,7 +165,7 @@ class SlidingSum(ABC):
                     sums[out_row, out] = sums[out_row, out] + values[column] * weights[kh, kw]
 
     def _fetched(self, plane: SourcePlane, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
-        """Source rows in order, by offset. A row is asked for some rows before it is used."""
+        """Source rows in order, by offset. A row is loaded some rows before it is used."""
         order = list(rows)
         under_way = [self.fetch(plane, at) for at in order[: self.rows_ahead]]
         for number, at in enumerate(order):
@@ -113,3 +182,37 @@ def _finished_by(at: int, rows: dict[int, Pairs]) -> list[int]:
     """Result rows whose last source row is the one at offset ``at``."""
     later = {out for other, pairs in rows.items() if other > at for out, _ in pairs}
     return sorted({out for out, _ in rows[at]} - later)
+
+
+# -- whole planes in shared memory ---------------------------------------------------------------------------------
+
+
+def threads_of_planes(tiling: Tiling, neighbours: Neighbours) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """(the planes it has, its tile of them, its number in the block) of a thread, in the order in which those of a warp
+    meet in no bank."""
+    down, across = tiling.counts(neighbours)
+    names = ("unit", "tile") if neighbours == "tiles" else ("tile", "unit")
+    for outer in threads(names[0], down, axis="y"):
+        for inner in threads(names[1], across):
+            unit, tile = place_of(neighbours, outer, inner, units=tiling.units)
+            yield unit, tile, outer * across + inner
+
+
+def read_row(
+    planes: Any, columns: Sequence[int], *, lanes: int, start: Expr, first: int, exists: Callable[[int, int], Expr]
+) -> SourceRow:
+    """``columns`` of the row whose column 0 is the element ``first`` after ``start``, which is a multiple of ``lanes``:
+    the vectors that hold them. Zero where ``exists(column, lanes)`` does not hold of a vector."""
+    read = whole_vectors([first + column for column in columns], lanes)
+    values = Registers("value", len(read) * lanes, dtype=planes.dtype)
+    slots: dict[int, int] = {}
+    for number, (piece, _) in enumerate(read):
+        slot = number * lanes
+        slots.update({piece + lane - first: slot + lane for lane in range(lanes)})
+        there = exists(piece - first, lanes)
+        if there is not True:
+            for lane in range(lanes):
+                values[slot + lane] = zero(values.dtype)
+        with when(there):
+            values.put(slot, planes[span(start + piece, lanes)], lanes=lanes)
+    return SourceRow(values=values, slots=slots, alone=frozenset(slots) if lanes == 1 else frozenset())

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from tvm import ir, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
-from dwconv.schedules.emit import Expr, bind, int32, serial, store
+from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.emit import Expr, bind, int32, serial, store, when
 
 Start = tuple[Any, Expr]
 """A tensor of one axis, and an element of it."""
@@ -212,7 +212,7 @@ def in_float32(value: Expr) -> Expr:
     return value.astype("float32")
 
 
-# -- copies to shared memory that threads do not wait for ---------------------------------------------------------
+# -- copies to shared memory in the background ---------------------------------------------------------------------
 
 
 def copy_async(target: Any, at: Expr, source: Any, *indices: Expr, elements: int, valid: Expr = True) -> None:
@@ -239,3 +239,37 @@ def wait_for_copies(*, pending: int = 0) -> None:
 
 def _uint32(value: int) -> Expr:
     return tirx.IntImm("uint32", value)
+
+
+# -- work in turns -------------------------------------------------------------------------------------------------
+
+Held = TypeVar("Held")
+"""Registers of a thread."""
+
+
+def in_turns(
+    items: int,
+    *,
+    thread: Expr,
+    threads: int,
+    most: int,
+    value: Callable[[], Held],
+    fetch: Callable[[Held, Expr], Expr],
+    keep: Callable[[Held, Expr], None],
+) -> None:
+    """``fetch`` fills a ``value`` from an item and says where it goes, ``keep`` puts it there. A thread fetches
+    up to ``most`` items before it keeps the first; neighbouring threads take neighbouring items."""
+    turns = -(-items // threads)
+    rounds = -(-turns // most)
+    together = -(-turns // rounds)
+    for round_ in serial("round", rounds):
+        fetched = []
+        for turn in range(together):
+            item = (round_ * together + turn) * threads + thread
+            there = ((rounds - 1) * together + turn + 1) * threads <= items or item < items
+            held = value()
+            with when(there):
+                fetched.append((there, held, fetch(held, item)))
+        for there, held, at in fetched:
+            with when(there):
+                keep(held, at)

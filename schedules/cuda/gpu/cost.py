@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
+from dwconv.schedules.cuda.gpu.hardware import WARP, Occupancy, occupancy
 from dwconv.schedules.space import Config
 
 RESOURCES = ("dram", "cache", "load_store", "fma", "tensor", "issue", "latency")
@@ -63,7 +62,7 @@ class BlockWork:
     """Issued by all warps of a block; so are the next two."""
     fma: float
     lines: float
-    """Lines of global memory that warps ask for, one a cycle."""
+    """Lines of global memory that warps access, one a cycle."""
     bank_turns: float
     """Turns of shared memory, one a cycle."""
     dram_bytes: float

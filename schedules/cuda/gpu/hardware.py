@@ -1,9 +1,14 @@
-"""The hardware that NVIDIA GPUs since sm_80 have in common. ``dwconv.problems.target`` has the differences between
-them.
+"""The hardware that NVIDIA GPUs since sm_80 have in common, and how many blocks share an SM. ``dwconv.problems.target``
+has the differences between GPUs.
 
 Source: CUDA C++ Programming Guide, 'Compute Capabilities' and 'Shared Memory'."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dwconv.problems.target import CudaTarget
 
 WARP = 32
 """Threads that issue together."""
@@ -35,3 +40,55 @@ SHARED_BYTES_PER_UNIT = 128
 
 REGISTERS_PER_UNIT = 8
 """Registers of a thread are handed out in such pieces, to whole warps."""
+
+
+# -- blocks on an SM -----------------------------------------------------------------------------------------------
+
+COMPILED_SHARE = 0.7
+"""Registers after compiling over those counted: ptxas uses one for several values that live one after the other. The
+median of some 100 built candidates of the NCHW families."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Occupancy:
+    """How many blocks share an SM, and what keeps it from holding more."""
+
+    blocks_per_sm: int
+    limiter: str
+    """``registers``, ``shared_bytes``, ``threads`` or ``blocks``."""
+    threads_per_sm: int
+
+
+def occupancy(*, threads: int, registers: int, shared_bytes: int, target: CudaTarget) -> Occupancy:
+    """Blocks of ``threads`` threads, with ``registers`` each and ``shared_bytes`` together, that an SM holds."""
+    warps = -(-threads // target.warp)
+    registers_per_warp = _round_up(max(registers, 1), REGISTERS_PER_UNIT) * target.warp
+    shared = _round_up(shared_bytes + SYSTEM_SHARED_BYTES, SHARED_BYTES_PER_UNIT)
+    slots = target.issue_slots
+    warps_by_registers = target.registers_per_sm // registers_per_warp // slots * slots
+    room = {
+        "registers": warps_by_registers // warps,
+        "shared_bytes": target.shared_bytes_per_sm // shared,
+        "threads": target.threads_per_sm // (warps * target.warp),
+        "blocks": target.blocks_per_sm,
+    }
+    limiter = min(room, key=lambda name: room[name])
+    return Occupancy(blocks_per_sm=room[limiter], limiter=limiter, threads_per_sm=room[limiter] * threads)
+
+
+def registers_left(target: CudaTarget, *, threads: int, blocks: int) -> int:
+    """Registers that each thread can have where an SM holds ``blocks`` blocks of ``threads``: every issue slot has its
+    own, for whole warps."""
+    slots = target.issue_slots
+    warps = -(-blocks * -(-threads // target.warp) // slots) * slots
+    left = target.registers_per_sm // (target.warp * warps) // REGISTERS_PER_UNIT * REGISTERS_PER_UNIT
+    return min(target.registers_per_thread, left)
+
+
+def compiled_registers(needed: int, target: CudaTarget) -> int:
+    """Registers that ptxas is likely to take of a thread that was counted to need ``needed`` at a time."""
+    return min(target.registers_per_thread, math.ceil(COMPILED_SHARE * needed))
+
+
+def _round_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from dwconv.problems.workload import ITEMSIZE, DType
-from dwconv.schedules.cuda.gpu.banks import WARPS_SEEN, turns
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LEAST_COPY_BYTES, VECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.memory import WARPS_SEEN, turns
 
 MOST_PAD_BYTES = 128
 MOST_TURNS = 1.05
@@ -201,7 +201,7 @@ def turns_of(
     tiling: Tiling, tensor: PlaneShape, neighbours: Neighbours, *, pad: int, lanes: int, most_groups: int = WARP
 ) -> float:
     """Turns that shared memory takes where each thread reads a vector of ``lanes``, over the fewest there could be: one
-    for each group of threads that together ask for 128 bytes."""
+    for each group of threads that together access 128 bytes."""
     size = ITEMSIZE[tiling.held]
     units = tiling.units
     if neighbours == "tiles":

@@ -1,13 +1,21 @@
-"""Products of small matrices on tensor cores: sums of 16 × 8, over 8 or 16 at a time, by a warp.
+"""Products of small matrices on tensor cores, and maps in shared memory as these are loaded from them. No TVM here.
 
-Source: PTX ISA, 'Matrix multiply-accumulate operation using mma instruction'. No TVM here."""
+A product is a sum of 16 × 8, over 8 or 16 at a time, by a warp. (Source: PTX ISA, 'Matrix multiply-accumulate operation
+using mma instruction'.) Shared memory has some rows of some images, in whole units of 16 bytes. The 16 rows of a matrix
+are ``tiles`` units side by side of each of ``strips`` strips of ``images`` images; strips are ``tile_h`` rows apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 from dwconv.problems.workload import DType, Workload
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 
 ROWS, COLUMNS = 16, 8
 """Of a matrix of sums."""
@@ -34,6 +42,8 @@ def why_not_banded(workload: Workload) -> str | None:
         return f"every result comes from one channel, multiplier={workload.multiplier}"
     if not LEAST_TAPS <= workload.kernel[1] <= MOST_TAPS:
         return f"a kernel row has {LEAST_TAPS} to {MOST_TAPS} weights, not {workload.kernel[1]}"
+    if workload.layout == "nhwc" and workload.channels % UNIT:
+        return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
     return None
 
 
@@ -43,3 +53,263 @@ def turns_of_rows(places: Sequence[int]) -> int:
     units = BANKS * BANK_BYTES // VECTOR_BYTES
     met = [[place % units for place in half] for half in (places[:8], places[8:])]
     return max(banks.count(bank) for banks in met for bank in banks)
+
+
+# -- maps in shared memory -----------------------------------------------------------------------------------------
+
+PIXELS = 2
+"""Neighbours that a thread takes at a time where channels come last: their 16 bits are a word of each map."""
+PIXEL_INSTRUCTIONS = 26
+"""To find out whether two pixels exist, to load or store a vector of each, and the words of 8 maps."""
+PIXELS_AHEAD = 4
+"""Pairs that the compiler loads ahead of their stores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """How threads share out the vectors of some rows."""
+
+    threads: int
+    rows: int
+    vectors: int
+    """Of a row."""
+
+    @property
+    def across(self) -> int:
+        """Vectors side by side that they have at a time."""
+        return min(self.vectors, self.threads)
+
+    @property
+    def down(self) -> int:
+        """Rows that they have at a time."""
+        return self.threads // self.across
+
+    @property
+    def parts(self) -> int:
+        """Vectors that a thread has of each of its rows."""
+        return -(-self.vectors // self.across)
+
+    @property
+    def turns(self) -> int:
+        """Rows that a thread has."""
+        return -(-self.rows // self.down)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelWork:
+    """What it takes a block to bring an item's pixels from global memory into maps, or the other way."""
+
+    sharing: Sharing
+    """Of an image."""
+    images: int
+    groups: int
+    """Vectors of channels that the block has of a pixel."""
+    channels: int
+    """Of the layer."""
+
+    @property
+    def pairs(self) -> int:
+        """Of pixels, of a vector each, that a thread moves."""
+        return self.images * self.sharing.parts * self.sharing.turns
+
+    @property
+    def instructions(self) -> float:
+        """Of a warp."""
+        return self.pairs * PIXEL_INSTRUCTIONS
+
+    def lines(self, pixels: float) -> float:
+        """Of so many pixels of an image: the vectors of a pixel share one, and pixels with few channels do."""
+        apart_bytes = PIXELS * self.channels * VECTOR_BYTES // UNIT
+        return self.images * pixels * min(1.0, apart_bytes / LINE_BYTES)
+
+    @property
+    def bank_turns(self) -> float:
+        """Of the threads that have a pair."""
+        pairs = self.images * self.sharing.rows * self.sharing.vectors
+        return float(-(-pairs // WARP) * UNIT)
+
+    @property
+    def bytes_in_flight(self) -> float:
+        sharing = self.sharing
+        turns = sharing.turns if sharing.turns <= TURNS_UNROLLED else 1  # in a loop each waits for its loads
+        pairs = self.images * sharing.parts * turns
+        return float(sharing.threads * min(pairs, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES)
+
+    def moved_bytes(self, pixels: float) -> float:
+        """Of so many pixels of an image: whole sectors."""
+        return self.images * pixels * max(self.groups * VECTOR_BYTES, SECTOR_BYTES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedMaps:
+    """Rows and units that a block holds of the maps of a channel, counted from where the block begins."""
+
+    height: int
+    """Of a map; so is the next."""
+    width: int
+    rows: range
+    units: range
+    images: int
+    tile_h: int
+    offset: int = 0
+    """Columns by which units are off the map's whole units."""
+    tiles: int = 1
+    right: int | None = None
+    """Units of nothing beside the map, on its right, that have to be there. Then a row's are those on the left of the
+    next one, as far as they can be, and further ones are the next one's map. None: every row has all of ``units``."""
+
+    @property
+    def strips(self) -> int:
+        return ROWS // (self.images * self.tiles)
+
+    @cached_property
+    def lanes(self) -> int:
+        """Elements copied from global memory at a time."""
+        return aligned_lanes(self.width, UNIT, self.offset, itemsize=VECTOR_BYTES // UNIT)
+
+    @cached_property
+    def _pads(self) -> tuple[int, int, int]:
+        units, rows, apart = (count % UNIT for count in (self._least_units, len(self.rows), self.tile_h))
+        return _pads(units, rows, tiles=self.tiles, strips=self.strips, tile_h=apart, beyond=self._beyond)
+
+    @property
+    def _least_units(self) -> int:
+        """Of a row."""
+        if self.right is None:
+            return len(self.units)
+        return -(-self.width // UNIT) + max(self.right, -self.units.start)
+
+    @property
+    def _beyond(self) -> int:
+        """Units that are met beyond those, which are the next row's."""
+        return len(self.units) - self._least_units
+
+    @property
+    def row_units(self) -> int:
+        """Units from a row to the next."""
+        return self._least_units + self._pads[1]
+
+    @property
+    def last_units(self) -> int:
+        """Units of nothing after the last row of an image, which has no next one."""
+        return max(0, self._beyond - self._pads[1])
+
+    @property
+    def image_units(self) -> int:
+        """Units from an image to the next."""
+        return len(self.rows) * self.row_units + self._pads[2]
+
+    @property
+    def turns_of_rows(self) -> int:
+        """Turns of shared memory for 8 rows of a matrix."""
+        return self._pads[0]
+
+    def place_of_row(self, m: int) -> int:
+        """The unit at which row m of a matrix begins."""
+        strip, tile = divmod(m, self.tiles)
+        return strip // self.strips * self.image_units + strip % self.strips * self.tile_h * self.row_units + tile
+
+    @property
+    def elements(self) -> int:
+        """Of all images."""
+        return self.images * self.image_units * UNIT
+
+    def sharing(self, threads: int) -> Sharing:
+        """How they copy an image."""
+        return Sharing(threads=threads, rows=len(self.rows), vectors=self.row_units * UNIT // self.lanes)
+
+    def sharing_of_pixels(self, threads: int, *, groups: int, with_pads: bool) -> Sharing:
+        """How they move an image whose pixels have so many vectors of channels: pairs of pixels, of a vector each."""
+        units = self.row_units if with_pads else len(self.units)
+        return Sharing(threads=threads, rows=len(self.rows), vectors=units * UNIT // PIXELS * groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingPixels:
+    """How the pixels of whole rows wait in shared memory to be taken apart: those with one vector of channels, then
+    those with the next. Rows are whole units of pixels, which are matrices."""
+
+    held: StagedMaps
+    rows: range
+    """Of those that are held, the ones that may meet the map."""
+    groups: int
+    """Vectors of channels of a pixel."""
+
+    @property
+    def units(self) -> range:
+        """Of those that are held, the ones that meet the map."""
+        held = self.held.units
+        return range(max(held.start, 0), min(held.stop, -(-(self.held.width + self.held.offset) // UNIT)))
+
+    @property
+    def row_elements(self) -> int:
+        """From a row to the next."""
+        return len(self.units) * UNIT * UNIT
+
+    @property
+    def image_elements(self) -> int:
+        """From an image to the next."""
+        return len(self.rows) * self.row_elements
+
+    @property
+    def group_elements(self) -> int:
+        """From a vector of channels to the next: with a pad, since threads copy those of a pixel together."""
+        return self.held.images * self.image_elements + (UNIT // self.groups * UNIT if self.groups > 1 else 0)
+
+    @property
+    def elements(self) -> int:
+        return self.groups * self.group_elements
+
+    def sharing(self, threads: int) -> Sharing:
+        """How threads copy an image."""
+        vectors = len(self.units) * UNIT * self.groups
+        return Sharing(threads=threads, rows=len(self.rows), vectors=vectors)
+
+    def sharing_of_warps(self, warps: int) -> Sharing:
+        """How warps take the rows of all images apart."""
+        return Sharing(threads=warps, rows=len(self.rows), vectors=self.groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planes:
+    """How the maps of a block's channels follow each other in shared memory."""
+
+    planes: int
+    """Channels."""
+    elements: int
+    """Of a map."""
+    channels_last: bool
+    """Whether they come as pixels of whole vectors of channels: then there is a pad after those of a vector, so that
+    threads with one pixel and different vectors meet different banks."""
+
+    @property
+    def groups(self) -> int:
+        """Vectors of channels of a pixel."""
+        return self.planes // UNIT
+
+    @property
+    def group_elements(self) -> int:
+        """From the maps of a vector of channels to those of the next."""
+        return UNIT * self.elements + BANKS * PIXELS // self.groups
+
+    @property
+    def all_elements(self) -> int:
+        return self.groups * self.group_elements if self.channels_last else self.planes * self.elements
+
+
+@cache
+def _pads(units: int, rows: int, *, tiles: int, strips: int, tile_h: int, beyond: int) -> tuple[int, int, int]:
+    """(turns of shared memory for 8 rows of a matrix, units after each row, units after each image): the fewest turns,
+    then the least pads. Only what is left over whole turns of the banks matters of each number but ``beyond``, units
+    that there have to be after the last row."""
+
+    def found() -> Iterator[tuple[int, int, int]]:
+        for after_row, after_image in itertools.product(range(UNIT), repeat=2):
+            row = units + after_row
+            after_image += max(0, beyond - after_row)
+            image = rows * row + after_image
+            strip_places = [m // strips * image + m % strips * tile_h * row for m in range(ROWS // tiles)]
+            places = [place + tile for place in strip_places for tile in range(tiles)]
+            yield turns_of_rows(places), after_row, after_image
+
+    return min(found())

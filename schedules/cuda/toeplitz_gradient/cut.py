@@ -8,8 +8,7 @@ from functools import cached_property, lru_cache
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import Planes, StagedMaps, WaitingPixels
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, Planes, StagedMaps, WaitingPixels
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
@@ -23,7 +22,7 @@ Meetings = list[tuple[int, list[tuple[int, int]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class ToeplitzGradientCut:
     """A configuration in numbers. A product sums over 16 rows of matrices: ``tiles_w`` tiles side by side of each of
     ``strips`` rows of ``images`` images, ``tile_h`` apart. A block goes through every ``split_n``-th group of images, a
     warp through some columns and some kernel rows of each."""
@@ -48,7 +47,7 @@ class Cut:
     that of the next row, for two kernel rows; and where a tile is a whole row, nothing beside the map."""
 
     @classmethod
-    def of(cls, workload: Workload, config: Config) -> Cut:
+    def of(cls, workload: Workload, config: Config) -> ToeplitzGradientCut:
         return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
 
     @cached_property

@@ -6,14 +6,20 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy
+from dwconv.schedules.cuda.gpu.hardware import (
+    BANK_BYTES,
+    BANKS,
+    LINE_BYTES,
+    SECTOR_BYTES,
+    VECTOR_BYTES,
+    WARP,
+    occupancy,
+)
+from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.split_sum import adding_work
-from dwconv.schedules.cuda.gpu.staged_maps import PIXELS, PIXELS_AHEAD, PixelWork, StagedMaps
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, PIXELS, PIXELS_AHEAD, ROWS, UNIT, PixelWork, StagedMaps
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.space import Config
 
 START = 60
@@ -40,7 +46,7 @@ ROWS_AHEAD = 3
 
 def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[BlockWork]:
     """Of the products, and of the sum of their parts."""
-    cut = Cut.of(workload, config)
+    cut = ToeplitzGradientCut.of(workload, config)
     blocks = cut.channel_blocks * cut.split_n * cut.blocks_kh
     items = -(-workload.batch // cut.images) * cut.blocks_h
     turns = -(-items // cut.split_n)
@@ -93,7 +99,7 @@ class _Copied:
     bytes_in_flight: float
 
 
-def _copied(held: StagedMaps, cut: Cut) -> _Copied:
+def _copied(held: StagedMaps, cut: ToeplitzGradientCut) -> _Copied:
     """In vectors of rows."""
     sharing, itemsize = held.sharing(cut.threads), ITEMSIZE[cut.dtype]
     vectors = sharing.parts * sharing.turns
@@ -108,7 +114,7 @@ def _copied(held: StagedMaps, cut: Cut) -> _Copied:
     )
 
 
-def _copied_pixels(held: StagedMaps, cut: Cut) -> _Copied:
+def _copied_pixels(held: StagedMaps, cut: ToeplitzGradientCut) -> _Copied:
     """In vectors of pixels."""
     groups = cut.maps(held).groups
     sharing = held.sharing_of_pixels(cut.threads, groups=groups, with_pads=True)
@@ -123,7 +129,7 @@ def _copied_pixels(held: StagedMaps, cut: Cut) -> _Copied:
     )
 
 
-def _brought_ahead(held: StagedMaps, cut: Cut) -> _Copied:
+def _brought_ahead(held: StagedMaps, cut: ToeplitzGradientCut) -> _Copied:
     """In vectors of pixels, which wait until warps take them apart, a unit of 8 at a time."""
     laid, itemsize = cut.waiting(held), ITEMSIZE[cut.dtype]
     copied, apart = laid.sharing(cut.threads), laid.sharing_of_warps(cut.warps)
@@ -141,20 +147,20 @@ def _brought_ahead(held: StagedMaps, cut: Cut) -> _Copied:
     )
 
 
-def blocks_at_a_time(cut: Cut, target: CudaTarget) -> int:
+def blocks_at_a_time(cut: ToeplitzGradientCut, target: CudaTarget) -> int:
     """Blocks on an SM by its threads, its shared memory, and the registers that a thread should need; at least 1."""
     held = occupancy(threads=cut.threads, registers=registers_of(cut), shared_bytes=cut.shared_bytes, target=target)
     return max(1, held.blocks_per_sm)
 
 
-def code_size(cut: Cut) -> int:
+def code_size(cut: ToeplitzGradientCut) -> int:
     """About how many instructions are straight code: those of a tile, and of the diagonals."""
     products = sum(len(met) * cut.matrices * cut.units_w + 2 for _, met in cut.meetings)
     products += sum(len(met) * cut.units_w + 2 for _, met in cut.pairs_met)
     return products + cut.group_kh * (2 * len(cut.band) * cut.units_w + 20)
 
 
-def registers_of(cut: Cut) -> int:
+def registers_of(cut: ToeplitzGradientCut) -> int:
     """About how many a thread needs: sums, dy of a tile, rows of x under way."""
     sums = (cut.group_kh * cut.matrices + cut.pairs_kh) * cut.units_w + cut.workload.bias
     return sums * 4 + cut.tile_h * 2 * cut.units_w + ROWS_AHEAD * 2 * len(cut.band) + OTHER_REGISTERS

@@ -17,9 +17,8 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
 from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, Waiting, map_at
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, PixelMaps, Waiting, load_matrices, map_at, multiply_add
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -40,7 +39,7 @@ from dwconv.schedules.cuda.emit.words import (
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.sums import Sums
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, serial, store, when
 
@@ -48,7 +47,7 @@ HALVES = range(2)
 """Of the 16 rows of a product: words of 8 of them each."""
 
 
-def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: x (n, C, H, W) or (n, H, W, C), dy as x, dw (C, KH, KW), with a bias dbias (C) and, if the images are
     split, workspace (parts, results): all of dw, then all of dbias. Registers are shared out for ``at_a_time`` blocks
     on an SM."""
@@ -105,7 +104,7 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
 class Block:
     """The work of the threads of a block."""
 
-    cut: Cut
+    cut: ToeplitzGradientCut
     n: Expr
     x: Any
     dy: Any

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
-from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
-from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
+from dwconv.schedules.cuda.gpu.limits import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, fastest_legal
 from dwconv.schedules.taps import HEIGHT, Axis
 
 MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
@@ -56,13 +56,11 @@ def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why it cannot run on tensor cores, or not this way; None if it can."""
     if reason := why_not_banded(workload):
         return reason
-    if workload.layout == "nhwc" and workload.channels % UNIT:
-        return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
     planes = UNIT if workload.layout == "nhwc" else 1
     warps_kh = min(max(WARPS_KH), workload.kernel[0], _warps_of_channel(workload))
     blocks_kh = max(_blocks_kh(workload), default=1)
     cuts = [
-        Cut(
+        ToeplitzGradientCut(
             workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1, planes=planes,
             blocks_kh=blocks_kh, lean=1,
         )
@@ -108,14 +106,12 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     shares with that shape."""
     rules = _rules(workload, target)
 
-    def fastest(choices: Iterable[dict[str, Any]]) -> dict[str, Value]:
-        configs = [Config.of("", **values) for values in choices]
-        legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
-        best = min(legal, key=lambda config: total_us(block_works(workload, config, target), target), default=None)
-        return dict(best.values) if best else {}
+    def estimate(config: Config) -> float:
+        return total_us(block_works(workload, config, target), target)
 
-    shape = fastest(_starts(workload))
-    return fastest(shape | {"split_n": count} for count in _knobs(workload)["split_n"]) if shape else {}
+    shape = fastest_legal(_starts(workload), rules, estimate)
+    shares = (shape | {"split_n": count} for count in _knobs(workload)["split_n"])
+    return fastest_legal(shares, rules, estimate) if shape else {}
 
 
 def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
@@ -143,8 +139,8 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     most_warps = MOST_WARPS[workload.layout]
 
     @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
+    def cut(config: Config) -> ToeplitzGradientCut:
+        return ToeplitzGradientCut.of(workload, config)
 
     def idle(config: Config) -> bool:
         """Too many rows of dy, columns, or kernel rows, that are none."""

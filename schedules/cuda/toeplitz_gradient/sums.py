@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dwconv.schedules.cuda.emit.words import Registers
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.emit import Expr
 
 
@@ -15,14 +15,14 @@ from dwconv.schedules.emit import Expr
 class Sums:
     """Matrices of 16 × 8, four sums of each in a lane."""
 
-    cut: Cut
+    cut: ToeplitzGradientCut
     of_rows: Registers | None
     """For every kernel row, unit of dy, and matrix of two units of x."""
     of_pairs: Registers | None
     """For every pair of kernel rows and unit of dy: the odd unit of x, for one of them and then for the other."""
 
     @classmethod
-    def of(cls, cut: Cut) -> Sums:
+    def of(cls, cut: ToeplitzGradientCut) -> Sums:
         """All zero."""
         of_rows = Registers("sum", cut.group_kh, cut.units_w, cut.matrices, 4) if cut.matrices else None
         of_pairs = Registers("sum_of_pair", cut.pairs_kh, cut.units_w, 4) if cut.has_odd_unit else None

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, blocks_at_a_time
 from dwconv.schedules.cuda.toeplitz_gradient.space import gradient_misfit, gradient_space
 from dwconv.schedules.space import Config
@@ -57,7 +57,7 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     """Parameters: x, dy (n, C, H, W) or (n, H, W, C), dw (C, KH, KW), perhaps dbias (C), perhaps a workspace."""
     from dwconv.schedules.cuda.toeplitz_gradient.kernel import schedule_diagonals
 
-    cut = Cut.of(workload, config)
+    cut = ToeplitzGradientCut.of(workload, config)
     return schedule_diagonals(cut, at_a_time=blocks_at_a_time(cut, target))
 
 

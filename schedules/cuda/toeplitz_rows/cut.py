@@ -11,8 +11,7 @@ from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Layout, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import Planes, Sharing, StagedMaps
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, Planes, Sharing, StagedMaps
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
@@ -31,7 +30,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class ToeplitzCut:
     """A configuration in numbers. The 16 rows of a product are ``images`` images with ``strips`` rows each, with
     ``tiles_w`` tiles each; a warp goes down all ``tile_h`` rows of a strip, and has ``tile_w`` columns."""
 
@@ -58,7 +57,7 @@ class Cut:
     they were loaded."""
 
     @classmethod
-    def of(cls, workload: Workload, config: Config) -> Cut:
+    def of(cls, workload: Workload, config: Config) -> ToeplitzCut:
         knobs: dict[str, Any] = dict(config.values)
         return cls(
             gather=Gather.of(workload),

@@ -7,14 +7,12 @@ from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy
-from dwconv.schedules.cuda.gpu.staged_maps import PixelWork
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
-from dwconv.schedules.cuda.gpu.vectors import sector_bytes
-from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy
+from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.memory import sector_bytes
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, PixelWork
+from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
 
@@ -42,7 +40,7 @@ ROWS_AHEAD = 3
 
 def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Every warp multiplies whole units, and reads a source row once in each turn."""
-    cut = Cut.of(workload, config)
+    cut = ToeplitzCut.of(workload, config)
     gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]
     rows, columns = gather.rows, gather.columns
     warps, width = cut.threads // WARP, len(cut.units_of_warp)
@@ -87,13 +85,13 @@ class _Staged:
     bank_turns: float
 
 
-def _banded(cut: Cut) -> _Staged:
+def _banded(cut: ToeplitzCut) -> _Staged:
     """Every element of a row and of its copy, by a thread that finds out whether it is a weight."""
     elements = float(cut.band_sharing.parts * cut.band_sharing.turns)
     return _Staged(instructions=elements * BAND_INSTRUCTIONS, lines=elements, bank_turns=elements)
 
 
-def _scattered(cut: Cut) -> _Staged:
+def _scattered(cut: ToeplitzCut) -> _Staged:
     """Vectors of zeros, then every weight, which is loaded beside its neighbours."""
     warps = cut.threads_of_channel // WARP
     weights = cut.weights_of_thread
@@ -118,7 +116,7 @@ class _Moved:
     bytes_in_flight: float
 
 
-def _moved_rows(cut: Cut) -> _Moved:
+def _moved_rows(cut: ToeplitzCut) -> _Moved:
     """Vectors of rows, by the warps of each channel."""
     rows, columns, itemsize = cut.gather.rows, cut.gather.columns, ITEMSIZE[cut.dtype]
     source, results, warps = cut.source_sharing, cut.result_sharing, cut.threads // WARP
@@ -138,7 +136,7 @@ def _moved_rows(cut: Cut) -> _Moved:
     )
 
 
-def _moved_pixels(cut: Cut) -> _Moved:
+def _moved_pixels(cut: ToeplitzCut) -> _Moved:
     """Vectors of pixels, by all warps."""
     rows, columns = cut.gather.rows, cut.gather.columns
     source, results = (
@@ -157,7 +155,7 @@ def _moved_pixels(cut: Cut) -> _Moved:
     )
 
 
-def _rows_met(cut: Cut) -> float:
+def _rows_met(cut: ToeplitzCut) -> float:
     """Of the rows of a source that the straight code has, those that it comes to: the others are padding."""
     rows = cut.gather.rows
     if cut.knows_padding or not cut.leaves_padding_out:
@@ -175,18 +173,18 @@ def _share_met(rows: Axis, tile_h: int, strips: int, starts: range, live_rows: r
     return sum(start + (at or 0) in live_rows for start in starts for at in meets) / (len(starts) * len(meets))
 
 
-def blocks_at_a_time(cut: Cut, target: CudaTarget) -> int:
+def blocks_at_a_time(cut: ToeplitzCut, target: CudaTarget) -> int:
     """Blocks on an SM by its threads, its shared memory, and the registers that a thread should need; at least 1."""
     held = occupancy(threads=cut.threads, registers=registers_of(cut), shared_bytes=cut.shared_bytes, target=target)
     return max(1, held.blocks_per_sm)
 
 
-def code_size(cut: Cut) -> int:
+def code_size(cut: ToeplitzCut) -> int:
     """About how many instructions are straight code: those of all turns, each once."""
     return sum(sum(len(met) * cut.products + 2 for _, met in cut.meetings(turn)) for turn in cut.turns)
 
 
-def registers_of(cut: Cut) -> int:
+def registers_of(cut: ToeplitzCut) -> int:
     """About how many a thread needs: sums, kernel rows of a turn, source rows under way."""
     weights, row = cut.taps_h * len(cut.band), 2 * len(cut.units_of_warp)
     if cut.bands_in_turns:

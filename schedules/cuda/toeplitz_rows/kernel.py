@@ -15,8 +15,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
-from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, map_at, shared_out
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, PixelMaps, load_matrices, map_at, multiply_add, shared_out
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -35,16 +34,15 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import StagedMaps
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
-from dwconv.schedules.cuda.toeplitz_rows.cut import Cut, Turn, first_of_band
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, StagedMaps
+from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut, Turn, first_of_band
 from dwconv.schedules.emit import BATCH, Expr, all_of, ceil_div, inside, int32, kernel, least, serial, store, when
 
 HALVES = (0, 1)
 """The two rows of a product of which a lane has sums: lane / 4 and 8 below."""
 
 
-def schedule_products(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+def schedule_products(cut: ToeplitzCut, *, at_a_time: int) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W) or (n, H, W, C), w (C, KH, KW), perhaps bias (C), result (n, C, OH, OW) or
     (n, OH, OW, C). Registers are shared out for ``at_a_time`` blocks on an SM."""
     n, gather = tirx.Var(BATCH, "int32"), cut.gather
@@ -85,7 +83,7 @@ class Place:
     lane: Expr
 
 
-def partition(cut: Cut, n: Expr) -> Iterator[Place]:
+def partition(cut: ToeplitzCut, n: Expr) -> Iterator[Place]:
     """Blocks of images, then of channels and of the map; the warps of a block across, down, then over its channels."""
     channel_blocks, down, across = -(-cut.gather.channels // cut.planes), cut.blocks_h, cut.blocks_w
     for images in blocks("images", ceil_div(n, cut.images)):
@@ -110,7 +108,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[Place]:
 class Block:
     """The work of the threads of a block."""
 
-    cut: Cut
+    cut: ToeplitzCut
     n: Expr
     source: Any
     w: Any

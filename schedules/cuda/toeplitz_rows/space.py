@@ -9,15 +9,15 @@ from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
-from dwconv.schedules.cuda.gpu.bounds import MOST_PADDED
-from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.gpu.hardware import WARP
+from dwconv.schedules.cuda.gpu.limits import MOST_PADDED
+from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
-from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, fastest_legal
 
 MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
 IMAGES = (1, 2, 4, 8, 16)
@@ -57,8 +57,6 @@ def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why it cannot run on tensor cores, or not this way; None if it can."""
     if reason := why_not_banded(workload):
         return reason
-    if workload.layout == "nhwc" and workload.channels % UNIT:
-        return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
     least = _least_bytes(workload, planes=PLANES[workload.layout][0])
     if least > target.shared_bytes_per_block:
         return f"the input of a block tile is {least} bytes, shared memory {target.shared_bytes_per_block}"
@@ -68,7 +66,7 @@ def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
 def _least_bytes(workload: Workload, *, planes: int) -> int:
     """Shared memory of the least block with so many channels."""
     cuts = [
-        Cut(
+        ToeplitzCut(
             gather=Gather.of(workload), dtype=workload.dtype, layout=workload.layout, planes=planes, warps_c=1,
             images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1, lean=True,
         )
@@ -107,11 +105,11 @@ def _warps_of_channel(workload: Workload) -> int:
 @lru_cache(maxsize=256)
 def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     """The legal configuration of least estimated time, of those of a few shapes."""
-    rules = _rules(workload, target)
-    configs = [Config.of("", **values) for values in _starts(workload, target)]
-    legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
-    best = min(legal, key=lambda config: total_us([block_work(workload, config, target)], target), default=None)
-    return dict(best.values) if best else {}
+    return fastest_legal(
+        _starts(workload, target),
+        _rules(workload, target),
+        lambda config: total_us([block_work(workload, config, target)], target),
+    )
 
 
 def _starts(workload: Workload, target: CudaTarget) -> Iterator[dict[str, Any]]:
@@ -166,8 +164,8 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     wanted, most_warps = gather.rows.outputs * gather.columns.covered(COLUMNS), MOST_WARPS[workload.layout]
 
     @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
+    def cut(config: Config) -> ToeplitzCut:
+        return ToeplitzCut.of(workload, config)
 
     def computed(config: Config) -> int:
         return gather.rows.covered(cut(config).block_h) * gather.columns.covered(cut(config).block_w)

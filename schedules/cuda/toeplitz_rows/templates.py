@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import one_kernel_us
-from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, blocks_at_a_time
 from dwconv.schedules.cuda.toeplitz_rows.space import toeplitz_misfit, toeplitz_space
 from dwconv.schedules.gather_family import gather_family
@@ -52,7 +52,7 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     """Parameters: x (n, C, H, W) or (n, H, W, C), w (C, KH, KW), perhaps bias (C), y as x; or dy, w, dx."""
     from dwconv.schedules.cuda.toeplitz_rows.kernel import schedule_products
 
-    cut = Cut.of(workload, config)
+    cut = ToeplitzCut.of(workload, config)
     return schedule_products(cut, at_a_time=blocks_at_a_time(cut, target))
 
 

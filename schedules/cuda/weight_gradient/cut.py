@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, least_vectors
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes, least_vectors
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis
 
@@ -57,7 +57,7 @@ def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class WeightGradientCut:
     """A workload, and a choice of the knobs that both layouts share."""
 
     workload: Workload
@@ -82,7 +82,7 @@ class Cut:
     """Rows of padding: ``zero``, they are multiplied; ``skip``, a branch leaves them out."""
 
     @classmethod
-    def of(cls, workload: Workload, config: Config) -> Cut:
+    def of(cls, workload: Workload, config: Config) -> WeightGradientCut:
         return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
 
     @cached_property

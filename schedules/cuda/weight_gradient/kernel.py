@@ -32,11 +32,11 @@ from dwconv.schedules.cuda.emit.words import (
     threads,
     zero,
 )
-from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, Pixel
+from dwconv.schedules.cuda.weight_gradient.cut import Load, Pixel, WeightGradientCut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, divided, inside, kernel, serial, store, when
 
 
-def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
+def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
     """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW), in 3-D (C·M, KD, KH, KW), with a bias dbias (C·M)
     and, if there is more than one part, workspace (parts, results): all of dw, then all of dbias."""
     workload, parts = cut.workload, cut.parts
@@ -70,7 +70,7 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-def _shape(cut: Cut, n: Expr, channels: int, size: Sizes) -> tuple[Expr, ...]:
+def _shape(cut: WeightGradientCut, n: Expr, channels: int, size: Sizes) -> tuple[Expr, ...]:
     return (n, *size, channels) if cut.channel_last else (n, channels, *size)
 
 
@@ -81,7 +81,7 @@ def _shape(cut: Cut, n: Expr, channels: int, size: Sizes) -> tuple[Expr, ...]:
 class Place:
     """One thread, and what it owns."""
 
-    cut: Cut
+    cut: WeightGradientCut
     part: Expr
     vector: Expr
     """Which vector of channels."""
@@ -163,7 +163,7 @@ class Place:
                         store(into, sums[self.cut.sum_of_bias, c].astype(into.dtype), start + self.channel + c)
 
 
-def threads_of(cut: Cut) -> Iterator[Place]:
+def threads_of(cut: WeightGradientCut) -> Iterator[Place]:
     """All threads of all blocks. NHWC: neighbouring threads own neighbouring channels; NCHW: neighbouring tiles."""
     channel_blocks, parts, group_blocks = cut.blocks
     across, down = (cut.threads_c, cut.threads_p) if cut.channel_last else (cut.threads_p, cut.threads_c)
@@ -259,12 +259,12 @@ class Source:
 class Reader:
     """Goes through the tile of one image, and adds to the sums what it gives."""
 
-    cut: Cut
+    cut: WeightGradientCut
     x: Operand
     dy: Operand
 
     @classmethod
-    def of(cls, cut: Cut, x: Any, dy: Any) -> Reader:
+    def of(cls, cut: WeightGradientCut, x: Any, dy: Any) -> Reader:
         """To be made by each thread: it has registers."""
 
         def operand(name: str, elements: Any, channels: int, depths: int, vector: int) -> Operand:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.weight_gradient.cut import Cut
+from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works
 from dwconv.schedules.cuda.weight_gradient.space import kernel_misfit, weight_gradient_space
 from dwconv.schedules.space import Config
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
-    return total_us(block_works(Cut.of(workload, config), target), target)
+    return total_us(block_works(WeightGradientCut.of(workload, config), target), target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -54,7 +54,7 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     workspace."""
     from dwconv.schedules.cuda.weight_gradient.kernel import schedule_weight_gradient
 
-    return schedule_weight_gradient(Cut.of(workload, config))
+    return schedule_weight_gradient(WeightGradientCut.of(workload, config))
 
 
 TEMPLATES = tuple(

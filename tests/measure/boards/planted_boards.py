@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from dwconv.kernels import board
+from dwconv.kernels import library
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.board import build_for_board
+from dwconv.kernels.library import build_for_board
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
@@ -51,7 +51,7 @@ def _of_another(candidate: Candidate, other: Candidate, target: Target) -> Artif
 
 
 def _before_it_runs(code: str, candidate: Candidate, target: Target) -> Artifact:
-    entry = board._entry_ir
+    entry = library._board_entry_ir
 
     def planted(count: int) -> str:
         ir = entry(count)
@@ -59,8 +59,8 @@ def _before_it_runs(code: str, candidate: Candidate, target: Target) -> Artifact
         assert run in ir
         return "declare i32 @usleep(i32)\n" + ir.replace(run, code + run)
 
-    board._entry_ir = planted
+    library._board_entry_ir = planted
     try:
         return build_for_board(candidate, target)
     finally:
-        board._entry_ir = entry
+        library._board_entry_ir = entry

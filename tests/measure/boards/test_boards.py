@@ -19,7 +19,7 @@ import pytest
 from dwconv import settings, tune
 from dwconv.errors import BoardLost
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.board import build_for_board
+from dwconv.kernels.library import build_for_board
 from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
 from dwconv.measure.boards.session import Board, target_on
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, parse_target
@@ -282,26 +282,26 @@ def test_a_tracker_that_never_answers_costs_the_limit(workers_of, monkeypatch):
 @pytest.mark.parametrize(("text", "machine"), [("cpu:aarch64,mcpu=cortex-a76", 183), ("cpu:avx2,threads=2", 62)])
 def test_kernels_are_compiled_for_the_cpu_of_the_board(text, machine, monkeypatch):
     """ELF's numbers of machines. Without a linker for it, an object goes there, for the board to link."""
-    from dwconv.kernels import board
+    from dwconv.kernels import library
 
     monkeypatch.setenv("PATH", "/nonexistent")
     target = parse_target(text)
-    artifact = board.build_for_board(candidates(target)[0], target)
-    assert artifact.library[:4] == b"\x7fELF" and not board.is_linked(artifact.library)
+    artifact = library.build_for_board(candidates(target)[0], target)
+    assert artifact.library[:4] == b"\x7fELF" and not library.is_linked(artifact.library)
     assert int.from_bytes(artifact.library[18:20], "little") == machine
 
 
 def test_a_linker_for_the_board_is_used_where_it_is_named(monkeypatch, tmp_path):
     from dwconv.errors import BuildError
-    from dwconv.kernels import board
+    from dwconv.kernels import library
 
     target = parse_target(f"cpu:{HERE},threads=2")
     linker = settings.program(settings.linker())
     if linker is None or platform.machine() not in ("x86_64", "aarch64"):
         pytest.skip("there is no linker here")
     monkeypatch.setenv("DWCONV_BOARD_LINKER", f"{linker} -s")
-    assert board.linker_for(target) == [linker, "-s"]
-    assert board.is_linked(board.build_for_board(candidates(target)[0], target).library)
+    assert library.linker_for(target) == [linker, "-s"]
+    assert library.is_linked(library.build_for_board(candidates(target)[0], target).library)
     monkeypatch.setenv("DWCONV_BOARD_LINKER", str(tmp_path / "nothing"))
     with pytest.raises(BuildError, match=r"DWCONV_BOARD_LINKER=.*nothing cannot be run: No such file"):
-        board.build_for_board(candidates(target)[0], target)
+        library.build_for_board(candidates(target)[0], target)

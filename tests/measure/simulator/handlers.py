@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv.kernels.wire import message
+from dwconv.kernels.entry import message
 from dwconv.measure.simulator.simulate import Simulation, source_only, verified
 from dwconv.problems.target import CudaTarget
 from dwconv.schedules.template import Candidate

@@ -19,7 +19,7 @@ import dwconv
 from dwconv.errors import CannotBeCaptured, DwconvWarning
 from dwconv.model.graphed import GraphedForward
 from dwconv.problems.block import Block
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from tests.standin.on_gpu.kernels import Launches, plant
 from tests.standin.on_gpu.models import WORKLOADS, data, loss_of, network
 

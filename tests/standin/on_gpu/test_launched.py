@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 import dwconv
 from bench.gpu import race
-from bench.gpu.race import Race, Raced, Racer, RacerSetup
+from bench.gpu.race import Race, Raced, Racer
 from bench.gpu.worker import Refused
 from bench.launched import kernels_of, passes_of, roads_of, why_misnamed
 from bench.networks import where_layers_run
@@ -22,6 +22,7 @@ from dwconv import native
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.device import CudaClock
+from dwconv.measure.measuring import MeasureSetup
 from dwconv.measure.step_share import depthwise_ms, fastest_profile, ratio_at_most, timed_on_gpu
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.workload import Workload
@@ -75,7 +76,7 @@ plain, not_captured = _Plain.load, _NotCaptured.load
 
 def raced(load: str) -> Raced | Refused:
     candidate = Candidate(FPROP, _config())
-    answer = Racer(RacerSetup(target=target(), load=load))(Race(candidate=candidate, seconds=60.0, effort_s=0.0))
+    answer = Racer(MeasureSetup(target=target(), load=load))(Race(candidate=candidate, seconds=60.0, effort_s=0.0))
     assert not isinstance(answer, dict)
     return answer
 

@@ -19,7 +19,7 @@ from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.block import Block
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.problem import memory_format
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout
 from dwconv.schedules.template import Candidate, templates_for
 from tests.standin.on_gpu.conftest import IS_STAND_IN

@@ -1,1 +1,0 @@
-"""Both gradients in one kernel, by whole planes in shared memory: NCHW."""

@@ -1,1 +1,0 @@
-"""Strips of rows, straight from global memory through registers: fprop and dgrad, NCHW, of small kernels."""

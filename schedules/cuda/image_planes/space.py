@@ -1,0 +1,305 @@
+"""Blocks of whole planes that sum over images: which fit, what they may cost, where to start. No TVM here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from dwconv.problems.block import NOTHING
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
+from dwconv.schedules.cuda.gpu.cost import price
+from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, WARP
+from dwconv.schedules.cuda.gpu.limits import (
+    BACKWARD_PLANES,
+    LEAST_THREADS,
+    MOST_IMAGES,
+    MOST_PADDED,
+    MOST_WORKSPACE_BYTES,
+    WEIGHT_GRADIENT_PLANES,
+)
+from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
+from dwconv.schedules.cuda.image_planes.cut import BackwardCut, GradientCut, ImagePlanes
+from dwconv.schedules.cuda.image_planes.estimate import ThreadWork, backward_work, block_works, gradient_work, holds
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
+
+PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+THREAD_PLANES = (1, 2)
+IMAGES = (1, 2, 4, 8, 16, 32, 64)
+SPLIT_N = (1, 2, 4, 8, 16, 32)
+PIPELINE = (1, 2, 3, 4)
+MOST_COPIES = 32
+"""Copies of each tensor that a thread has under way for one image."""
+TILES_TRIED = 8
+"""Tiles for which blocks are weighed, to find where to start."""
+FEW_PLANES, FEW_IMAGES, FEW_SPLITS, FEW_STAGES = (1, 4), (1, 8, 32), (1, 8, 32), (1, 2)
+"""Of a tile's blocks, those by which tiles are weighed."""
+MOST_ISSUE, CROWDED_COST = 0.5, 3.0
+"""Share of the memory's time that instructions may take, and what more of it costs: they would hold up the loads."""
+HALVES_COST = 1.05
+"""Where planes begin within words, so that elements are read one by one."""
+
+Test = Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One of the templates, and what it has of its own."""
+
+    name: str
+    cut: type[ImagePlanes]
+    tiles: Callable[[Workload], tuple[list[int], list[int]]]
+    """Rows, and columns, that a thread may have."""
+    thread_work: Callable[[Any], ThreadWork]
+    most_code: int
+    weighs_tiles: bool = False
+    """Whether tiles are tried whose blocks are estimated to take the least time, of a few of them; else those that take
+    a thread the fewest instructions, which may need so many registers that little is on its way."""
+
+
+def misfit_of_images(workload: Workload) -> str | None:
+    """Why none of them can be copied; None if they can."""
+    itemsize = ITEMSIZE[workload.dtype]
+    if any(workload.channels * math.prod(size) * itemsize % LEAST_COPY_BYTES for size in sizes(workload)):
+        return f"images that are no multiple of {LEAST_COPY_BYTES} bytes, the least that is copied"
+    return None
+
+
+def space_of(family: Family, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    """Knobs: channels and images of a block, the tile of a thread, blocks that share the images, turns ahead."""
+    tiles_h, tiles_w = family.tiles(workload)
+    return ConfigSpace(
+        family.name,
+        Knob("planes", PLANES),
+        Knob("images", IMAGES),
+        Knob("thread_planes", THREAD_PLANES),
+        Knob("tile_h", tiles_h),
+        Knob("tile_w", tiles_w),
+        Knob("split_n", SPLIT_N),
+        Knob("pipeline", PIPELINE),
+        rules=_rules(family, workload, target),
+        preferred=lambda: _preferred(family, workload, target),
+    )
+
+
+def sizes(workload: Workload) -> tuple[Sizes, Sizes]:
+    return workload.input_size, workload.output_size
+
+
+def cuts(size: int, some: Sequence[int]) -> list[int]:
+    """Ways to cut ``size``: ``some``, and into up to four parts, where the last one leaves little idle."""
+    found = {cut for cut in (*some, *(-(-size // parts) for parts in (1, 2, 3, 4))) if cut <= size}
+    return sorted(cut for cut in found if -(-size // cut) * cut <= MOST_PADDED * size)
+
+
+# -- what cannot run, or cannot be fast ----------------------------------------------------------------------------
+
+
+def _limits(family: Family, target: CudaTarget) -> list[tuple[str, Test]]:
+    """Reasons why a block is illegal, each with its test."""
+    shared_bytes = target.shared_bytes_per_block
+    return [
+        ("threads share planes unevenly", lambda cut: cut.planes % cut.thread_planes != 0),
+        (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
+        (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
+        (f"more than {MOST_IMAGES} images at a time", lambda cut: cut.images * cut.split_n > MOST_IMAGES),
+        *_limits_of_threads(family, target),
+        ("copies of too few bytes", lambda cut: cut.copied_bytes < LEAST_COPY_BYTES),
+        (
+            f"more than {MOST_COPIES} copies of a thread at a time",
+            lambda cut: max(map(cut.copies, cut.layout.held)) > MOST_COPIES,
+        ),
+        (
+            f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
+            lambda cut: cut.split_n > 1 and 4 * cut.split_n * cut.results > MOST_WORKSPACE_BYTES,
+        ),
+        (f"more than {shared_bytes} bytes of shared memory", lambda cut: cut.shared_bytes > shared_bytes),
+        ("more registers than there are", lambda cut: not holds(cut, family.thread_work(cut), target, 1)),
+    ]
+
+
+def _limits_of_threads(family: Family, target: CudaTarget) -> list[tuple[str, Test]]:
+    """Those that do not depend on the block."""
+    return [
+        (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: cut.padded > MOST_PADDED),
+        (
+            f"more than {family.most_code} instructions unrolled",
+            lambda cut: family.thread_work(cut).instructions_of_image > family.most_code,
+        ),
+        (
+            "more registers than a thread can have",
+            lambda cut: family.thread_work(cut).registers > target.registers_per_thread,
+        ),
+    ]
+
+
+def _rules(family: Family, workload: Workload, target: CudaTarget) -> list[Rule]:
+    @lru_cache(maxsize=4)
+    def cut(config: Config) -> ImagePlanes:
+        return family.cut.of(workload, config)
+
+    def rule(reason: str, test: Test) -> Rule:
+        return Rule(reason, lambda config: test(cut(config)))
+
+    return [rule(reason, test) for reason, test in _limits(family, target)]
+
+
+def _fits(family: Family, cut: ImagePlanes, target: CudaTarget) -> bool:
+    return not any(test(cut) for _, test in _limits(family, target))
+
+
+# -- what is preferred ---------------------------------------------------------------------------------------------
+
+
+def tiles(family: Family, workload: Workload, target: CudaTarget) -> Iterator[ImagePlanes]:
+    """Every tile of a thread, in the smallest block that fits."""
+    for each, tile_h, tile_w in itertools.product(THREAD_PLANES, *family.tiles(workload)):
+        alone = family.cut(
+            workload=workload, planes=each, images=1, thread_planes=each, tile_h=tile_h, tile_w=tile_w,
+            split_n=1, pipeline=1,
+        )  # fmt: skip
+        if any(test(alone) for _, test in _limits_of_threads(family, target)):
+            continue
+        blocks = (
+            dataclasses.replace(alone, planes=planes, images=images)
+            for images, planes in itertools.product(IMAGES, reversed(PLANES))
+        )
+        cut = next((cut for cut in blocks if _fits(family, cut, target)), None)
+        if cut is not None:
+            yield cut
+
+
+@lru_cache(maxsize=256)
+def _preferred(family: Family, workload: Workload, target: CudaTarget) -> dict[str, Value]:
+    """The block that is estimated to take the least time, for some of the tiles, of those whose threads meet in no
+    bank."""
+
+    def slowness(cut: ImagePlanes) -> float:
+        outputs = cut.tile_h * cut.tile_w * cut.thread_planes
+        return family.thread_work(cut).instructions_of_image / outputs * cut.padded
+
+    def cost(cut: ImagePlanes) -> tuple[bool, float]:
+        halves = HALVES_COST if cut.layout.neighbours == "even planes" else 1.0
+        return cut.layout.turns > MOST_TURNS, _microseconds(family, cut, target) * halves
+
+    def weight(tile: ImagePlanes) -> tuple[bool, float]:
+        few = itertools.product(FEW_PLANES, FEW_IMAGES, FEW_SPLITS, FEW_STAGES)
+        return min(map(cost, _blocks_of(family, tile, target, few)), default=(True, math.inf))
+
+    every = tiles(family, workload, target)
+    tried = sorted(every, key=weight if family.weighs_tiles else slowness)[:TILES_TRIED]
+    shapes = list(itertools.product(PLANES, IMAGES, SPLIT_N, PIPELINE))
+    best = min((cut for tile in tried for cut in _blocks_of(family, tile, target, shapes)), key=cost, default=None)
+    if best is None:
+        return {}
+    return {field.name: getattr(best, field.name) for field in dataclasses.fields(best) if field.name != "workload"}
+
+
+def _blocks_of(
+    family: Family, tile: ImagePlanes, target: CudaTarget, shapes: Iterable[tuple[int, int, int, int]]
+) -> Iterator[ImagePlanes]:
+    """Blocks of a tile of these (planes, images, split_n, pipeline)."""
+    images = max(1, tile.workload.batch)
+    for planes, at_a_time, split_n, pipeline in shapes:
+        useful = split_n * at_a_time <= images or at_a_time == split_n == 1
+        if useful and pipeline <= -(-images // (at_a_time * split_n)) and planes <= tile.workload.channels:
+            cut = dataclasses.replace(tile, planes=planes, images=at_a_time, split_n=split_n, pipeline=pipeline)
+            if _fits(family, cut, target):
+                yield cut
+
+
+def _microseconds(family: Family, cut: ImagePlanes, target: CudaTarget) -> float:
+    """The price of both kernels; more where instructions would hold up the loads, and where much is left to sum when
+    nothing is on its way any more."""
+    priced = [price(each, target) for each in block_works(cut, family.thread_work(cut), target)]
+    cycles_per_us, warps = target.clock_ghz * 1e3, -(-cut.threads // WARP)
+    work = family.thread_work(cut)
+    last = work.instructions_of_image * max(1.0, warps / target.issue_slots) + work.instructions_of_sums
+    blocks = cut.channel_blocks * cut.split_n
+    spread = priced[0].busy_us["issue"] * blocks / (math.ceil(blocks / target.sms) * target.sms)
+    crowded = max(0.0, spread - MOST_ISSUE * cut.workload.bytes / target.limits.memory_gb_per_s / 1e3)
+    return sum(each.microseconds for each in priced) + last / cycles_per_us + CROWDED_COST * crowded
+
+
+# -- wgrad ---------------------------------------------------------------------------------------------------------
+
+GRADIENT_TILES_H = (2, 4, 5, 7, 8, 14)
+MOST_COLUMNS = 32
+"""Pieces of longer rows nearly fill the lines of memory: threads read them as well from where they are."""
+
+
+def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why no configuration fits; None if one does."""
+    if workload.multiplier > 1:
+        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
+    if max(size[1] for size in sizes(workload)) > MOST_COLUMNS:
+        return f"rows of more than {MOST_COLUMNS} pixels need no shared memory to be read whole"
+    if reason := misfit_of_images(workload):
+        return reason
+    if next(tiles(GRADIENT, workload, target), None) is None:
+        return "every tile has more sums or more straight code than a thread can have"
+    return None
+
+
+def _gradient_tiles(workload: Workload) -> tuple[list[int], list[int]]:
+    return cuts(workload.output_size[0], GRADIENT_TILES_H), cuts(workload.output_size[1], ())
+
+
+GRADIENT = Family(
+    name="cuda.wgrad_nchw_plane",
+    cut=GradientCut,
+    tiles=_gradient_tiles,
+    thread_work=gradient_work,
+    most_code=WEIGHT_GRADIENT_PLANES,
+)
+
+
+# -- both gradients ------------------------------------------------------------------------------------------------
+
+BACKWARD_TILES = (2, 4, 7, 8, 14)
+
+
+def backward_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why no configuration fits; None if one does."""
+    if workload.block != NOTHING:
+        return f"block={workload.block}: it is for a convolution with nothing around it"
+    if workload.multiplier > 1:
+        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
+    if reason := misfit_of_images(workload):
+        return reason
+    if next(tiles(BACKWARD, workload, target), None) is not None:
+        return None
+    tiles_h, tiles_w = _backward_tiles(workload)
+    least = BackwardCut(
+        workload=workload, planes=1, images=1, thread_planes=1, tile_h=tiles_h[-1], tile_w=tiles_w[-1], split_n=1,
+        pipeline=1,
+    )  # fmt: skip
+    if least.planes_bytes > target.shared_bytes_per_block:
+        return f"planes of x and dy take {least.planes_bytes} bytes, a block has {target.shared_bytes_per_block}"
+    return "every tile has more sums or more straight code than a thread can have"
+
+
+def _backward_tiles(workload: Workload) -> tuple[list[int], list[int]]:
+    """Whole strides: then the taps of a tile do not depend on where it is."""
+    rows, columns = (Axis.of_input_gradient(workload, number) for number in (HEIGHT, WIDTH))
+    return _tiles_of(rows), _tiles_of(columns)
+
+
+def _tiles_of(axis: Axis) -> list[int]:
+    return [axis.down * count for count in cuts(-(-axis.outputs // axis.down), BACKWARD_TILES)]
+
+
+BACKWARD = Family(
+    name="cuda.backward_nchw_plane",
+    cut=BackwardCut,
+    tiles=_backward_tiles,
+    thread_work=backward_work,
+    most_code=BACKWARD_PLANES,
+    weighs_tiles=True,
+)

@@ -1,1 +1,0 @@
-"""Whole planes in shared memory: fprop and dgrad, NCHW, of small maps."""

@@ -1,1 +1,0 @@
-"""The weight gradient by whole planes in shared memory: wgrad, NCHW, of small maps."""
