@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all prebuilt dist kernels lint format clean
+.PHONY: tune test test-all test-arm prebuilt dist kernels lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -48,6 +48,20 @@ test-torch-%: .venv-torch-%/installed
 
 .PRECIOUS: .venv-torch-%/installed
 
+# A Python for arm64 that qemu runs: two gigabytes, and half an hour. It needs debootstrap, qemu-user-static and
+# g++-aarch64-linux-gnu, of Debian.
+ARM ?= build/arm
+THERE := PYTHONPATH=. CXX=aarch64-linux-gnu-g++ $(ARM)/bin/python -m
+
+test-arm: $(VENV)/installed  ## every CPU template, calls and training steps on Arm, emulated; not in the suite
+	$(PY) -m tests.arm.root $(ARM)
+	CXX=aarch64-linux-gnu-g++ $(PY) -m tests.arm.kernels build $(ARM)/kernels.bin
+	$(THERE) tests.arm.kernels verify $(ARM)/kernels.bin
+	rm -rf $(ARM)/pack
+	CXX=aarch64-linux-gnu-g++ DWCONV_NATIVE=0 $(PY) -m dwconv.export --generic --target cpu:neon -o $(ARM)/pack
+	$(THERE) tests.arm.train pack $(ARM)/pack
+	$(THERE) tests.arm.train tuned
+
 PYTHONS ?= python3
 
 TORCHES ?= $(shell sed -n 's/^torch==//p' constraints.txt)
@@ -78,9 +92,9 @@ dist: $(VENV)/installed prebuilt  ## the sdist, the wheel made from it with the 
 
 TARGETS ?= cpu:avx2 cpu:avx512
 
-kernels: $(VENV)/installed  ## packs of kernels for every layer, of TARGETS='cpu:avx2 cpu:avx512', in dist/kernels; cpu:neon on Arm
+kernels: $(VENV)/installed  ## packs of kernels for every layer, of TARGETS='cpu:avx2 cpu:avx512' or cuda:sm_90, in dist/kernels; cpu:neon on Arm
 	for target in $(TARGETS); do \
-	  $(PY) -m dwconv.export --generic --target $$target -o dist/kernels/$${target#cpu:} || exit 1; \
+	  $(PY) -m dwconv.export --generic --target $$target -o dist/kernels/$${target#*:} || exit 1; \
 	done
 
 lint: $(VENV)/installed  ## style, types, and who may import whom

@@ -28,9 +28,12 @@ from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import templates_for
+from dwconv.settings import PATIENCE
 from dwconv.tuner.search.loop import BATCH
+from dwconv.tuner.search.search_state import IMPROVEMENT
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.tuner.search.strategies import Strategy, make_strategy
+from dwconv.tuner.until import Until
 
 FORMAT = 1
 FOLDER = Path("bench/spaces")
@@ -225,6 +228,19 @@ STRATEGIES: dict[str, MakeStrategy] = {
 }
 
 
+SHARES = (0.95, 0.98, 0.99)
+"""For ``tune --until``, with the passes of the table as a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A search that ``tune --until`` ends."""
+
+    trials: int
+    slower: float
+    """Its best over that of the whole search."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
     """A search of one pass."""
@@ -234,6 +250,12 @@ class Replayed:
     seed: int
     ratios: dict[int, float]
     """By trials: the best so far over the best that was drawn."""
+    trials: int
+    """Of the whole search, with the usual limits."""
+    us: float
+    """The best of it."""
+    until: dict[float, Ended]
+    """By the share."""
 
 
 def replay(path: Path, *, folder: Path) -> None:
@@ -242,51 +264,91 @@ def replay(path: Path, *, folder: Path) -> None:
     spaces = read_spaces(path)
     found = _replayed(spaces)
     rows = [summary(name, [one for one in found if one.strategy == name]) for name in STRATEGIES]
-    print(f"{len(spaces.passes)} passes, {SEEDS} seeds\n\n{table(rows)}")
+    ends = [until_summary(name, share, found) for name in ("evolve", "evolve, layer untuned") for share in SHARES]
+    print(f"{len(spaces.passes)} passes, {SEEDS} seeds\n\n{table(rows)}\n\n{until_table(ends)}")
     passes = [_of_pass(measured, found) for measured in spaces.passes]
     facts = {"table": path.name, "measured": spaces.created, "measured_versions": spaces.versions, "passes": passes}
+    facts["until"] = ends
     write_results(f"replay-{spaces.passes[0].workload.layout}", target=spaces.target, rows=rows, folder=folder, **facts)
 
 
 def _replayed(spaces: MeasuredSpaces) -> list[Replayed]:
     """Every search of every pass, on all cores; of a single pass, here."""
-    of_pass = partial(replayed, target=spaces.target)
+    step_us = sum(min(_us(measured, measured.drawn)) for measured in spaces.passes)
+    of_pass = partial(replayed, target=spaces.target, step_us=step_us)
     if len(spaces.passes) == 1:
         return of_pass(spaces.passes[0])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         return [one for found in pool.map(of_pass, spaces.passes) for one in found]
 
 
-def replayed(measured: MeasuredPass, *, target: Target) -> list[Replayed]:
-    """Every strategy with every seed on one pass."""
+def replayed(measured: MeasuredPass, *, target: Target, step_us: float) -> list[Replayed]:
+    """Every strategy with every seed on one pass, of a step that takes so long."""
     return [
-        Replayed(
-            strategy=name,
-            workload=measured.workload.key,
-            seed=seed,
-            ratios=ratios(measured, make(measured, target, seed=seed), device=target.device),
-        )
-        for name, make in STRATEGIES.items()
+        _searched(measured, target, name=name, seed=seed, step_us=step_us)
+        for name in STRATEGIES
         for seed in range(SEEDS)
     ]
 
 
-def ratios(measured: MeasuredPass, strategy: Strategy, *, device: str) -> dict[int, float]:
-    """The best after so many trials over the best that was drawn; infinite if nothing worked."""
-    best_us, tried, found = math.inf, 0, {}
-    of_drawn_us = min(_us(measured, measured.drawn))
-    while tried < max(TRIALS):
-        stop = next(trials for trials in TRIALS if trials > tried)
-        proposed = strategy.ask(min(BATCH, stop - tried))
+def _searched(measured: MeasuredPass, target: Target, *, name: str, seed: int, step_us: float) -> Replayed:
+    found_us = bests_us(measured, STRATEGIES[name](measured, target, seed=seed), device=target.device)
+    whole = usual_end(found_us)
+    best_us = found_us[whole - 1]
+    limit_us = _limit_us(measured.workload, target)
+    until = {}
+    for share in SHARES:
+        ends = Until(share=share, calls=1, step_us=step_us)
+        trials = next((at for at in range(1, whole) if _is_over(ends, found_us[:at], limit_us)), whole)
+        until[share] = Ended(trials=trials, slower=found_us[trials - 1] / best_us)
+    return Replayed(
+        strategy=name,
+        workload=measured.workload.key,
+        seed=seed,
+        ratios=ratios(measured, found_us),
+        trials=whole,
+        us=best_us,
+        until=until,
+    )
+
+
+def _is_over(until: Until, found_us: Sequence[float], limit_us: float | None) -> bool:
+    return until.is_near(found_us[-1], limit_us) or until.is_little_left(found_us, limit_us)
+
+
+def _limit_us(workload: Workload, target: Target) -> float | None:
+    limits = target.limits
+    return limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
+
+
+def usual_end(found_us: Sequence[float]) -> int:
+    """After how many trials a search with the usual limits is over, but for that of time."""
+    since = 0
+    for at, best_us in enumerate(found_us):
+        since = 0 if not at or best_us <= found_us[at - 1] * IMPROVEMENT else since + 1
+        if since >= PATIENCE:
+            return at + 1
+    return len(found_us)
+
+
+def bests_us(measured: MeasuredPass, strategy: Strategy, *, device: str) -> list[float]:
+    """The best after each trial; infinite until one has worked."""
+    found: list[float] = []
+    while len(found) < max(TRIALS):
+        stop = next(trials for trials in TRIALS if trials > len(found))
+        proposed = strategy.ask(min(BATCH, stop - len(found)))
         if not proposed:
             break
-        for config in proposed:
+        for config, us in zip(proposed, _us(measured, proposed), strict=True):
             strategy.tell(_record(measured, config, device=device))
-        tried += len(proposed)
-        best_us = min(best_us, *_us(measured, proposed))
-        found[tried] = best_us / of_drawn_us
-    last = best_us / of_drawn_us
-    return {trials: found.get(trials, last) for trials in TRIALS}
+            found.append(min([us, *found[-1:]]))
+    return found
+
+
+def ratios(measured: MeasuredPass, found_us: Sequence[float]) -> dict[int, float]:
+    """By trials: the best so far over the best that was drawn."""
+    of_drawn_us = min(_us(measured, measured.drawn))
+    return {trials: ([math.inf, *found_us][: trials + 1])[-1] / of_drawn_us for trials in TRIALS}
 
 
 def _us(measured: MeasuredPass, configs: Iterable[Config]) -> list[float]:
@@ -317,6 +379,40 @@ def summary(name: str, found: Sequence[Replayed]) -> dict[str, Any]:
         ]
         row[f"near_{trials}"] = {"within": round(goal - 1, 2), "median": statistics.median(near), "worst": min(near)}
     return row
+
+
+def until_summary(name: str, share: float, found: Sequence[Replayed]) -> dict[str, Any]:
+    """Trials with ``tune --until`` and without, and how much slower a step of all passes is, and the slowest of them in
+    the median seed."""
+    by_seed: dict[int, list[Replayed]] = {}
+    mine = [one for one in found if one.strategy == name]
+    for one in mine:
+        by_seed.setdefault(one.seed, []).append(one)
+    steps = [
+        sum(one.us * one.until[share].slower for one in each) / sum(one.us for one in each) for each in by_seed.values()
+    ]
+    return {
+        "strategy": name,
+        "until": share,
+        "trials": round(statistics.mean(one.until[share].trials for one in mine), 1),
+        "whole_trials": round(statistics.mean(one.trials for one in mine), 1),
+        "step_slower": round(statistics.median(steps), 4),
+        "step_slower_worst": round(max(steps), 4),
+        "pass_slower": round(
+            statistics.median(max(one.until[share].slower for one in each) for each in by_seed.values()), 3
+        ),
+    }
+
+
+def until_table(rows: Sequence[dict[str, Any]]) -> str:
+    """The summaries, a line each."""
+    heads = ("tune --until", "trials", "instead of", "step slower by (worst)", "slowest pass")
+    lines = [f"{heads[0]:42}{heads[1]:>8}{heads[2]:>12}{heads[3]:>24}{heads[4]:>14}"]
+    for row in rows:
+        name = f"{row['strategy']}, {row['until']:.0%}"
+        step = f"{row['step_slower'] - 1:.1%} ({row['step_slower_worst'] - 1:.1%})"
+        lines.append(f"{name:42}{row['trials']:8g}{row['whole_trials']:12g}{step:>24}{row['pass_slower'] - 1:14.1%}")
+    return "\n".join(lines)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -54,7 +54,8 @@ def parser_of_export() -> ArgumentParser:
         "--generic",
         action="store_true",
         help="kernels for every layer instead, of any batch, size and number of channels, for all CPUs with the "
-        "vectors of --target cpu:avx2, cpu:avx512 or cpu:neon; with --dtype, of the usual kernel sizes or --kernel",
+        "vectors of --target cpu:avx2, cpu:avx512 or cpu:neon, or for all GPUs of --target cuda:sm_90 or another "
+        "architecture; with --dtype, of the usual kernel sizes or --kernel",
     )
     output.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the pack; it must not exist")
     output.add_argument(
@@ -99,15 +100,19 @@ def _generic(parser: ArgumentParser, args: argparse.Namespace) -> MadePack:
     """The pack for every layer. Raises what making it raises."""
     from dwconv.packs.every_layer import candidates, target_of_vector_set
     from dwconv.packs.make import make_pack_for_every_layer
+    from dwconv.problems.target import CudaTarget, parse_target
 
     name = next((each for each in FORCED_VECTOR_SETS if args.target == f"cpu:{each}"), None)
-    if name is None:
+    target = target_of_vector_set(name) if name else parse_target(args.target)
+    if name is None and not (isinstance(target, CudaTarget) and not target.present):
         sets = ", ".join(f"cpu:{each}" for each in FORCED_VECTOR_SETS)
-        parser.error(f"target={args.target}: a pack for every layer is for CPUs with a set of vectors; use {sets}")
+        parser.error(
+            f"target={args.target}: a pack for every layer is for CPUs with a set of vectors, or for an architecture "
+            f"of GPUs; use {sets} or cuda:sm_90"
+        )
     for option in ("shape", "network", "model", "log"):
         if getattr(args, option) is not None:
             parser.error(f"--{option} goes without --generic, whose kernels run layers of any size")
-    target = target_of_vector_set(name)
     taps = integers("kernel", args.kernel) if args.kernel else ()
     wanted = candidates(target, dtype=args.dtype, taps=taps)
     if not wanted:

@@ -258,10 +258,10 @@ def _launch(launch: Launch, batch: int, resources: dict[str, int]) -> tuple[str,
 
 
 def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:
-    from dwconv.kernels.artifact import Scalar
+    from dwconv.kernels.artifact import Scalar, at_batch
 
     if isinstance(argument, Scalar):
-        return {"name": argument.name, "value": argument.value.at(batch)}
+        return {"name": argument.name, "value": at_batch(argument.value, batch)}
     return {"name": argument.name, "dtype": argument.dtype, "shape": list(argument.shape_at(batch))}
 
 

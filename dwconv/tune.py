@@ -50,6 +50,7 @@ def tune(
     minutes: float | None = None,
     trials: int | None = None,
     seconds: float | None = None,
+    until: float | None = None,
     trains: bool | None = None,
     log: Path | str | None = None,
     ray: Literal[False] = False,
@@ -62,6 +63,7 @@ def tune(
     minutes: float | None = None,
     trials: int | None = None,
     seconds: float | None = None,
+    until: float | None = None,
     trains: bool | None = None,
     log: Path | str | None = None,
     ray: Literal[True] | str,
@@ -73,6 +75,7 @@ def tune(
     minutes: float | None = None,
     trials: int | None = None,
     seconds: float | None = None,
+    until: float | None = None,
     trains: bool | None = None,
     log: Path | str | None = None,
     ray: bool | str = False,
@@ -82,7 +85,9 @@ def tune(
     ``example_inputs`` and ``trains`` are those of ``dwconv.discovery.discover``: a tensor, a tuple of arguments or a
     dict of keyword arguments; the backward pass is tuned if the model trains. The model is not changed. ``minutes`` are
     for all layers: each gets a share by what there is to win in it, and what is confirmed already is left out.
-    ``trials`` and ``seconds`` are for each pass. ``log`` is written instead of the user's own. Progress goes to stderr.
+    ``trials`` and ``seconds`` are for each pass. A pass is over, too, at the share ``until`` of the device's limit, or
+    where further trials are expected to gain less than 1 % of a step and 1 − ``until`` of the pass. ``log`` is written
+    instead of the user's own. Progress goes to stderr.
 
     ``ray``: on all devices of the Ray cluster at this address; True for the one that this machine belongs to, or for
     the devices of this machine. Devices of each name are tuned for themselves.
@@ -101,8 +106,9 @@ def tune(
     from dwconv.tuner.device_campaign import Choices
 
     choices = Choices(
-        minutes=minutes, trials=trials, seconds=seconds, jobs=cores(), log=None if log is None else Path(log)
-    )
+        minutes=minutes, trials=trials, seconds=seconds, until=until, jobs=cores(),
+        log=None if log is None else Path(log),
+    )  # fmt: skip
     if choices.log is not None:
         TuningLog(choices.log)  # checked first: a step of the model may take long
     if ray is False:
@@ -244,6 +250,7 @@ def _choices(args: argparse.Namespace) -> Choices:
         seconds=args.seconds,
         minutes=args.minutes,
         patience=args.patience,
+        until=args.until,
         seed=args.seed,
         jobs=args.jobs,
         caches=args.caches,

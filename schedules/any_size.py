@@ -29,7 +29,7 @@ from tvm.script.ir_builder import tirx as T
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.emit.words import settled
 from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, least, most
-from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axes, Axis, Run, column_runs
+from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axes, Axis, Run, column_runs, inputs_beyond
 
 AnyCut = TypeVar("AnyCut", bound=Any)
 """A dataclass whose ``work`` has ``axes``."""
@@ -64,7 +64,7 @@ class AnyAxis(Axis):
     known: Axis
     """The same at the size that the configuration was chosen for."""
     beyond: tuple[int, int]
-    """The least and the most by which inputs are more than those that outputs up to ``end`` begin at."""
+    """``inputs_beyond`` of the pass."""
 
     @property
     def home(self) -> Axis:
@@ -74,6 +74,11 @@ class AnyAxis(Axis):
     def end(self) -> Expr:
         """The outputs in whole groups of ``down``."""
         return self.outputs if self.down == 1 else ceil_div(self.outputs, self.down) * self.down
+
+    @property
+    def one_to_one(self) -> bool:
+        last = -self.up + self.reach[1]
+        return self.taps == self.down == 1 and self.reach[0] >= 0 and last < self.beyond[0]
 
     def part(self, first: int, taps: int) -> AnyAxis:
         known, shift = self.known.part(first, taps), self.shift + first * self.step
@@ -256,7 +261,7 @@ def any_axes(workload: Workload) -> Axes:
         x_size, y_size = (tirx.Var(name + "whd"[-1 - number], "int32") for name in ("", "o"))
         fields = {field.name: getattr(axis, field.name) for field in dataclasses.fields(axis)}
         fields |= {"outputs": x_size, "inputs": y_size} if is_gradient else {"outputs": y_size, "inputs": x_size}
-        return AnyAxis(**fields, known=axis, beyond=_beyond(workload, number))
+        return AnyAxis(**fields, known=axis, beyond=inputs_beyond(workload, number))
 
     return replace(
         known,
@@ -271,14 +276,3 @@ def channels_of(workload: Workload) -> Expr:
     if workload.any_channels:
         return tirx.Var("c", "int32")
     return workload.channels if workload.pass_ == "dgrad" else workload.out_channels
-
-
-def _beyond(workload: Workload, axis: int) -> tuple[int, int]:
-    """``AnyAxis.beyond``, over all sizes."""
-    stride = workload.stride[axis]
-    spare = sum(workload.padding[axis]) - workload.dilation[axis] * (workload.kernel[axis] - 1) - 1
-    if workload.pass_ != "dgrad":  # size = (outputs - 1) · stride - spare + what is left over, less than a stride
-        least_size = -stride - spare
-        return least_size, least_size + stride - 1
-    found = [(over + spare) // stride + 1 - (over > 0) for over in range(stride)]
-    return min(found), max(found)

@@ -251,6 +251,18 @@ def _extent(axis: Axis, width: int) -> tuple[int, int]:
     return min(found, default=0), max(found, default=-1)
 
 
+def inputs_beyond(workload: Workload, axis: int) -> tuple[int, int]:
+    """The least and the most, over all sizes, by which the inputs of an axis are more than those that its outputs begin
+    at, these in whole groups of ``Axis.down``."""
+    stride = workload.stride[axis]
+    spare = sum(workload.padding[axis]) - workload.dilation[axis] * (workload.kernel[axis] - 1) - 1
+    if workload.pass_ != "dgrad":  # size = (outputs - 1) · stride - spare + what is left over, less than a stride
+        least_size = -stride - spare
+        return least_size, least_size + stride - 1
+    found = [(over + spare) // stride + 1 - (over > 0) for over in range(stride)]
+    return min(found), max(found)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TapLoop:
     """Taps ``first + q·period`` for q in 0 … ``count`` − 1; the q-th meets input ``at + q·delta``."""

@@ -28,13 +28,13 @@ from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import spaces as search_spaces
 from dwconv.tuner.search.analytic import Analytic
+from tests import forked
 from tests.native_needed import go_through_python, needs_native, wait_for_native
 
 gc.disable()
 """Until all tests are collected: what imports make stays, and to look through it again and again takes a second."""
 Golden = Callable[[str, str], None]
 GOLDEN = Path(__file__).parent / "schedules" / "golden"
-_FOLDER = "DWCONV_TESTS_FOLDER"
 _LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
 """Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
 
@@ -74,8 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         for name in ("DWCONV_SHARED_RECORDS", "DWCONV_BOARD_LINKER"):  # of who runs the tests
             os.environ.pop(name, None)
-        if os.environ.get(_FOLDER) is None:  # tests that a test runs use what is compiled already
-            folder = os.environ[_FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
+        if os.environ.get(forked.FOLDER) is None:  # tests that a test runs use what is compiled already
+            folder = os.environ[forked.FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
             os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
             os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
             # What is predicted differs from device to device, and with every portfolio: tests of it ask for it.
@@ -138,6 +138,29 @@ def kernels_load_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(load, "load_ir", functools.cache(load.load_ir))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_has_to_outlive_the_power() -> Iterator[None]:
+    """The disk takes milliseconds to say that it has a line of a log, and tests write thousands."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_are_forked() -> Iterator[None]:
+    """Each worker process would import PyTorch and TVM for three seconds."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if sys.platform == "linux":
+            monkeypatch.setattr(started_process, "subprocess", forked.shim())
+        yield
+
+
+@pytest.fixture
+def started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes start as the product starts them."""
+    monkeypatch.setattr(started_process, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="module", autouse=True)

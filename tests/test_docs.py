@@ -7,7 +7,6 @@ import importlib.util
 import itertools
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from bench.__main__ import BENCHMARKS, READERS, module_of
 from dwconv.__main__ import COMMANDS
 from dwconv.parallel import __main__ as parallel
 from dwconv.show import WHAT
+from tests import forked
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -96,7 +96,7 @@ def _parser(module: str) -> argparse.ArgumentParser:
 @cache
 def _pytest_help() -> str:
     command = [sys.executable, "-m", "pytest", "--help"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return str(forked.run(command, cwd=ROOT, text=True, check=True).stdout)
 
 
 @cache
@@ -217,7 +217,7 @@ def test_every_dotted_name_works_after_one_import():
                 names |= set(re.findall(r"(?<![\w./-])dwconv(?:\.[A-Za-z]\w*)+(?![\w/])", line))
     assert {"dwconv.discovery.discover", "dwconv.errors.Untuned"} <= names
     code = "import dwconv, operator\nfor name in NAMES: operator.attrgetter(name.partition('.')[2])(dwconv)"
-    done = subprocess.run([sys.executable, "-c", f"NAMES = {sorted(names)}\n{code}"], capture_output=True, text=True)
+    done = forked.run([sys.executable, "-c", f"NAMES = {sorted(names)}\n{code}"], text=True)
     assert done.returncode == 0, done.stderr
 
 

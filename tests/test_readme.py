@@ -8,7 +8,6 @@ import builtins
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ import torch
 from bench.train import APART
 from dwconv import native
 from dwconv.problems.workload import PASSES
+from tests import forked
 from tests.pages import ROOT, table_row, text_of
 
 END = "-- the end of a page --"
@@ -32,10 +32,9 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
     blocks = [re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL) for page in pages]
     programs = ["\n".join(each) for each in blocks]
     program = f"for program in {programs!r}:\n    exec(program, {{'__name__': '__main__'}})\n    print({END!r})"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], cwd=folder, capture_output=True, text=True,
-        env=os.environ | {"OMP_DYNAMIC": "false"},  # with it, PyTorch's own gradients are wrong on a busy machine
-    )  # fmt: skip
+    # with OMP_DYNAMIC, PyTorch's own gradients are wrong on a busy machine
+    command, known = [sys.executable, "-W", "ignore", "-c", program], os.environ | {"OMP_DYNAMIC": "false"}
+    done = forked.run(command, cwd=folder, env=known, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(f"{END}\n")[:-1]
 
@@ -94,9 +93,10 @@ def test_every_other_example_runs_in_an_empty_folder_with_an_empty_home(page, tm
         folder.mkdir()
     program = f"import os\nfor folder, program in {list(zip(map(str, folders), programs, strict=True))!r}:\n"
     program += "    os.chdir(folder)\n    exec(program, {'__name__': '__main__'})\n"
-    known = {"HOME": str(home), "OMP_DYNAMIC": "false", "DWCONV_CACHE": os.environ["DWCONV_CACHE"]}
+    known = {"HOME": str(home), "OMP_DYNAMIC": "false"}
+    known |= {name: os.environ[name] for name in ("DWCONV_CACHE", forked.FOLDER)}
     known["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # with the key of the cache
-    done = subprocess.run([sys.executable, "-c", program], env=own | known, capture_output=True, text=True, timeout=600)
+    done = forked.run([sys.executable, "-c", program], env=own | known, text=True, timeout=600)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
 
@@ -492,6 +492,11 @@ def test_the_figures_of_searches_are_those_of_the_replay():
         assert ratios == [f"{row[f'ratio_{trials}']:.3f}" for trials in (8, 16, 32, 64)]
         wanted = [f"{near['median']:g} ({near['worst']})" for near in (row["near_8"], row["near_32"])]
         assert [at_8, at_32] == wanted and row["passes"] == len(replayed["passes"])
+    for row in replayed["until"]:
+        told = table_row("docs/benchmarks.md", f"{row['strategy']}, `--until {row['until']:.0%}`")
+        slower = [f"{row[name] - 1:.1%}" for name in ("step_slower", "step_slower_worst", "pass_slower")]
+        wanted = [f"{row['trials']:g}", f"{row['whole_trials']:g}", f"{slower[0]} ({slower[1]})", slower[2]]
+        assert [each.replace(" %", "%") for each in told] == wanted
     page = text_of("docs/benchmarks.md")
     assert f"{len(replayed['passes'])} of the 36 passes" in page
     after_8 = [one["ratios"]["evolve"]["8"] for one in replayed["passes"]]

@@ -288,7 +288,7 @@ class Plan:
 
 def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.device] | None:
     """What the layer has in common at every size, where a kernel may serve all of them; else None."""
-    if device.type != "cpu" or problem.block:
+    if problem.block:
         return None
     return dataclasses.replace(problem, input_shape=(0, problem.input_shape[1])), device
 
@@ -346,7 +346,7 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     lock = locked.current()
-    later = settings.untuned() == "predict" and lock is None
+    later = settings.untuned() == "predict" and lock is None and (problem, device) not in locked.agreed
     with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
         for pass_ in problem.passes if _layer_of(problem, device) else ():
             loaded.state.meet(problem.workload(pass_))
@@ -381,6 +381,7 @@ def forget() -> None:
         expect({})
         database.cache_clear()
         locked.read.cache_clear()
+        locked.agreed.clear()
         background_builds.forget()
         loaded.forget()
 

@@ -94,12 +94,12 @@ def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     from dwconv.kernels.cache import build_cached, ready
     from dwconv.kernels.kernel import Kernel
 
-    if every := packed.for_every_layer(candidate, target):  # one machine code for all sizes, checked once
-        of_all = every.candidate, device
-        whole = kernels.get(of_all) or kernels.setdefault(of_all, Kernel.load(every))
-        assert whole.any_size is not None
-        return whole.any_size.at(candidate.workload)
     with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        if every := packed.for_every_layer(candidate, target):  # one machine code for all sizes, checked once
+            of_all = every.candidate, device
+            whole = kernels.get(of_all) or kernels.setdefault(of_all, Kernel.load(every))
+            assert whole.any_size is not None
+            return whole.any_size.at(candidate.workload)
         return Kernel.load(
             packed.artifact_of(candidate, target) or ready(candidate, target) or build_cached(candidate, target)
         )

@@ -76,6 +76,11 @@ class PlanKernels(_BuiltWhenFirstUsed):
         kernel = self[pass_]
         return None if kernel is None else locked.digest_of(kernel.artifact)
 
+    def fault(self, decision: DispatchDecision) -> str:
+        """What keeps the kernel of a decision from running here, which is built to find out; empty if nothing does."""
+        known = chosen(self._problem, decision)
+        return "" if known is None else self._kernel_of(*known)[1]
+
     def at(self, x_pitch: int) -> Mapping[Pass, Kernel | None]:
         """The kernels for an x of that ``Workload.x_pitch``. Those that read x do so in place, if they can be had; the
         others copy it."""

@@ -150,6 +150,21 @@ def _add_limits(search: argparse._ArgumentGroup) -> None:
         metavar="N",
         help=f"stop after N trials without improvement, default {settings.PATIENCE}",
     )
+    search.add_argument(
+        "--until",
+        type=_share,
+        metavar="95%",
+        help="a pass is over at this share of the device's limit, or where further trials are expected to gain less "
+        "than 1%% of a step and than the rest of the pass, here 5%%; prints what is left",
+    )
+
+
+def _share(text: str) -> float:
+    """The type of an option that takes ``95%`` or ``0.95``."""
+    number = above_0(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if number > 1:
+        raise argparse.ArgumentTypeError(f"{text} is more than 100%")
+    return number
 
 
 def _add_measuring(search: argparse._ArgumentGroup) -> None:
@@ -201,7 +216,7 @@ def _add_output(parser: ArgumentParser) -> None:
 
 def check_refresh(parser: ArgumentParser, args: argparse.Namespace) -> None:
     """Ends with an error if ``--refresh`` comes with options of a search that it does not make."""
-    for name in ("search", "trials", "patience", "no_resume"):
+    for name in ("search", "trials", "patience", "until", "no_resume"):
         if args.refresh and getattr(args, name) != parser.get_default(name):
             option = name.replace("_", "-")
             parser.error(f"--refresh tries the best known configurations and no others; leave out --{option}")

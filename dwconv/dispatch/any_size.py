@@ -28,10 +28,10 @@ def of_any_size(workload: Workload, config: Config, target: Target) -> Candidate
 
     try:
         workload = workload.with_any_size()
-        fitting(config.template, workload, target)
+        space = fitting(config.template, workload, target).space(workload, target)
+        return Candidate(workload, legality.on_all_threads(space.nearest(config), target))
     except (InvalidWorkload, InvalidConfig):
         return None
-    return Candidate(workload, legality.on_all_threads(config, target))
 
 
 # -- measured ----------------------------------------------------------------------------------------------------------
@@ -96,14 +96,20 @@ _SHARE: dict[str, dict[str, float]] = {
     "nhwc": {"fprop": 0.85, "dgrad": 0.75, "wgrad": 0.5},
     "nchw": {"fprop": 0.4, "dgrad": 0.3, "wgrad": 0.4},
     "nchw rows": {"fprop": 0.7, "dgrad": 0.75, "wgrad": 0.85},
+    "cuda": {"fprop": 0.8, "dgrad": 0.8, "wgrad": 0.75},
 }
 """The speed of a kernel of any size over that of one for the size, with the same configuration, on two cores of an AMD
 EPYC (family 25 model 17): the least of twelve layers, k 3 to 31; in NCHW of five with k 3 and 7, one of them at another
-size, too; and of single rows of k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400."""
+size, too; and of single rows of k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400. On
+CUDA nothing was measured: the instructions of one thread over the other's."""
 
 
-def expected_of_any_size(expected: gain.Expected, workload: Workload) -> gain.Expected:
+def expected_of_any_size(expected: gain.Expected, workload: Workload, target: Target) -> gain.Expected:
     """What is expected of a kernel for the size, as what is expected of one for any."""
-    sort = "nchw rows" if workload.layout == "nchw" and workload.is_row else workload.layout
+    sort: str = workload.layout
+    if target.kind != "cpu":
+        sort = target.kind
+    elif workload.is_row and workload.layout == "nchw":
+        sort = "nchw rows"
     share = _SHARE[sort][workload.pass_]
     return replace(expected, us=expected.us / share, gain=expected.gain * share, at_least=expected.at_least * share)

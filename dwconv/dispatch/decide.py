@@ -71,6 +71,8 @@ def decisions(
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
     target = target_of(device) if target is None else target
+    if agreed := locked.agreed.get((problem, device)):
+        return dict(agreed), target
     if lock := locked.current():
         return lock.decisions(problem, target, broken={} if state is None else state.broken), target
     found = {pass_: decide_on(target, problem.workload(pass_), state=state, later=later) for pass_ in problem.passes}
@@ -316,9 +318,13 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     of_layer = way.state.any_size.get((way.kernel.layer, way.target.device), ())
     if (found := any_size.nearest_of_any_size(of_layer, way.kernel)) is None:
         return None
+    from dwconv.schedules.template import fitting
+
     own, expected = found.candidate.workload, found.expected
     try:
         legality.check(found.candidate, way.target, broken=way.state.broken)
+        if not isinstance(way.target, CpuTarget):  # so many images
+            fitting(found.candidate.config.template, way.kernel.with_any_size(), way.target)
     except InvalidConfig as error:
         return _pytorch(f"the predicted kernel is out: {error}", expected=expected, command=way.command)
     if own.input_size != way.kernel.input_size:
@@ -396,7 +402,7 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     general = None
     if known is None and way.state.meets_several_sizes(way.kernel):
         known = general = any_size.of_any_size(way.kernel, expected.config, way.target)
-        expected = expected if known is None else any_size.expected_of_any_size(expected, way.kernel)
+        expected = expected if known is None else any_size.expected_of_any_size(expected, way.kernel, way.target)
     candidate = known or Candidate(way.kernel, expected.config)
     try:
         legality.check(candidate, way.target, broken=way.state.broken)

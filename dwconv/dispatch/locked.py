@@ -1,7 +1,8 @@
-"""Locked: what ran in another process, in a file, so that this one runs the same.
+"""Locked: what runs in another process, so that this one runs the same.
 
     dwconv.lock(path) ──► {"made_with": …, "calls": [{"device", "threads", "problem", "passes"}, …]}
     DWCONV_LOCK=path  ──► the decisions of the file; PyTorch's op for calls that it does not name
+    agreed            ──► before both: what the ranks of a job agreed on (dwconv/model/ranks_agree.py)
 
 A pass is null where PyTorch's op ran, else the workload, configuration and threads that its kernel was built for, and
 the digest of its code.
@@ -16,6 +17,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from dwconv import settings
 from dwconv.dispatch import legality
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 _Call = tuple[Problem, str, int]
 """With the device's name, and PyTorch's threads."""
+agreed: dict[tuple[Problem, torch.device], dict[Pass, DispatchDecision]] = {}
+"""Until decisions are forgotten."""
 
 
 class Lock:

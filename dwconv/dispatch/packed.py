@@ -54,7 +54,12 @@ class PackedKernels:
 
     def for_layer(self, workload: Workload) -> list[Artifact]:
         """The kernels of any size and any number of channels that run ``workload``, as they were built."""
-        return [one for one in self._of_kind.get(workload.layer_kind, ()) if workload.channels >= one.least_channels]
+        return [one for one in self._of_kind.get(workload.layer_kind, ()) if one.takes(workload)]
+
+    @property
+    def is_for_every_layer(self) -> bool:
+        """True if it has such kernels."""
+        return bool(self._of_kind)
 
     @cached_property
     def _of_kind(self) -> dict[str, list[Artifact]]:
@@ -117,7 +122,7 @@ def configs_for(workload: Workload, target: Target) -> list[Config]:
 
 def are_for_every_layer() -> bool:
     """True if a pack has kernels of any size and any number of channels."""
-    return any(pack.device in VECTOR_BYTES for pack in _latest_first())
+    return any(pack.is_for_every_layer for pack in _latest_first())
 
 
 def has(workload: Workload, config: Config, target: Target) -> bool:

@@ -14,6 +14,8 @@ BATCH = "n"
 CHANNELS = "c"
 """The symbol of a kernel of any number of channels."""
 _MOST_LANES = 16
+_MOST_BLOCKS = 65_535
+"""Of a grid, on its second axis and its third."""
 _OTHER_ITEMSIZE = 4
 """For whole numbers in a workspace."""
 
@@ -33,10 +35,7 @@ class Argument:
 
     def at(self, sizes: Mapping[str, int]) -> Argument:
         """The same with these numbers in place of the symbols of their names."""
-        known = (
-            size.at(sizes[size.of]) if isinstance(size, Extent) and size.of in sizes else size for size in self.shape
-        )
-        return replace(self, shape=tuple(known))
+        return replace(self, shape=tuple(sized(size, sizes) for size in self.shape))
 
     def bytes_at(self, batch: int) -> int:
         return math.prod(self.shape_at(batch)) * ITEMSIZE.get(self.dtype, _OTHER_ITEMSIZE)
@@ -49,10 +48,36 @@ class Extent:
     times: int = 1
     over: int = 1
     of: str = BATCH
+    by: int | Extent = 1
+    """What it is multiplied by: a grid has as many blocks as rows, columns and channels together need."""
 
     def at(self, batch: int) -> int:
-        """The size, for that batch, or that number in the place of another symbol."""
+        """The size, for that batch, or that number in the place of another symbol; without ``by``."""
         return -(-batch * self.times // self.over)
+
+
+def at_batch(size: int | Extent, batch: int) -> int:
+    """A size that depends on the batch alone."""
+    return size.at(batch) if isinstance(size, Extent) else size
+
+
+def product(one: int | Extent, other: int | Extent) -> int | Extent:
+    """Both multiplied."""
+    if isinstance(one, int):
+        if isinstance(other, int):
+            return one * other
+        one, other = other, one
+    if isinstance(other, int) and (other == 1 or one.over == one.by == 1):
+        return replace(one, times=one.times * other)
+    return replace(one, by=product(one.by, other))
+
+
+def sized(size: int | Extent, sizes: Mapping[str, int]) -> int | Extent:
+    """The same with these numbers in place of the symbols of their names."""
+    if isinstance(size, int):
+        return size
+    own = size.at(sizes[size.of]) if size.of in sizes else replace(size, by=1)
+    return product(own, sized(size.by, sizes))
 
 
 def size_names(arguments: Iterable[Argument]) -> tuple[str, ...]:
@@ -63,16 +88,20 @@ def size_names(arguments: Iterable[Argument]) -> tuple[str, ...]:
 
 
 def times_and_over(size: int | Extent) -> tuple[int, int]:
-    """An Extent's, or (number, 0), for C++."""
+    """An Extent's, which has no ``by``, or (number, 0), for C++."""
     return (size.times, size.over) if isinstance(size, Extent) else (size, 0)
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that a CUDA kernel takes: a symbolic size."""
+    """A number that a CUDA kernel takes: a symbolic size, or what it is."""
 
     name: str
-    value: Extent
+    value: int | Extent
+
+    def at(self, sizes: Mapping[str, int]) -> Scalar:
+        """The same with these numbers in place of the symbols of their names."""
+        return replace(self, value=sized(self.value, sizes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +114,11 @@ class Launch:
     shared_bytes: int
     """Dynamic shared memory to request."""
     arguments: tuple[Argument | Scalar, ...]
+
+    def at(self, sizes: Mapping[str, int]) -> Launch:
+        """The same with these numbers in place of the symbols of their names."""
+        x, y, z = (sized(blocks, sizes) for blocks in self.grid)
+        return replace(self, grid=(x, y, z), arguments=tuple(argument.at(sizes) for argument in self.arguments))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +153,27 @@ class Artifact:
             self,
             candidate=replace(self.candidate, workload=workload),
             arguments=tuple(argument.at(sizes) for argument in self.arguments),
+            launches=tuple(launch.at(sizes) for launch in self.launches),
             sizes=tuple(sizes[name] for name in size_names(self.arguments)),
         )
 
+    def takes(self, workload: Workload) -> bool:
+        """Whether a kernel of any size and number of channels runs a workload that is else the same: of a GPU, a whole
+        number of vectors, and as many images as a grid has on an axis."""
+        if self.kind == "cpu":
+            return workload.channels >= self.least_channels
+        if workload.channels % self.least_channels:
+            return False
+        grids = [launch.grid for launch in self.at(workload).launches]
+        blocks = (at_batch(size, workload.batch) for grid in grids for size in grid[1:])
+        return max(blocks) <= _MOST_BLOCKS
+
     @property
     def least_channels(self) -> int:
-        """The fewest that a kernel of any number of channels takes: a vector of them, as its workspace shows; without
-        one, the widest. In NCHW, where vectors are of columns, one."""
+        """The fewest that a kernel of any number of channels takes, a vector of them: of a CPU as its workspace shows;
+        without one, the widest. In NCHW on a CPU, where vectors are of columns, one."""
+        if self.kind == "cuda":
+            return int(self.candidate.config.to_dict()["vector_c"])
         if self.candidate.workload.layout == "nchw":
             return 1
         sizes = (size for argument in self.arguments for size in argument.shape)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BuildError, DwconvError
-from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.kernels.artifact import Argument, Artifact, Extent, product
 from dwconv.problems.target import CpuTarget
 from dwconv.schedules.template import Candidate
 
@@ -114,7 +114,7 @@ def describe(buffer: Any) -> Argument:
 
 def extent(expression: Any) -> int | Extent:
     """A size in terms of the batch, ``ceil(n · times / over)``, or of another symbol: found from its divisors,
-    then checked."""
+    then checked. A product of several is taken apart."""
     import tvm_ffi
     from tvm import sym, tirx
 
@@ -133,11 +133,13 @@ def extent(expression: Any) -> int | Extent:
             analyzer.bind(symbol, tirx.IntImm("int32", number))
         return int(analyzer.simplify(expression))
 
-    for over in divisors:
+    for over in divisors if len({symbol.name for symbol in symbols}) == 1 else ():
         found = Extent(times=at(over), over=over, of=str(symbols[0].name))
         tried = {*range(1, 50), over + 1, 2 * over - 1, 2 * over, 2 * over + 1, 97}
         if all(found.at(number) == at(number) for number in tried):
             return found
+    if isinstance(expression, tirx.Mul):
+        return product(extent(expression.a), extent(expression.b))
     raise BuildError(f"the size {expression} is no multiple of {symbols[0].name}")
 
 

@@ -256,13 +256,13 @@ def _passed(value: Any, tensors: dict[str, Argument]) -> Argument | Scalar:
     from tvm import tirx
 
     if isinstance(value, tirx.Var):
-        return Scalar(str(value.name), Extent())
+        return Scalar(str(value.name), Extent(of=str(value.name)))
     if value.op.name == "tirx.buffer_data":
         return tensors[value.args[0].name]
-    raise BuildError(f"a kernel takes {value}, which is neither a tensor nor the batch")
+    raise BuildError(f"a kernel takes {value}, which is neither a tensor nor a size")
 
 
 def _constant(size: int | Extent) -> int:
     if isinstance(size, Extent):
-        raise BuildError(f"a block of {size} threads or bytes depends on the batch")
+        raise BuildError(f"a block of {size} threads or bytes depends on a size")
     return size

@@ -92,19 +92,31 @@ class Kernel:
     def load(cls, artifact: Artifact) -> Kernel:
         """Load a built artifact into this process. Raises BuildError if the machine code cannot be made or the device
         is not here."""
+        loaded = cls._loaded(artifact)
+        workload = artifact.candidate.workload
+        if not workload.any_size:
+            return loaded(artifact)
+        from dwconv.kernels.any_size import AnySize
+
+        return AnySize(artifact, loaded).at(workload)
+
+    @classmethod
+    def _loaded(cls, artifact: Artifact) -> Callable[[Artifact], Kernel]:
+        """The machine code of an artifact, as its kernel; one of any size, as that of any size."""
         if artifact.kind == "cpu":
             from dwconv.kernels.load import load_cpu
 
             call, entry = load_cpu(artifact)
-            if artifact.candidate.workload.any_size:
-                from dwconv.kernels.any_size import AnySize
-
-                return AnySize(artifact, call, entry).at(artifact.candidate.workload)
-            return cls.of_machine_code(artifact, call, entry)
+            return lambda sized: cls.of_machine_code(sized, call, entry)
         from dwconv.kernels.launch import load_cuda
 
         launcher = load_cuda(artifact)
-        return cls(artifact, launcher, code=launcher.compiled)
+
+        def launched(sized: Artifact) -> Kernel:
+            own = launcher.at(sized)
+            return cls(sized, own, code=own.compiled)
+
+        return launched
 
     @classmethod
     def of_machine_code(cls, artifact: Artifact, call: RawCall, entry: int) -> Kernel:

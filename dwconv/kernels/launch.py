@@ -24,7 +24,7 @@ import torch
 
 from dwconv import native
 from dwconv.errors import BrokenInstallation, BuildError, NoDevice
-from dwconv.kernels.artifact import Artifact, Extent, Launch, Scalar, times_and_over
+from dwconv.kernels.artifact import Artifact, Extent, Launch, Scalar, at_batch, times_and_over
 from dwconv.kernels.nvrtc import compile_cubin
 from dwconv.system import versions
 
@@ -77,12 +77,16 @@ class _OfThread(threading.local):
 class Launcher:
     """A CUDA artifact, loaded: called with the batch size and addresses. ``load_cuda`` makes it."""
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Artifact, *, on_device: dict[int, _Loaded] | None = None) -> None:
         self._artifact = artifact
         self._count = len(artifact.arguments)
         _, self._set_context, self._launch = _entries()
-        self._on_device: dict[int, _Loaded] = {}
+        self._on_device: dict[int, _Loaded] = {} if on_device is None else on_device
         self._of_thread = _OfThread()
+
+    def at(self, artifact: Artifact) -> Launcher:
+        """The same cubin, launched as for a size of a kernel of any size."""
+        return self if artifact is self._artifact else Launcher(artifact, on_device=self._on_device)
 
     def __call__(self, batch: int, *addresses: int) -> None:
         device = torch.cuda.current_device()
@@ -126,7 +130,7 @@ class Launcher:
         # Eight bytes each: an address fills them, a 32-bit size is the lower half (little-endian).
         values = (ctypes.c_uint64 * (self._count + len(sizes)))()
         for position, size in enumerate(sizes, start=self._count):
-            values[position] = size.value.at(batch)
+            values[position] = at_batch(size.value, batch)
         start, next_size = ctypes.addressof(values), self._count
         launches, parameters = [], []
         for launch, function in zip(artifact.launches, loaded.functions, strict=True) if batch else ():
@@ -213,7 +217,7 @@ def _driver_for(module: Any, device: int, context: Any) -> Any:
 
 def _dimensions(launch: Launch, batch: int) -> tuple[int, ...]:
     """Grid, block, and bytes of shared memory."""
-    grid = (size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
+    grid = (at_batch(size, batch) for size in launch.grid)
     return (*grid, *launch.block, launch.shared_bytes)
 
 

@@ -1,7 +1,8 @@
 """``convert``: lets the depthwise layers of a model run on tuned kernels.
 
 layers   ──► swapped (swaps), each for a class of the same kind (converted_classes, same_padding)
-example  ──► discovered (discovery) ──► functional calls swapped ──► raced (tuner.race) ──► blocks (block_swaps)
+example  ──► discovered (discovery) ──► functional calls swapped ──► raced (tuner.race) ──► blocks (swaps)
+                                                                       └── of several ranks: ranks_agree
 summary  ◄── what was done (conversion)
 """
 
@@ -19,6 +20,7 @@ from dwconv.call.background_builds import make_ready
 from dwconv.call.call_plan import expect, kernel_state
 from dwconv.call.functional import reset
 from dwconv.discovery.step import unwrapped
+from dwconv.dispatch import locked
 from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
@@ -51,7 +53,8 @@ def convert(
     device) the model takes one step on them, which changes nothing in it. A few known configurations of each pass that
     ran, and that are untuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
     next call on, and is remembered in the user's own log. After ``seconds``, 60 by default, no further pass is begun;
-    those with most to win came first. Call it on every rank of a distributed job: one races for all.
+    those with most to win came first. Call it on every rank of a distributed job: one races for all, and ranks on
+    devices of one name then run the same kernels at the sizes of the example; one line says where they would not have.
 
     ``functional``: what becomes of calls of ``F.conv1d``, ``F.conv2d`` and ``F.conv3d`` in the model's own code, on the
     weight of a layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the
@@ -109,10 +112,16 @@ def convert(
 
 def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
     """Race what is untuned, and build what won, unless there are no ``seconds``. The next call decides anew."""
-    from dwconv.tuner.model_race import race_for
+    from dwconv.tuner.model_race import are_several, race_for
 
     races = race_for(discovery.counts_by_device(), seconds=seconds, state=kernel_state())
+    agreed = dict(locked.agreed)
     reset()
+    locked.agreed.update(agreed)  # of models that were converted before
+    if are_several():
+        from dwconv.model.ranks_agree import agree
+
+        agree(discovery)
     for device, workloads in discovery.counts_by_device().items():
         if seconds:
             make_ready(workloads, target_of(device), threads=torch.get_num_threads())

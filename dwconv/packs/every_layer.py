@@ -1,26 +1,29 @@
-"""Which kernels are in a pack for every layer: of any batch, any size and any number of channels. On the CPU.
+"""Which kernels are in a pack for every layer: of any batch, any size and any number of channels.
 
-They are built for the least CPU that has a vector set, with a configuration that suits layers of all sizes: it was
-chosen for a middling one. Nothing of them was measured when the pack is loaded; a race does that on each machine.
+On the CPU they are built for the least one that has a vector set, with a configuration that suits layers of all sizes:
+it was chosen for a middling one. For a GPU of an architecture there are several of each, those of least computed cost.
+Nothing of them was measured when the pack is loaded; a race does that on each machine.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from typing import Any
 
-from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, cpu_target
+from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Workload
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
-from dwconv.schedules.template import Candidate, can_run, templates_for
+from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
 TAPS = (3, 5, 7)
 STRIDES = (1, 2)
 ROWS: tuple[tuple[int, Pair], ...] = ((3, (1, 1)), (4, (3, 3)), (4, (3, 0)), (7, (3, 3)), (15, (7, 7)), (31, (15, 15)))
 """Taps and padding of 1-D kernels."""
-_BATCH, _CHANNELS, _SIZE, _LENGTH = 8, 192, 28, 512
+_BATCH, _GPU_BATCH, _CHANNELS, _SIZE, _LENGTH = 8, 64, 192, 28, 512
 """What configurations are chosen for."""
 _THREADS = 8
 
@@ -41,17 +44,38 @@ def is_of_a_vector_set(target: CpuTarget) -> bool:
     return target.device in FORCED_VECTOR_SETS
 
 
-def candidates(target: CpuTarget, *, dtype: DType = "float32", taps: Collection[int] = ()) -> list[Candidate]:
-    """A kernel of each pass, with and without a bias, of each layer that such a pack has; or of those with as many
+def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int] = ()) -> list[Candidate]:
+    """Kernels of each pass, with and without a bias, of each layer that such a pack has; or of those with as many
     ``taps`` along a row."""
     return [
-        Candidate(each, _config(each, template.space(each, target), target))
-        for workload in _layers(dtype)
+        Candidate(each, config)
+        for workload in _layers(dtype, batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH)
         if not taps or workload.kernel[-1] in taps
         for each in passes_of(workload)
         if can_run(each, target)
         for template in templates_for(each, target)
+        for config in configs(template, each, target)
     ]
+
+
+def configs(template: ScheduleTemplate[Any], workload: Workload, target: Target) -> list[Config]:
+    """Of a kernel in such a pack: on a CPU one, on a GPU several, the estimated best first."""
+    if isinstance(target, CpuTarget):
+        return [_config(workload, template.space(workload, target), target)]
+    space, drawn = template.space(workload, target), random.Random(workload.key)
+    found = {space.default, *filter(None, (space.sample(drawn) for _ in range(_SAMPLES)))}
+    assert template.estimate_us is not None, "templates of any number of channels have estimates"
+    costs = {config: template.estimate_us(workload, config, target) for config in found}
+    ranked = sorted(found, key=lambda config: (config != space.default, costs[config], str(config)))
+    best = ranked[:_OF_A_LAYER]
+    if all(config.vector_c > _NARROW_VECTOR for config in best):  # for numbers of channels that are few vectors
+        best[1:] = [*best[1:-1], *[each for each in ranked if each.vector_c == _NARROW_VECTOR][:1]]
+    return best
+
+
+_SAMPLES, _OF_A_LAYER, _NARROW_VECTOR = 200, 5, 2
+"""Configurations for a GPU: those that are drawn by chance, and those that are taken, one of them with a vector of so
+few channels."""
 
 
 def _config(workload: Workload, space: ConfigSpace, target: CpuTarget) -> Config:
@@ -84,16 +108,21 @@ def passes_of(layer: Workload) -> Iterator[Workload]:
             yield replace(of_pass, bias=True)
 
 
-def _layers(dtype: DType) -> Iterator[Workload]:
+def _layers(dtype: DType, *, batch: int) -> Iterator[Workload]:
     for layout in LAYOUTS:
         for taps in TAPS:
             for stride in STRIDES:
-                padding = ((taps // 2,) * 2,) * 2
                 yield any_layer(
-                    kernel=(taps, taps), stride=(stride, stride), padding=padding, dtype=dtype, layout=layout
+                    kernel=(taps, taps),
+                    stride=(stride, stride),
+                    padding=((taps // 2,) * 2,) * 2,
+                    dtype=dtype,
+                    batch=batch,
+                    layout=layout,
                 )
         for taps, beside in ROWS:
-            yield any_layer(kernel=(1, taps), stride=(1, 1), padding=((0, 0), beside), dtype=dtype, layout=layout)
+            padding = ((0, 0), beside)
+            yield any_layer(kernel=(1, taps), stride=(1, 1), padding=padding, dtype=dtype, batch=batch, layout=layout)
 
 
 def any_layer(
@@ -102,12 +131,13 @@ def any_layer(
     stride: tuple[int, int],
     padding: tuple[Pair, Pair],
     dtype: DType = "float32",
+    batch: int = _BATCH,
     layout: Layout = "nhwc",
 ) -> Workload:
     """An fprop of any size and any number of channels."""
     return Workload(
         pass_="fprop",
-        batch=_BATCH,
+        batch=batch,
         channels=_CHANNELS,
         input_size=(1, _LENGTH) if kernel[0] == 1 else (_SIZE * stride[0], _SIZE * stride[1]),
         kernel=kernel,

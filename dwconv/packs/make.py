@@ -80,8 +80,9 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
     )
 
 
-def make_pack_for_every_layer(candidates: Sequence[Candidate], target: CpuTarget, *, folder: Path) -> MadePack:
-    """Write a pack of kernels of any size and channels, which runs on every CPU that has the vector set of ``target``.
+def make_pack_for_every_layer(candidates: Sequence[Candidate], target: Target, *, folder: Path) -> MadePack:
+    """Write a pack of kernels of any size and channels, which runs on every CPU that has the vector set of ``target``,
+    or on every GPU of its architecture.
 
     Raises what ``make_pack`` does."""
     if os.path.lexists(folder):
@@ -125,7 +126,7 @@ def _write(
         name=name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         needs=_needs(target),
-        made_for=_made_for(target),
+        made_for=_made_for(target, generic=any(each.workload.any_channels for each in kernels)),
         versions={**versions.installed(), **_compiler(target)},
         bytes=0,
         records=log,
@@ -179,7 +180,7 @@ def _check_same(kernel: Kernel, packed: Kernel) -> None:
 # -- what it takes -----------------------------------------------------------------------------------------------------
 
 
-def _made_for(target: Target) -> MadeFor:
+def _made_for(target: Target, *, generic: bool) -> MadeFor:
     if isinstance(target, CpuTarget):
         if is_of_a_vector_set(target):
             arch, needed = _LEAST[target.device]
@@ -188,6 +189,8 @@ def _made_for(target: Target) -> MadeFor:
         return MadeFor(
             kind="cpu", device=target.device, arch=platform.machine(), instructions=words, measured=target.present
         )
+    if generic:
+        return MadeFor(kind="cuda", device=target.arch, arch=target.arch, measured=False, generic=True)
     return MadeFor(kind="cuda", device=target.device, arch=target.arch, measured=target.present)
 
 

@@ -53,11 +53,14 @@ class MadeFor(_Struct, frozen=True, kw_only=True):
     """All that the CPU had, or that the vector set takes."""
     measured: bool
     """False if the kernels were chosen by computed costs, or by rules."""
+    generic: bool = False
+    """Of a GPU: whether the kernels take any size and any number of channels."""
 
     @property
     def every_layer(self) -> bool:
-        """True if the kernels take any size and any number of channels, and run on every CPU with a vector set."""
-        return self.device in FORCED_VECTOR_SETS
+        """True if the kernels take any size and any number of channels, and run on every CPU with a vector set, or on
+        every GPU of an architecture."""
+        return self.generic or self.device in FORCED_VECTOR_SETS
 
 
 class Size(_Struct, frozen=True, kw_only=True):
@@ -66,6 +69,8 @@ class Size(_Struct, frozen=True, kw_only=True):
     times: _Count
     over: _Count = 1
     of: Literal["n", "c", "d", "h", "w", "od", "oh", "ow"] = "n"
+    by: _Count | Size = 1
+    """What it is multiplied by."""
 
 
 _AnySize = _Count | Size
@@ -225,17 +230,23 @@ class _Version(msgspec.Struct):
 
 
 def _size(size: int | Extent) -> _AnySize:
-    return Size(times=size.times, over=size.over, of=size.of) if isinstance(size, Extent) else size  # type: ignore[arg-type]
+    if not isinstance(size, Extent):
+        return size
+    return Size(times=size.times, over=size.over, of=size.of, by=_size(size.by))  # type: ignore[arg-type]
 
 
 def _extent(size: _AnySize) -> int | Extent:
-    return Extent(times=size.times, over=max(1, size.over), of=size.of) if isinstance(size, Size) else size
+    if not isinstance(size, Size):
+        return size
+    return Extent(times=size.times, over=max(1, size.over), of=size.of, by=_extent(size.by))
 
 
 def _taken(argument: Argument | Scalar) -> Name | Number:
     if isinstance(argument, Argument):
         return str(argument.name)  # TVM's strings are a subclass, which JSON does not take
-    return Number(name=str(argument.name), value=Size(times=argument.value.times, over=argument.value.over))
+    size = _size(argument.value)
+    assert isinstance(size, Size), "its value is told with each call"
+    return Number(name=str(argument.name), value=size)
 
 
 def _launch(launch: CudaLaunch, tensors: dict[str, Argument]) -> Launch:
@@ -246,9 +257,7 @@ def _launch(launch: CudaLaunch, tensors: dict[str, Argument]) -> Launch:
         block=launch.block,
         shared_bytes=launch.shared_bytes,
         arguments=tuple(
-            Scalar(one.name, Extent(times=one.value.times, over=max(1, one.value.over)))
-            if isinstance(one, Number)
-            else tensors[one]
+            Scalar(one.name, _extent(one.value)) if isinstance(one, Number) else tensors[one]
             for one in launch.arguments
         ),
     )

@@ -116,7 +116,7 @@ def _outcomes(campaign: DeviceCampaign, *, between: Callable[[], None]) -> tuple
             for workload, seconds in campaign.agenda:
                 progress.to_gain = str(step.to_gain) if step else ""
                 progress.begin(workload)
-                budget = choices.budget(search=search, seconds=seconds)
+                budget = choices.budget(search=search, seconds=seconds, until=campaign.until(workload))
                 try:
                     result = loop.tune_workload(
                         workload, target, log=campaign.log, plan=plan, budget=budget, runner=runner, progress=progress

@@ -29,6 +29,7 @@ from dwconv.tuner.search.loop import RunnerChoice, SearchPlan
 from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, RunnerKind, Search
 from dwconv.tuner.search.strategies import to_race_again
 from dwconv.tuner.tuned import Gain, Tuned
+from dwconv.tuner.until import Until
 
 _LEAST_MINUTES_TO_COMPILE = 5.0
 """Compiling takes half a minute, and beside other work more than one."""
@@ -51,6 +52,9 @@ class Choices:
     """For all of them together. What was searched before is left out then."""
     patience: int | None = None
     """Trials without improvement."""
+    until: float | None = None
+    """Share of the device's limit from which on a pass is fast enough; or where further trials are expected to gain
+    less than 1 % of a step, and less than the rest of the pass."""
     seed: int = settings.SEED
     jobs: int = 1
     """Builds at a time."""
@@ -72,6 +76,8 @@ class Choices:
             limit = getattr(self, name)
             if limit is not None and not 0 < limit < math.inf:
                 raise InvalidChoice(f"{name}={limit} must be above 0 and finite; leave it out for the default")
+        if self.until is not None and not 0 < self.until <= 1:
+            raise InvalidChoice(f"until={self.until} is no share of a limit; use one above 0, up to 1")
 
     def search_on(self, target: Target) -> Search:
         """The search; the usual one for ``target`` if none was chosen."""
@@ -105,14 +111,15 @@ class Choices:
     def runner_choice(self) -> RunnerChoice:
         return RunnerChoice(kind=self.runner, jobs=self.jobs, check=self.check)
 
-    def budget(self, *, search: Search, seconds: float | None) -> Budget:
-        """The budget of a workload that may take so many seconds."""
+    def budget(self, *, search: Search, seconds: float | None, until: Until | None = None) -> Budget:
+        """The budget of a workload that may take so many seconds, and is over where ``until`` says."""
         chosen = (self.trials, self.seconds, self.minutes) != (None, None, None) or search == "exhaustive"
         ends_by_itself = self.refresh or search in ENDS_BY_ITSELF
         return Budget(
             trials=self.trials if chosen or self.refresh else settings.TRIALS,
             seconds=seconds,
             patience=self.patience or (None if ends_by_itself else settings.PATIENCE),
+            until=until,
         )
 
 
@@ -145,7 +152,7 @@ class DeviceCampaign:
         """``counts`` says how often a step runs each workload. ``network``: those with most to win come first. ``log``
         and ``known`` are those of ``opened_log``. Says what is left out."""
         counts = with_both_gradients(counts, target) if choices.both_gradients else counts
-        step = StepTime(counts, target, known) if network else None
+        step = StepTime(counts, target, known) if network or choices.until else None
         return cls(
             target=target,
             choices=choices,
@@ -166,7 +173,15 @@ class DeviceCampaign:
             left=len(self.agenda.workloads) - len(outcomes),
             interrupted=interrupted,
             gain=Gain(before=self.before, after=self.step.to_gain) if self.step and self.before else None,
+            tuning_left=self.step.tuning_left() if self.step and self.choices.until else None,
         )
+
+    def until(self, workload: Workload) -> Until | None:
+        """When the search of a workload that comes now is over; None if nothing was asked for."""
+        if self.choices.until is None or self.step is None:
+            return None
+        calls, step_us = self.step.calls(workload), self.step.to_gain.depthwise_us
+        return Until(share=self.choices.until, calls=calls, step_us=step_us)
 
 
 def opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
@@ -200,6 +215,11 @@ def _check_search(choices: Choices, target: Target) -> None:
         raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
     if choices.runner == "local" and not choices.measures(target):
         raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
+    if choices.until and target.limits is None and not target.present:
+        raise InvalidChoice(
+            f"until={choices.until:g} is a share of the device's limit, and those of {target} are "
+            "unknown; use --trials or --seconds"
+        )
     if choices.refresh and not choices.measures(target):
         raise NoDevice(f"--refresh measures, and {target} is not in this machine; leave it out")
 

@@ -18,13 +18,14 @@ from dwconv.dispatch.any_size import times_of
 from dwconv.dispatch.decide import decide_on
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
-from dwconv.dispatch.knowledge import failed
+from dwconv.dispatch.knowledge import failed, is_current
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import can_run
+from dwconv.tuner.until import TuningLeft, bests_us, further_us
 from dwconv.untuned import gain
 
 MOST_STARTS = 3
@@ -187,7 +188,7 @@ class StepTime:
 
     def __init__(self, counts: Mapping[Workload, int], target: Target, known: Database) -> None:
         self._counts = {workload: count for workload, count in counts.items() if workload.block != NOTHING}
-        self._gains = ExpectedGains(target, known)
+        self._gains, self._target, self._known = ExpectedGains(target, known), target, known
         self._of: dict[Workload, ExpectedGain] = {each: self._gains.of(each) for each in self._counts}
 
     def update(self, searched: Workload) -> None:
@@ -195,6 +196,27 @@ class StepTime:
         for workload in self._counts:
             if searched.batchless_key in (workload.batchless_key, replace(workload, bias=False).batchless_key):
                 self._of[workload] = self._gains.of(workload)
+
+    def calls(self, workload: Workload) -> int:
+        """How often a step runs it."""
+        return self._counts.get(workload, 1)
+
+    def tuning_left(self) -> TuningLeft:
+        """What further trials are expected to gain, by how the searches in the log went; where there was none, by what
+        dispatch decides."""
+        return TuningLeft(us=sum(map(self._left_us, self._counts)), step_us=self.to_gain.depthwise_us)
+
+    def _left_us(self, workload: Workload) -> float:
+        """In all calls."""
+        expected = self._of[workload]
+        found = [each for each in self._known.records(workload, self._target.device) if is_current(each)]
+        times_us = bests_us(found)
+        if not times_us or math.isinf(times_us[-1]):
+            return self._counts[workload] * expected.win_us
+        limits = self._target.limits
+        limit_us = limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
+        best_us = times_us[-1] - further_us(times_us, limit_us)
+        return self._counts[workload] * max(0.0, expected.now_us - best_us)
 
     @property
     def to_gain(self) -> ToGain:

@@ -34,6 +34,7 @@ from dwconv.system.versions import check_can_build
 from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
 from dwconv.tuner.race_result import RaceProgress, RaceResult
 
+K = TypeVar("K")
 T = TypeVar("T")
 Counts = Mapping[Workload, int]
 """How often a step runs each workload."""
@@ -58,7 +59,7 @@ def race_together(counts: Mapping[Target, Counts], *, race: Race) -> list[RaceRe
     """The result of the race for each of this rank's devices. Every rank has to call it; all wait for those that
     race."""
     mine = {target.device: dict(each) for target, each in counts.items()}
-    of_ranks = _gathered(mine)
+    of_ranks = gathered(mine)
     own: dict[str, _Known] = {}
     for target in counts:
         name = target.device
@@ -67,16 +68,16 @@ def race_together(counts: Mapping[Target, Counts], *, race: Race) -> list[RaceRe
             wanted = _union(theirs.get(name, {}) for theirs in of_ranks)
             result = race(target, wanted)
             own[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
-    of_leaders = {name: known for theirs in reversed(_gathered(own)) for name, known in theirs.items()}
+    of_leaders = {name: known for theirs in reversed(gathered(own)) for name, known in theirs.items()}
     return [
         of_leaders[target.device].result if target.device in own else _written(of_leaders[target.device], target)
         for target in counts
     ]
 
 
-def _gathered(value: dict[str, T]) -> list[dict[str, T]]:
-    """The value of every rank."""
-    values: list[dict[str, T]] = [{} for _ in range(dist.get_world_size())]
+def gathered(value: dict[K, T]) -> list[dict[K, T]]:
+    """The value of every rank. Every rank has to call it."""
+    values: list[dict[K, T]] = [{} for _ in range(dist.get_world_size())]
     dist.all_gather_object(values, value)
     return values
 

@@ -37,6 +37,8 @@ STOPS = {
     Stop.PATIENCE: "no improvement any more",
     Stop.EXHAUSTED: "the whole space was tried",
     Stop.REFRESHED: "the best known were raced again",
+    Stop.LIMIT: "near the limit",
+    Stop.GAIN: "little is left to gain",
     Stop.INTERRUPTED: "interrupted",
 }
 

@@ -11,6 +11,7 @@ from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import Target
 from dwconv.tuner.expected_gain import ToGain
 from dwconv.tuner.results_table import Outcome, as_data, print_costs, print_table
+from dwconv.tuner.until import TuningLeft
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,6 +50,8 @@ class Tuned:
     """By ctrl-C."""
     gain: Gain | None = None
     """What tuning may gain of a step of the network; None if there is none."""
+    tuning_left: TuningLeft | None = None
+    """What further trials are expected to gain of a step; None unless passes end where little is left."""
 
     lost = False
 
@@ -73,7 +76,8 @@ class Tuned:
         if self.gain is None:
             return data
         after = self.gain.after
-        return {**data, "step": {"still_to_gain_us": after.gain_us, "depthwise_us": after.depthwise_us}}
+        step = {"still_to_gain_us": after.gain_us, "depthwise_us": after.depthwise_us}
+        return {**data, "step": step | ({"tuning_left_us": self.tuning_left.us} if self.tuning_left else {})}
 
     @property
     def worked(self) -> bool:
@@ -85,6 +89,7 @@ class Tuned:
         resumed = sum(outcome.result.resumed for outcome in self.outcomes if outcome.result)
         lines = ["", f"log: {self.log} ({measured} new trials, {resumed} known before)"]
         lines += [str(self.gain)] if self.gain else []
+        lines += [f"tuning left: {self.tuning_left}"] if self.tuning_left else []
         bests = [outcome.result.best for outcome in self.outcomes if outcome.result and outcome.result.best]
         if not bests:
             return lines

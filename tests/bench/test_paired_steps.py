@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import multiprocessing
 from collections import Counter
 from functools import partial
 
@@ -127,7 +128,9 @@ def test_networks_are_converted_and_nothing_is_raced(logs, name):
 
 
 @pytest.mark.slow
-def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path):
+def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path, monkeypatch):
+    """Without Inductor, whose C++ takes most of a minute to compile."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     out = tmp_path / "figures.json"
     options = ["--model", "tests.bench.small_networks:SEQUENCE", "--steps", "4", "--warmup", "2", "--compile"]
     assert paired_steps.main([*options, "--out", str(out)]) == 0
@@ -170,6 +173,9 @@ def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkey
     def here(*of):
         raise AssertionError("a step is timed in this process")
 
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(["bench.paired_steps"])
+    monkeypatch.setattr(paired_steps.multiprocessing, "get_context", lambda method: forking)
     monkeypatch.setattr(paired_steps, "lap_of", here)
     out = tmp_path / "figures.json"
     options = ["--model", "tests.bench.small_networks:TARDY", "--steps", "3", "--warmup", "1"]

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from bench.models import resnet
-from bench.parallel import bench
+from bench.parallel import bench, ranks
 from bench.parallel.bench import computed
 from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Variant
 from dwconv.parallel.planning.plan import LayerCost, Link
+from tests import forked
 
 CASE = Case(network="ResNet-18", images=IMAGE_SETS[0], world=2, batch=4, microbatches=2)
 
@@ -117,7 +118,8 @@ def test_a_pipeline_wins_where_gradients_are_heavy():
 
 
 @pytest.mark.slow
-def test_two_ranks_answer():
+def test_two_ranks_answer(monkeypatch):
+    monkeypatch.setattr(ranks, "subprocess", forked.shim(preload=forked.PYTORCH))
     images = dataclasses.replace(IMAGE_SETS[0], size=8)
     finding = bench.measured(dataclasses.replace(CASE, images=images), seconds=1.0)
     assert [each.name for each in finding.variants] == [

@@ -13,6 +13,7 @@ from bench import replay, search
 from bench.__main__ import main
 from bench.cases import Layer
 from bench.replay import MeasuredPass, MeasuredUnion, read_spaces
+from dwconv.tuner import until
 from tests.bench import made_up_spaces
 from tests.bench.made_up_spaces import write_spaces
 
@@ -126,14 +127,15 @@ def test_the_ratio_is_that_of_the_best_so_far_to_the_best_that_was_drawn(measure
             self.told.append(record)
 
     strategy = Listed()
-    found = replay.ratios(measured, strategy, device="made-up")
+    found = replay.ratios(measured, replay.bests_us(measured, strategy, device="made-up"))
     us = [measured.us[config] or math.inf for config in order]
     assert found == {trials: min(us[:trials]) / of_drawn for trials in (8, 16, 32, 64)}
     assert math.isinf(found[8]) and not math.isinf(found[64])
     assert [record.time_us for record in strategy.told] == us
 
 
-def test_a_replay_says_how_near_searches_come_to_the_best_that_was_drawn(tmp_path, capsys):
+def test_a_replay_says_how_near_searches_come_to_the_best_that_was_drawn(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(until, "WORTH", 0.05)  # one pass is all of the step
     table = tmp_path / "made-up-nhwc.json.xz"
     write_spaces(made_up_spaces.spaces(), table)
     assert main(["search", "--replay", str(tmp_path), "--out", str(tmp_path)]) == 0
@@ -148,11 +150,15 @@ def test_a_replay_says_how_near_searches_come_to_the_best_that_was_drawn(tmp_pat
     (one,) = result["passes"]
     assert one["ratios"]["evolve"]["8"] == pytest.approx(rows["evolve"]["ratio_8"], abs=1e-3)
     assert one["failures"] > 0
+    ends = {(row["strategy"], row["until"]): row for row in result["until"]}
+    assert "tune --until" in printed and len(ends) == 2 * len(replay.SHARES)
+    assert all(8 <= row["trials"] <= row["whole_trials"] <= 64 and row["step_slower"] >= 1 for row in ends.values())
+    assert ends["evolve", 0.95]["trials"] < ends["evolve", 0.98]["trials"] < ends["evolve", 0.98]["whole_trials"]
 
 
 def test_the_same_seed_replays_the_same_search(measured):
     first, again, other = (
-        replay.ratios(measured, replay.drawn(measured, made_up_spaces.TARGET, seed=seed), device="made-up")
+        replay.bests_us(measured, replay.drawn(measured, made_up_spaces.TARGET, seed=seed), device="made-up")
         for seed in (3, 3, 4)
     )
     assert first == again != other

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 import warnings
 
@@ -23,6 +22,7 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
+from tests import forked
 from tests.planted_records import plant, record_of, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
@@ -329,7 +329,7 @@ def test_tvm_is_imported_only_for_a_kernel(logs):
         "assert dwconv.explain(x, model[0].weight, padding=1)['fprop'].record\n"
         "assert 'tvm' not in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=300)
+    done = forked.run([sys.executable, "-W", "error", "-c", program], text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -6,7 +6,6 @@ import ctypes
 import dataclasses
 import math
 import os
-import subprocess
 import sys
 import threading
 import warnings
@@ -33,6 +32,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
+from tests import forked
 from tests.planted_gain import plant_gain
 from tests.planted_records import plant, workload_of
 
@@ -543,10 +543,8 @@ def test_a_wrong_template_does_not_train_and_the_next_process_knows_it(tmp_path)
     }
     (tmp_path / "logs").mkdir()
     for checked in (["cpu.fprop_nhwc_example"], []):
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(tmp_path / "templates")],
-            env=environment, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / "templates")]
+        done = forked.run(command, env=environment, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         said, reason, names, reported = done.stdout.splitlines()
         assert said.count("gave wrong results when it was checked here: value: ") == 1, said

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests import forked
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -57,10 +57,8 @@ def kernels():
 
 
 def run(program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + program], capture_output=True, text=True, timeout=300,
-        env={**os.environ, "DWCONV_NATIVE": "0"},
-    )  # fmt: skip
+    command = [sys.executable, "-c", HEAD + program]
+    done = forked.run(command, env={**os.environ, "DWCONV_NATIVE": "0"}, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
 

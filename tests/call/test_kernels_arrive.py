@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import sys
 import threading
 import warnings
@@ -24,6 +23,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
+from tests import forked
 from tests.native_needed import needs_native
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
@@ -436,7 +436,7 @@ def test_a_process_predicts_builds_and_checks_and_the_next_one_need_not(tmp_path
         if again and not linked:  # every process has its kernels checked, and makes machine code of them, once more
             continue
         command = [sys.executable, "-c", PROGRAM, *linked, *again]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+        done = forked.run(command, env=environment, text=True, timeout=900)
         assert done.returncode == 0, done.stderr
         assert "measured with PyTorch 2.1.0" in done.stderr
         kept = len([*tmp_path.rglob("*.library" if linked else "*.kernel")])

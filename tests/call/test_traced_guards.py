@@ -7,7 +7,6 @@ import copy
 import os
 import pickle
 import re
-import subprocess
 import sys
 from collections import OrderedDict
 
@@ -24,6 +23,7 @@ import dwconv
 from dwconv.call.call_plan import plans
 from dwconv.problems.workload import BLOCK_PASSES
 from dwconv.tuner import model_race
+from tests import forked
 from tests.call.block_parts import CHANNELS, SIZE, WHOLE, drawn, step
 from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of
@@ -477,5 +477,5 @@ def test_a_new_process_has_guards(models, way, tmp_path):
     )
     given = {**os.environ, **({"DWCONV_NATIVE": "0"} if way == "interpreted" else {})}
     command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "models")]
-    done = subprocess.run(command, env=given, capture_output=True, text=True)
+    done = forked.run(command, env=given, text=True)
     assert done.returncode == 0, done.stderr

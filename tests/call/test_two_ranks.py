@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from dwconv import native
+from tests import forked
 from tests.planted_records import plant, workload_of
 
 if not dist.is_available() or not dist.is_gloo_available():
@@ -59,7 +60,7 @@ def job(tmp_path_factory) -> Job:
     }
     command = [sys.executable, "-m", "tests.call.two_ranks"]
     ranks = [
-        subprocess.Popen([*command, str(rank), str(folder)], env=environment, cwd=folder, stderr=subprocess.PIPE)
+        forked.popen([*command, str(rank), str(folder)], env=environment, cwd=folder, stderr=subprocess.PIPE)
         for rank in (0, 1)
     ]
     try:

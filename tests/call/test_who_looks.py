@@ -82,6 +82,43 @@ def test_as_many_flops_as_the_plain_model(logs, model, inputs, tuned):
     assert counted[0] == counted[1] > 0
 
 
+def by_fvcore(model, x):
+    fvcore = pytest.importorskip("fvcore.nn")
+    counted = fvcore.FlopCountAnalysis(model, x).unsupported_ops_warnings(False).uncalled_modules_warnings(False)
+    return counted.by_module(), fvcore.parameter_count(model)
+
+
+def by_ptflops(model, x):
+    ptflops = pytest.importorskip("ptflops")
+    return ptflops.get_model_complexity_info(
+        model, tuple(x.shape[1:]), as_strings=False, print_per_layer_stat=False, verbose=False, backend="pytorch"
+    )
+
+
+def by_thop(model, x):
+    return pytest.importorskip("thop").profile(model, inputs=(x,), verbose=False)
+
+
+def by_torchinfo(model, x):
+    counted = pytest.importorskip("torchinfo").summary(model, input_data=x, verbose=0)
+    layers = [(each.num_params, each.macs, each.output_size) for each in counted.summary_list]
+    return counted.total_mult_adds, counted.total_params, layers
+
+
+@pytest.mark.parametrize("tuned", [False, True], ids=["pytorch", "dwconv"])
+@pytest.mark.parametrize("count", [by_fvcore, by_ptflops, by_thop, by_torchinfo])
+def test_packages_count_a_converted_layer_as_the_plain_one(logs, count, tuned):
+    if tuned:
+        sizes = [workload_of(shape=(batch, 8, 12, 10), layout="nchw") for batch in (1, 2)]
+        plant(logs / "log.jsonl", sizes, baseline_us=1e6)
+    model, x = TinyNet(), torch.randn(2, 3, 12, 10)
+    converted = dwconv.convert(copy.deepcopy(model))
+    plain, ours = (count(copy.deepcopy(each), x) for each in (model, converted))
+    assert plain == ours and plain[0]
+    one = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+    assert count(copy.deepcopy(one), torch.randn(2, 8, 12, 10)) != count(nn.Identity(), torch.randn(2, 8, 12, 10))
+
+
 @pytest.mark.parametrize("make", [TinyNet, ConformerConvolution, VideoNet, PaddedAsTensorFlow])
 def test_counters_of_layers_and_of_functions_count_what_the_plain_model_has(logs, make):
     """Some look for the type of a module in a table, others put their own function in the place of PyTorch's."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from torch import nn
 
 import dwconv
+from tests import forked
 from tests.models import ConformerConvolution
 from tests.planted_records import plant, workload_of
 
@@ -47,7 +47,7 @@ def model(logs, x):
 
 def open_without_dwconv(folder, names, *, x, y):
     torch.save((x, y), folder / "io.pt")
-    done = subprocess.run([sys.executable, "-c", _OPEN, *names], cwd=folder, capture_output=True, text=True)
+    done = forked.run([sys.executable, "-c", _OPEN, *names], cwd=folder, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -16,6 +16,7 @@ from dwconv.problems import target
 from dwconv.records.log import TuningLog
 from dwconv.tuner.search import loop
 from tests import fake_tuning as fake
+from tests import forked
 
 _PATIENCE_S = 300.0
 """For what takes seconds on a quiet machine."""
@@ -39,7 +40,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     options = ["--shape", "2,16,8,8", "--kernel", "3", "--layout", "nhwc", "--target", "cpu", "--passes", "fprop",
                "--jobs", "1", "--search", "random", "--log", str(log), "--json"]  # fmt: skip
-    process = subprocess.Popen(
+    process = forked.popen(
         [sys.executable, "-m", "dwconv.tune", *options, "--trials", "500", "--patience", "500"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 import threading
 
@@ -19,6 +18,7 @@ from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.schedule import Schedule, drawn
 from dwconv.concurrency.tasks import cut
 from dwconv.errors import InvalidChoice
+from tests import forked
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
 INPUTS = branches_inputs()
@@ -252,7 +252,5 @@ assert right and os.waitpid(child, 0)[1] == 0
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork")
 def test_a_forked_process_has_workers_of_its_own_and_the_interpreter_ends_cleanly():
     source = FORKS.format(path=sys.path)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", source], capture_output=True, text=True, timeout=LIMIT_S
-    )
+    ran = forked.run([sys.executable, "-W", "ignore", "-c", source], text=True, timeout=LIMIT_S)
     assert (ran.returncode, ran.stderr) == (0, "")

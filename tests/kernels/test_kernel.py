@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
+from tests import forked
 
 TARGET = cpu_target()
 PROBLEM = Workload(
@@ -152,9 +152,7 @@ assert all(torch.equal(result, results[0]) for result in results)
 print(counts)
 """
     usual = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}  # which grants them all
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env=usual, cwd=Path(__file__).parents[2], capture_output=True, text=True
-    )
+    ran = forked.run([sys.executable, "-c", code], env=usual, cwd=Path(__file__).parents[2], text=True)
     assert ran.stdout == "[0, 1, 3, 4]\n", ran.stdout + ran.stderr
 
 

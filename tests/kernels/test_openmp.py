@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dwconv.kernels import load
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
@@ -158,3 +159,17 @@ def test_a_limit_from_the_environment(cases: list[Case]) -> None:
         text=True,
     )
     assert ran.stdout == "[]\n", ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "RTLD_NOLOAD"), reason="the system cannot tell what is loaded")
+def test_the_runtime_that_pytorch_has_loaded_is_found() -> None:
+    """Its wheel for Arm keeps it to itself, and another library may have brought one of its own."""
+    path = load._openmp_of_pytorch()
+    assert path is not None and "gomp" in Path(path).name
+    runtime = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        assert runtime.omp_get_max_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)

@@ -16,6 +16,8 @@ from dwconv.measure.processes import pool as pool_module
 from dwconv.measure.processes.pool import Pool
 from dwconv.system import memory
 
+pytestmark = pytest.mark.usefixtures("started_anew")
+
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):

@@ -30,6 +30,8 @@ from dwconv.problems.target import CpuTarget
 from dwconv.system import cpu_facts
 from tests.measure.process_ends import gone, wait_until
 
+pytestmark = pytest.mark.usefixtures("started_anew")
+
 
 def test_answers_and_lives_on(faulty):
     assert not faulty.running
@@ -41,7 +43,8 @@ def test_answers_and_lives_on(faulty):
 
 def test_runs_apart_from_the_terminal_and_with_honest_allocation(faulty):
     assert faulty.call("be_hard_to_interrupt", timeout_s=10) == (True, True)
-    assert faulty.call("environment", timeout_s=10) == {"threads": "2", "malloc": "0", "parent": os.getpid()}
+    expected = {"threads": "2", "malloc": "0", "parent": os.getpid(), "looks for garbage": True}
+    assert faulty.call("environment", timeout_s=10) == expected
 
 
 def test_what_is_printed_does_no_harm(faulty):

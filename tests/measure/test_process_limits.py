@@ -28,6 +28,8 @@ from dwconv.system import memory
 
 # -- what a worker may take ------------------------------------------------------------------------------------------
 
+pytestmark = pytest.mark.usefixtures("started_anew")
+
 
 @pytest.mark.parametrize("deed", ["allocate", "allocate_in_a_child"])
 def test_a_worker_that_takes_all_memory_is_ended(faulty, monkeypatch, deed):

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import io
 import pickle
-import subprocess
 import sys
 
 import pytest
@@ -26,6 +25,7 @@ from dwconv.records import record as record_module
 from dwconv.records.log import TuningLog
 from dwconv.tuner import model_race
 from dwconv.tuner.race_result import RaceResult
+from tests import forked
 from tests.models import ConformerConvolution, TinyNet, VideoNet, train
 from tests.planted_records import plant, workload_of
 
@@ -444,4 +444,5 @@ def test_converting_alone_imports_no_tuner_and_racing_no_tvm():
         "dwconv.convert(layer, torch.randn(1, 8, 5, 5), seconds=0); "
         "assert 'dwconv.tuner.race' in sys.modules and 'tvm' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = forked.run([sys.executable, "-c", code], text=True)
+    assert done.returncode == 0, done.stderr

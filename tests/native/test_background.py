@@ -21,6 +21,7 @@ from dwconv import native
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import attempt, background
 from dwconv.native.compile import load_compiled
+from tests import forked
 from tests.planted_records import plant, workload_of
 from tests.stub_compiler import COPY, StubCompiler
 from tests.waiting import eventually, gone
@@ -223,9 +224,7 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
     )
     folder = tmp_path / "ways"
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", ENDS, str(folder), *WAYS], capture_output=True, text=True, timeout=300
-        )
+        done = forked.run([sys.executable, "-c", ENDS, str(folder), *WAYS], text=True, timeout=300)
         told = dict(line.split(": ") for line in done.stdout.splitlines())
         assert told == {way: str(status) for way, status in WAYS.items()}, done.stderr
         for way in GO_ON:
@@ -233,8 +232,8 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
             (lock,) = (folder / way).rglob("*.background")
             assert not is_free(lock), "one compiles"
             again = {**os.environ, "DWCONV_CACHE": str(folder / way), "DWCONV_TESTED": str(tmp_path / "nobody")}
-            subprocess.run([sys.executable, "-c", "from dwconv.native.background import go_on; go_on()"], env=again,
-                           check=True, timeout=60)  # fmt: skip
+            command = [sys.executable, "-c", "from dwconv.native.background import go_on; go_on()"]
+            assert forked.run(command, env=again, timeout=60).returncode == 0
             (folder / way / "go").touch()
             assert eventually(lambda way=way: list((folder / way).rglob("*.sealed"))), way  # type: ignore[misc]
             assert eventually(lambda lock=lock: is_free(lock)), way  # type: ignore[misc]

@@ -17,6 +17,7 @@ from dwconv.native import compile as compiling
 from dwconv.native.attempt import OutOfTime
 from dwconv.native.compile import load_compiled
 from dwconv.system import private_files
+from tests import forked
 from tests.stub_compiler import COPY, StubCompiler
 from tests.waiting import eventually, gone
 
@@ -53,9 +54,7 @@ print(load_compiled().module.run())
 
 def test_a_pytorch_for_cuda_says_nothing_of_a_gpu_that_is_not_here(compiler: StubCompiler, tmp_path: Path) -> None:
     environment = {**os.environ, "CUDA_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", BUILT_FOR_CUDA], env=environment, capture_output=True, text=True, timeout=300
-    )
+    done = forked.run([sys.executable, "-c", BUILT_FOR_CUDA], env=environment, text=True, timeout=300)
     assert (done.returncode, done.stdout.strip()) == (0, "42"), done.stderr
     assert "CUDA" not in done.stderr
 
@@ -88,9 +87,7 @@ for damage in (
 
 def test_a_damaged_one_is_never_loaded_but_compiled_again(compiler: StubCompiler, tmp_path: Path) -> None:
     """In processes of their own: to load half a library is SIGBUS."""
-    done = subprocess.run(
-        [sys.executable, "-c", DAMAGED, str(tmp_path / "cache")], capture_output=True, text=True, timeout=300
-    )
+    done = forked.run([sys.executable, "-c", DAMAGED, str(tmp_path / "cache")], text=True, timeout=300)
     assert (done.returncode, done.stdout.split()) == (0, ["42"] * 7), done.stderr
     assert compiler.calls == 7
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import subprocess
 import sys
 
 import pytest
@@ -19,6 +18,7 @@ from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES
+from tests import forked
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 
@@ -245,7 +245,7 @@ def test_it_can_be_left_out(logs):
         "for _ in range(2): y = dwconv.conv2d(x, w, padding=1)\n"
         "print(y.grad_fn.name(), native.why_not)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
+    done = forked.run([sys.executable, "-c", script], text=True, timeout=300)
     assert done.stdout.strip() == "DwconvConvolutionBackward DWCONV_NATIVE=0 asks for that"
 
 

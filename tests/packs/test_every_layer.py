@@ -15,10 +15,11 @@ import dwconv
 from dwconv import settings
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
-from dwconv.packs.every_layer import candidates, target_of_vector_set
+from dwconv.packs.every_layer import any_layer, candidates, configs, target_of_vector_set
 from dwconv.packs.make import make_pack_for_every_layer
 from dwconv.packs.manifest import Manifest
-from dwconv.problems.target import FORCED_VECTOR_SETS
+from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target
+from dwconv.schedules.template import templates_for
 from dwconv.system import cpu_facts
 from tests.packs.clean import run_clean
 from tests.packs.forging import forge, made_for, refused
@@ -146,3 +147,15 @@ def test_a_pack_of_another_instruction_set_is_refused(of_every_layer, no_packs, 
 )
 def test_the_command_refuses_bad_input(options, words, capsys, tmp_path):
     assert words in error_of(capsys, "--generic", *options, "-o", tmp_path / "pack")
+
+
+def test_for_a_gpu_there_are_five_configurations_of_each_kernel_the_estimated_best_first():
+    target = parse_target("cuda:sm_90")
+    workload = any_layer(kernel=(1, 4), stride=(1, 1), padding=((0, 0), (3, 0)))
+    template, *others = templates_for(workload, target)
+    found = configs(template, workload, target)
+    assert not others and len(set(found)) == 5
+    assert found[0] == template.space(workload, target).default
+    costs = [template.estimate_us(workload, config, target) for config in found[1:4]]
+    assert costs == sorted(costs)
+    assert any(config.vector_c <= 2 for config in found), "for layers of few channels"

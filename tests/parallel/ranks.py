@@ -24,6 +24,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests import forked
+
 ROOT = Path(__file__).resolve().parents[2]
 ENDS_WITHIN_S = 1200
 """On a busy machine, too: only what hangs takes longer."""
@@ -63,7 +65,7 @@ def started(*command: object, world: int, folder: Path) -> Iterator[list[subproc
     """The processes of ``python COMMAND``, one a rank; none outlives this."""
     store = new_store()
     processes = [
-        subprocess.Popen(
+        forked.popen(
             [sys.executable, *map(str, command)], env=environment(store, rank=rank, world=world), cwd=folder,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
@@ -96,7 +98,8 @@ class Ranks:
     """Some ranks of gloo, on which one function after the other runs: they take seconds to start."""
 
     def __init__(self, world: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
         self._store = new_store()
         pipes = [context.Pipe() for _ in range(world)]
         self._processes = [

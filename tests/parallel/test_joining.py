@@ -1,10 +1,8 @@
-"""Ranks meet and end together: by themselves, under torchrun, and when one of them is lost."""
+"""Ranks meet and end together: by themselves, and when one is lost. ``test_train`` starts them with torchrun, too."""
 
 from __future__ import annotations
 
-import re
 import signal
-import subprocess
 import sys
 import time
 from datetime import timedelta
@@ -16,6 +14,7 @@ import torch.distributed as dist
 from dwconv.errors import DwconvError, InvalidChoice, InvalidSetting, NoDevice, RankLost
 from dwconv.parallel import ranks, run
 from dwconv.parallel.joining import lost_ranks_told
+from tests import forked
 from tests.parallel.ranks import ENDS_WITHIN_S, ended, environment, needs_gloo, new_store, started
 from tests.waiting import eventually
 
@@ -119,7 +118,7 @@ def test_errors_of_the_training_stay_what_they_are(error):
     assert not dist.is_initialized()
 
 
-# -- by themselves, and under torchrun -------------------------------------------------------------------------------
+# -- by themselves --------------------------------------------------------------------------------------------------
 
 
 def test_a_process_alone_is_the_only_rank():
@@ -142,29 +141,11 @@ def test_a_job_that_is_there_is_used_and_goes_on():
 
 
 @pytest.mark.slow
-def test_under_torchrun(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=ENDS_WITHIN_S
-    )
-    assert done.returncode == 0, done.stderr
-    device = "cuda:{}" if torch.cuda.is_available() else "cpu"
-    expected = [f"rank {rank} of 2 on {device.format(rank)}: 3" for rank in (0, 1)]
-    # Two ranks write to one pipe: their line ends may come late.
-    assert sorted(re.findall(r"rank \d of 2 on (?:cpu|cuda:\d): \d", done.stdout)) == expected
-
-
-@pytest.mark.slow
 def test_ranks_that_do_not_come_are_not_waited_for_forever(tmp_path):
     """One of two, which meets nobody."""
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT.replace("timeout_s=60", "timeout_s=2"))
-    alone = environment(new_store(), world=2)
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=ENDS_WITHIN_S
-    )
+    program, alone = SCRIPT.replace("timeout_s=60", "timeout_s=2"), environment(new_store(), world=2)
+    command = [sys.executable, "-c", program]
+    done = forked.run(command, cwd=tmp_path, env=alone, text=True, timeout=ENDS_WITHIN_S)
     assert done.returncode == 2, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1 and "Traceback" not in done.stderr

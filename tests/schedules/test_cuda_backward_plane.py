@@ -191,15 +191,6 @@ def square(channels: int, size: int, kernel: int, dtype: DType) -> Workload:
     return layer(channels, (size, size), (kernel, kernel), batch=64, dtype=dtype)
 
 
-def computed_us(workload: Workload) -> float:
-    """Of the best default."""
-
-    def cost(config: Config) -> float:
-        return computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90).microseconds
-
-    return min(cost(each.space(workload, SM_90).default) for each in templates_for(workload, SM_90))
-
-
 @pytest.mark.parametrize(
     ("channels", "size", "kernel", "dtype"),
     every(5, [(*LAYERS[4], "float32"), (*LAYERS[4], "float16"), (*LAYERS[0], "float16"),

@@ -219,7 +219,7 @@ REGIMES = [
 
 @pytest.mark.parametrize(
     ("channels", "size", "kernel", "stride", "pass_"),
-    every(8, [(*REGIMES[0], BLOCK_PASSES[1])] + [(*each, BLOCK_PASSES[at % 2]) for at, each in enumerate(REGIMES)]),
+    every(4, [(*REGIMES[0], BLOCK_PASSES[1]), *((*REGIMES[at], BLOCK_PASSES[at % 2]) for at in (0, 3, 6))]),
 )
 def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
     channels: int, size: int, kernel: int, stride: int, pass_: Pass
@@ -256,7 +256,7 @@ def test_16_bits_take_the_share_of_the_time_that_the_page_says(pass_: Pass) -> N
 @pytest.mark.parametrize("workload", [square(192, 28, 3, 1, "forward"), both_gradients(192, 28, 3, "float16")])
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost(workload: Workload) -> None:
     rng = random.Random(0)
-    found = [space(workload).default, *(config for _ in range(4) if (config := space(workload).sample(rng)))]
+    found = [space(workload).default, *(config for _ in range(3) if (config := space(workload).sample(rng)))]
     costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in found]
     estimates = [estimated_us(workload, config, SM_90) for config in found]
     assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6

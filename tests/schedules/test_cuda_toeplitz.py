@@ -353,8 +353,13 @@ REGIMES = {
 }
 
 
-@pytest.mark.parametrize("arch", ["sm_90", slow("sm_80")])
-@pytest.mark.parametrize(("regime", "name"), alternating(list(REGIMES), [*NAMES, *WGRADS]))
+@pytest.mark.parametrize(
+    ("regime", "name", "arch"),
+    [
+        *((*pair, "sm_90") for pair in alternating(list(REGIMES), [*NAMES, *WGRADS])),
+        slow("14², k13", NAMES[0], "sm_80"),
+    ],
+)
 def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_estimated(
     regime: str, name: str, arch: str
 ) -> None:
@@ -384,27 +389,16 @@ NOT_LEAN = {"interleave": 0, "lean": 0, "warps_h": 1, "warps_w": 1}
 ONE_TILE = {"tiles_w": 1, "tile_w": 8, "warps_w": 1, "lean": 0}
 WITHOUT: dict[tuple[Pass, Layout, str], dict[str, int]] = {
     ("wgrad", "nhwc", "96 × 56² k7"): {"images": 4, "tile_h": 2, "split_n": 22, "planes": 16, **NO_PIPELINE},
-    ("wgrad", "nhwc", "384 × 14² k7"): {"images": 16, "tile_h": 14, "split_n": 4, "planes": 8, **NO_PIPELINE},
-    ("wgrad", "nhwc", "192 × 28² k31"): {
-        "images": 16, "tile_h": 4, "split_n": 4, "planes": 8, "blocks_kh": 4, **NO_PIPELINE
-    },
     ("fprop", "nhwc", "384 × 14² k13"): {
         "planes": 8, "warps_c": 4, "images": 8, "tile_h": 14, "tile_w": 16, "taps_h": 13, "tiles_w": 2, **NOT_LEAN
     },
-    ("fprop", "nhwc", "96 × 56² k7"): {
-        "planes": 32, "warps_c": 8, "images": 1, "tile_h": 1, "tile_w": 56, "taps_h": 4, "tiles_w": 1, **NOT_LEAN
-    },
-    ("fprop", "nhwc", "192 × 28² k31"): {
-        "planes": 8, "warps_c": 8, "images": 4, "tile_h": 7, "tile_w": 32, "taps_h": 4, "tiles_w": 1, **NOT_LEAN
-    },
     ("wgrad", "nchw", "768 × 7² k7"): {"images": 16, "tile_h": 7, "warps_kh": 1, "split_n": 1, **ONE_TILE},
-    ("wgrad", "nchw", "384 × 14² k13"): {"images": 16, "tile_h": 14, "warps_kh": 1, "split_n": 1, **ONE_TILE},
-    ("wgrad", "nchw", "192 × 28² k31"): {"images": 8, "tile_h": 14, "warps_kh": 4, "split_n": 8, **ONE_TILE},
 }  # fmt: skip
-"""Of least estimate, of those with which a search begins, where there are no such knobs."""
+"""Of least estimate, of those with which a search begins, where there are no such knobs. One figure of each family: all
+of them take a minute."""
 
 
-@pytest.mark.parametrize(("pass_", "layout", "told_as"), every(3, list(WITHOUT)))
+@pytest.mark.parametrize(("pass_", "layout", "told_as"), WITHOUT)
 def test_the_page_says_what_newer_knobs_are_computed_to_save(pass_: Pass, layout: Layout, told_as: str) -> None:
     channels, size, kernel = map(int, re.findall(r"\d+", told_as))
     fields = {"batch": 64, "pass_": pass_, "dtype": "float16", "layout": layout}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -72,9 +73,20 @@ def _after_build(module: ModuleType) -> None:
     module.build = slow(module.build)  # type: ignore[attr-defined]
 
 
+def _after_starting(module: ModuleType) -> None:
+    from tests import forked
+
+    if forked.FOLDER in os.environ:
+        is_worker = module.__name__.endswith("started_process")
+        module.subprocess = forked.shim(preload=forked.WORKERS if is_worker else forked.PYTORCH)  # type: ignore[attr-defined]
+
+
 _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
     "torch": (_before_torch, _after_torch),
     "dwconv.kernels": (_nothing, _after_build),
     "dwconv.kernels.launch": (_nothing, _after_launch),
+    "dwconv.measure.processes.started_process": (_nothing, _after_starting),
+    "bench.train": (_nothing, _after_starting),
+    "bench.gpu.host": (_nothing, _after_starting),
 }
 """Functions that run before and after a module is imported."""

@@ -16,7 +16,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Scalar
-from dwconv.problems.workload import ITEMSIZE
+from dwconv.problems.workload import ITEMSIZE, Workload
 from tests.standin.computing import compute
 from tests.standin.cubin import Entry, entries
 from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
@@ -54,10 +54,14 @@ class _Loaded:
     artifact: Artifact
     entries: dict[str, Entry]
     passed: dict[int, _Passed] = field(default_factory=dict)
+    at_sizes: dict[Workload, Artifact] = field(default_factory=dict)
+    """Of a kernel of any size, what it is at those that it was launched with."""
 
 
 @dataclass
 class _Passed:
+    artifact: Artifact
+    """One of any size, at the size that its first kernel is launched with."""
     addresses: dict[str, int] = field(default_factory=dict)
     sizes: list[tuple[int, Extent]] = field(default_factory=list)
     """Grid sizes and numbers that depend on the batch, each with how it depends on it."""
@@ -98,8 +102,12 @@ _callback = Compute(_told)
 def _take(launch: Launch) -> int:
     if launch.kernel == b"move_statistics":
         return _move_statistics(launch)
-    loaded = _find(launch)
-    artifact, kernel = loaded.artifact, launch.kernel.decode()
+    loaded, kernel = _find(launch), launch.kernel.decode()
+    position = _position(loaded.artifact, kernel)
+    if position == 0:
+        loaded.passed[threading.get_ident()] = _Passed(_at_size(launch, loaded))
+    passed = loaded.passed.setdefault(threading.get_ident(), _Passed(loaded.artifact))
+    artifact = passed.artifact
     fault = fault_of(artifact.candidate.config, "launched")
     capturing = device().standin_capturing()
     _write_down(
@@ -111,10 +119,6 @@ def _take(launch: Launch) -> int:
         return answer
     if answer := _check_stream(launch):
         return answer
-    passed = loaded.passed.setdefault(threading.get_ident(), _Passed())
-    position = _position(artifact, kernel)
-    if position == 0:
-        passed = loaded.passed[threading.get_ident()] = _Passed()
     _check_block(launch, loaded.entries[kernel], artifact, position)
     _read_grid(launch, artifact, passed, position)
     moved = _read_arguments(launch, loaded, passed, position)
@@ -203,7 +207,8 @@ def _suffer(fault: Fault | None) -> int:
 def _run(artifact: Artifact, passed: _Passed, batch: int, *, wrong: bool) -> None:
     addresses = dict(passed.addresses)
     run = partial(unprofiled, compute, artifact, addresses, batch, wrong=wrong)
-    _now_or_at_a_replay(run if Graph.captured is None else partial(_replay, run, artifact, _Passed(addresses), batch))
+    again = partial(_replay, run, artifact, _Passed(artifact, addresses), batch)
+    _now_or_at_a_replay(run if Graph.captured is None else again)
 
 
 def _replay(run: Callable[[], object], artifact: Artifact, passed: _Passed, batch: int) -> None:
@@ -236,6 +241,25 @@ def _find(launch: Launch) -> _Loaded:
     return found
 
 
+def _at_size(launch: Launch, loaded: _Loaded) -> Artifact:
+    """The artifact at the size that its kernel is told; as it is, if it is built for one."""
+    artifact, workload = loaded.artifact, loaded.artifact.candidate.workload
+    if not workload.any_size:
+        return artifact
+    listed = artifact.launches[0].arguments
+    told = {
+        argument.name: int.from_bytes(ctypes.string_at(launch.arguments[number], 4), "little")
+        for number, argument in enumerate(listed)
+        if isinstance(argument, Scalar)
+    }
+    names = "dhw"[-workload.axes :]
+    size = tuple(told.get(name, known) for name, known in zip(names, workload.input_size, strict=True))
+    sized = replace(workload, input_size=size, channels=told.get("c", workload.channels))
+    if any(value != sized.image_sizes.get(name, value) for name, value in told.items()):
+        raise Refused(f"the sizes {told} are of no image")
+    return loaded.at_sizes.setdefault(sized, artifact.at(sized))
+
+
 def _position(artifact: Artifact, kernel: str) -> int:
     return next(i for i, each in enumerate(artifact.launches) if each.kernel == kernel)
 
@@ -259,7 +283,7 @@ def _check_block(launch: Launch, entry: Entry, artifact: Artifact, position: int
 
 def _read_arguments(launch: Launch, loaded: _Loaded, passed: _Passed, position: int) -> float:
     """Record the kernel's arguments; return the number of bytes behind its pointers, as far as known."""
-    listed = loaded.artifact.launches[position]
+    listed = passed.artifact.launches[position]
     sizes = loaded.entries[listed.kernel].parameter_bytes
     if len(sizes) != len(listed.arguments):
         raise Refused(f"{len(listed.arguments)} arguments are listed, the cubin has {len(sizes)}")
@@ -269,13 +293,14 @@ def _read_arguments(launch: Launch, loaded: _Loaded, passed: _Passed, position: 
         if size != (4 if isinstance(argument, Scalar) else 8):
             raise Refused(f"{argument.name} has {size} bytes in the cubin")
         if isinstance(argument, Scalar):
-            passed.sizes.append((value, argument.value))
+            if isinstance(argument.value, Extent):
+                passed.sizes.append((value, argument.value))
             continue
         if passed.addresses.setdefault(argument.name, value) != value:
             raise Refused(f"{argument.name} is another one for each kernel")
         if value % ALIGNMENT_BYTES:
             raise Refused(f"{argument.name} does not start at a multiple of {ALIGNMENT_BYTES} bytes")
-        moved += _bytes(argument, loaded.artifact.candidate.workload.batch)
+        moved += _bytes(argument, passed.artifact.candidate.workload.batch)
     return moved
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tests import forked
 from tests.standin import compiled
 from tests.standin import faults as planted
 from tests.standin.faults import Fault
@@ -66,9 +67,7 @@ def run_on_stand_in(
     ``environment``: further variables to set. Raises subprocess.TimeoutExpired."""
     journal = folder / "journal.jsonl"
     told = environment_of(folder, computing=computing, faults=faults) | dict(environment or {})
-    done = subprocess.run(
-        [sys.executable, *command], env=told, cwd=_ROOT, capture_output=True, text=True, timeout=timeout_s
-    )
+    done = forked.run([sys.executable, *command], env=told, cwd=_ROOT, text=True, timeout=timeout_s)
     return Done(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr, journal=journal)
 
 

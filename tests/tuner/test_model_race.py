@@ -24,6 +24,7 @@ from dwconv.problems.workload import Workload
 from dwconv.tuner import model_race, race
 from dwconv.tuner.model_race import race_for
 from dwconv.tuner.race_result import RaceResult
+from tests import forked
 from tests.planted_records import workload_of
 
 NAMES = ("slow-gpu", "fast-gpu", "slow-gpu")
@@ -88,7 +89,7 @@ def test_one_rank_races_for_both_and_both_know_the_same(tmp_path):
         "MASTER_ADDR": "127.0.0.1",
     }
     ranks = [
-        subprocess.Popen(
+        forked.popen(
             [sys.executable, "-m", "tests.tuner.two_ranks", str(rank), str(tmp_path / "store")],
             env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )

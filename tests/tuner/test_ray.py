@@ -27,18 +27,20 @@ from tests.tuner.sleeping_workers import TEMPLATES, TRIALS, SleepingWorker  # no
 
 WORKER = "tests.tuner.sleeping_workers:SleepingWorker"
 PASS_S = TRIALS * SleepingWorker.trial_s
-PASSES_OF_A_NODE = 9
+PASSES_OF_A_NODE = 6
 """So many that it hardly counts how long the nodes take to begin and to end."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
-    """A head without cores, to which tests add nodes."""
+    """A head without cores, and two nodes, of which the last test kills one."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
         cluster = cluster_utils.Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
         )
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
         yield cluster
         ray.shutdown()
         cluster.shutdown()
@@ -109,8 +111,19 @@ def test_the_reason_of_a_lost_node_is_the_line_that_tells_most():
 
 
 @pytest.mark.slow
+def test_two_nodes_work_at_the_same_time(cluster, watched, logs):
+    counts = dict(list(passes_of("MobileNetV3-L@224", batch=8).items())[: PASSES_OF_A_NODE * 2])
+    tuned = tune(cluster.address, counts)
+    assert tuned.left == 0 and len(tuned.outcomes) == len(counts) == PASSES_OF_A_NODE * 2
+    assert len({name for _, name in watched.begun}) == 2
+    began_s = min(watched.begun)[0]
+    took_s, ideal_s = max(watched.ended)[0] - began_s, ideal_end_s(watched.begun, passes=len(counts)) - began_s
+    assert ideal_s / took_s > 0.6, "one after the other, they would reach 0.5"
+
+
+@pytest.mark.slow
 def test_a_node_is_killed_while_it_measures(cluster, watched, logs, capsys):
-    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    nodes = list(cluster.worker_nodes)
     counts = dict(list(passes_of("MobileNetV3-L@224", batch=8).items())[:8])
 
     def kill_one_of_them():
@@ -134,28 +147,3 @@ def test_a_node_is_killed_while_it_measures(cluster, watched, logs, capsys):
     assert set(confirmed) == set(counts)
     trials = [(record.workload, record.config) for record in records.records if not record.confirmed]
     assert len(trials) == len(set(trials)), "what was on disk when the node was killed was not measured again"
-
-
-@pytest.mark.slow
-def test_twice_the_nodes_do_twice_as_much_in_the_same_time(cluster, watched, logs, capsys):
-    passes = list(passes_of("MobileNetV3-L@224", batch=8).items())
-    rows = []
-    for size in (1, 2):
-        while len(cluster.worker_nodes) < size:
-            cluster.add_node(num_cpus=1)
-        watched.begun.clear()
-        watched.ended.clear()
-        for log in logs.iterdir():
-            log.unlink()
-        counts = dict(passes[: PASSES_OF_A_NODE * size])
-        tuned = tune(cluster.address, counts)
-        assert tuned.left == 0 and len(tuned.outcomes) == len(counts) == PASSES_OF_A_NODE * size
-        assert len({name for _, name in watched.begun}) == size
-        began_s = min(watched.begun)[0]
-        took_s, ideal_s = max(watched.ended)[0] - began_s, ideal_end_s(watched.begun, passes=len(counts)) - began_s
-        rows.append((size, took_s, ideal_s, ideal_s / took_s))
-    with capsys.disabled():
-        print("\nnodes  makespan s  ideal s  of ideal")
-        for size, took_s, ideal_s, share in rows:
-            print(f"{size:5}  {took_s:10.1f}  {ideal_s:7.1f}  {share:8.0%}")
-    assert all(share > 0.6 for *_, share in rows), "one after the other, two nodes would reach 0.5"

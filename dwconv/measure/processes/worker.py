@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import os
 import resource
@@ -159,7 +160,10 @@ def _serve(connection: socket.socket, role: str) -> None:
         handler: Handler = make(receive(connection))
         return handler
 
+    gc.disable()  # what imports make stays: to look through it again and again takes half a second
     made = _answer(make_handler, READY)
+    gc.freeze()
+    gc.enable()
     if isinstance(made, Failure):
         send(connection, made)
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from dwconv.errors import BuildError
-from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.kernels.artifact import Argument, Artifact, Launch, Scalar, at_batch
 from dwconv.measure.simulator.compile import compile_kernels, source_lines
 from dwconv.problems.workload import ITEMSIZE
 
@@ -219,7 +219,7 @@ class Machine:
             values = (ctypes.c_uint64 * len(launch.arguments))()
             for position, argument in enumerate(launch.arguments):
                 if isinstance(argument, Scalar):
-                    values[position] = argument.value.at(batch)
+                    values[position] = at_batch(argument.value, batch)
                 else:
                     values[position] = memory.address[argument.name]
             sizes = (ctypes.c_int * 6)(*_grid(launch, batch), *launch.block)
@@ -296,7 +296,7 @@ class _Memory:
 
 
 def _grid(launch: Launch, batch: int) -> Sequence[int]:
-    return [size.at(batch) if isinstance(size, Extent) else size for size in launch.grid]
+    return [at_batch(size, batch) for size in launch.grid]
 
 
 def _load(path: Path) -> ctypes.CDLL:

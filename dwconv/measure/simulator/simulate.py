@@ -118,7 +118,9 @@ def _batch(workload: Workload) -> int:
 
 
 def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[Verdict, Report]:
-    """Run all of it, and judge it as any other kernel is judged. A fault alone makes it wrong."""
+    """Run all of it, and judge it as any other kernel is judged. A fault alone makes it wrong. One of any size runs at
+    that of the workload."""
+    artifact = artifact.at(workload) if workload.any_size else artifact
     with Machine(artifact, folder=folder) as machine:
         verdict = verify_once(Kernel(artifact, machine, device="cpu"), _case(workload))
         assert machine.report is not None

@@ -74,7 +74,10 @@ class DeviceWork:
         known, device = self.campaign.known, self.campaign.target.device
         records = known.of_own_places.records(workload, device)
         others = {id(each): each for each in (*known.records(workload, device), *known.bests_of_kind(workload))}
-        return Task(workload=workload, seconds=seconds, records=_lines(records), others=_lines(others.values()))
+        return Task(
+            workload=workload, seconds=seconds, records=_lines(records), others=_lines(others.values()),
+            until=self.campaign.until(workload),
+        )  # fmt: skip
 
     def keep(self, line: Line, node: Node) -> None:
         """Write a record that ``node`` has made; it is on disk when this returns. What a slow node has measured counts

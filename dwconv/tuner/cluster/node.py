@@ -14,6 +14,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.record import CONTENDED, Measurement
 from dwconv.tuner.device_campaign import Choices
 from dwconv.tuner.search.search_result import TuningResult
+from dwconv.tuner.until import Until
 
 Lines = tuple[bytes, ...]
 
@@ -53,6 +54,8 @@ class Task:
     """Of the workload on this device, in the log that is written."""
     others: Lines
     """Further ones to start from."""
+    until: Until | None = None
+    """When its search is over."""
 
 
 @dataclass(frozen=True, kw_only=True)

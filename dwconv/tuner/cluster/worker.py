@@ -171,7 +171,7 @@ def _search(
         target,
         log=log,
         plan=choices.plan_on(target, known),
-        budget=choices.budget(search=choices.search_on(target), seconds=task.seconds),
+        budget=choices.budget(search=choices.search_on(target), seconds=task.seconds, until=task.until),
         runner=dataclasses.replace(choices.runner_choice, workers=workers),
         progress=outbox.tell,
     )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dwconv.errors import BuildError
-from dwconv.kernels.artifact import Argument, Extent, Launch
+from dwconv.kernels.artifact import Argument, Extent, Launch, at_batch
 from dwconv.kernels.sass import CLASSES, Code, Instruction, matrices_loaded, products_of, width_bytes
 from dwconv.kernels.sass_integers import Action, action
 from dwconv.kernels.sass_registers import LONG, Number, Operand, Registers, Truth, operand
@@ -126,7 +126,7 @@ def _arguments(launch: Launch, *, batch: int, arch: str) -> tuple[dict[int, int]
             words[offset], words[offset + 4] = address & 0xFFFFFFFF, address >> 32
             offset += 8
         else:
-            words[offset] = argument.value.at(batch)
+            words[offset] = at_batch(argument.value, batch)
             offset += 4
     return words, names
 

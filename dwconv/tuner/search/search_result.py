@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dwconv import settings
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
+
+if TYPE_CHECKING:
+    from dwconv.tuner.until import Until
 
 Search = Literal["evolve", "random", "exhaustive", "analytic"]
 SEARCHES: tuple[Search, ...] = get_args(Search)
@@ -48,6 +51,8 @@ class Stop(str, Enum):
     PATIENCE = "patience"
     EXHAUSTED = "exhausted"
     REFRESHED = "refreshed"
+    LIMIT = "limit"
+    GAIN = "gain"
     INTERRUPTED = "interrupted"
 
 
@@ -61,6 +66,8 @@ class Budget:
     """Not counting the start of workers."""
     patience: int | None = settings.PATIENCE
     """Candidates in a row that bring no improvement."""
+    until: Until | None = None
+    """When the best is good enough."""
 
 
 USUAL_BUDGET = Budget()

@@ -8,6 +8,7 @@ may not report it. The baseline is the same code every time, so its time shows i
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -84,7 +85,7 @@ def _library(record: TuningRecord) -> str:
 
 FIRST_BATCH = 4
 """Size of the first batch under a time limit: the pace is not known yet."""
-_IMPROVEMENT = 0.99
+IMPROVEMENT = 0.99
 """A candidate is an improvement if it takes at most this share of the best time so far; less is noise."""
 
 TellProgress = Callable[[TuningResult], None]
@@ -118,7 +119,8 @@ class SearchState:
         self._quiet = Quiet(threads=target.threads if isinstance(target, CpuTarget) else 1)
         self._waiting = False
         self._busy = 0.0
-        self._best_us = float("inf")
+        self._bests_us: list[float] = []
+        """After each trial."""
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
@@ -152,10 +154,12 @@ class SearchState:
 
     def _count_improvement(self, record: TuningRecord) -> None:
         self._since_improvement += 1
+        best_us = self._bests_us[-1] if self._bests_us else math.inf
         if record.status is Status.OK and record.measurement:
-            if record.measurement.median_us <= self._best_us * _IMPROVEMENT:
+            if record.measurement.median_us <= best_us * IMPROVEMENT:
                 self._since_improvement = 0
-            self._best_us = min(self._best_us, record.measurement.median_us)
+            best_us = min(best_us, record.measurement.median_us)
+        self._bests_us.append(best_us)
 
     @property
     def nothing_new(self) -> bool:
@@ -197,6 +201,10 @@ class SearchState:
             return Stop.SECONDS
         if budget.patience is not None and self._since_improvement >= budget.patience:
             return Stop.PATIENCE
+        if budget.until and self._bests_us and budget.until.is_near(self._bests_us[-1], self._limit_us):
+            return Stop.LIMIT
+        if budget.until and budget.until.is_little_left(self._bests_us, self._limit_us):
+            return Stop.GAIN
         return None
 
     def room(self, most: int, *, at_once: int = 1) -> int:

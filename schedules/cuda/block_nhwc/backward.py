@@ -22,6 +22,7 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
     NORMALISED,
     Factors,
     NormTensors,
+    PassTensors,
     activation,
     kept,
     norm_arguments,
@@ -56,20 +57,13 @@ def schedule_backward(cut: BlockCut) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backward:
-    """The tensors, each in one axis."""
+class Backward(PassTensors):
+    """A backward pass."""
 
-    cut: BlockCut
-    n: Expr
     dz: Any
-    x: Any
     y: Any
-    w: Any
     dx: Any
     dw: Any
-    norm1: NormTensors | None
-    norm2: NormTensors | None
-    partial: Any
 
     @classmethod
     def arguments(cls, cut: BlockCut, n: Expr) -> Backward:
@@ -94,16 +88,6 @@ class Backward:
         return cls(
             cut=cut, n=n, dz=dz, x=x, y=y, w=w, dx=dx, dw=dw, norm1=found.get(1), norm2=found.get(2), partial=memory
         )
-
-    @property
-    def pixels_of_x(self) -> Expr:
-        height, width = self.cut.workload.input_size
-        return self.n * (height * width)
-
-    @property
-    def pixels_of_y(self) -> Expr:
-        height, width = self.cut.workload.output_size
-        return self.n * (height * width)
 
     def partial_of(self, rows: int) -> Partial:
         return Partial(memory=self.partial, rows=rows, channels=self.cut.workload.channels)

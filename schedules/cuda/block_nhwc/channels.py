@@ -16,6 +16,7 @@ from tvm import tirx
 
 from dwconv.problems.block import Norm
 from dwconv.schedules.activations import Activations, Like
+from dwconv.schedules.cuda.block_nhwc.cut import BlockCut
 from dwconv.schedules.cuda.emit.words import Registers, argument, in_register
 from dwconv.schedules.emit import Expr
 
@@ -116,6 +117,29 @@ class Table:
 
     def _at(self, row: int, thread_c: Expr) -> Expr:
         return (self.first + row) * self.channels + thread_c * self.lanes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassTensors:
+    """The tensors of a pass, each in one axis."""
+
+    cut: BlockCut
+    n: Expr
+    x: Any
+    w: Any
+    norm1: NormTensors | None
+    norm2: NormTensors | None
+    partial: Any
+
+    @property
+    def pixels_of_x(self) -> Expr:
+        height, width = self.cut.workload.input_size
+        return self.n * (height * width)
+
+    @property
+    def pixels_of_y(self) -> Expr:
+        height, width = self.cut.workload.output_size
+        return self.n * (height * width)
 
 
 def norm_arguments(names: Sequence[str], channels: int) -> dict[str, Any]:

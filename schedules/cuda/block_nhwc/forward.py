@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, activation, norm_arguments
+from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, PassTensors, activation, norm_arguments
 from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_moments
 from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_moments
@@ -39,18 +39,11 @@ def schedule_forward(cut: BlockCut) -> s_tir.Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forward:
-    """The tensors, each in one axis."""
+class Forward(PassTensors):
+    """A forward pass."""
 
-    cut: BlockCut
-    n: Expr
-    x: Any
-    w: Any
     y: Any
     z: Any
-    norm1: NormTensors | None
-    norm2: NormTensors | None
-    partial: Any
 
     @classmethod
     def arguments(cls, cut: BlockCut, n: Expr) -> Forward:
@@ -79,16 +72,6 @@ class Forward:
             norm2=found.get(2),
             partial=Partial(memory=memory, rows=MOMENT_ROWS, channels=channels),
         )
-
-    @property
-    def pixels_of_x(self) -> Expr:
-        height, width = self.cut.workload.input_size
-        return self.n * (height * width)
-
-    @property
-    def pixels_of_y(self) -> Expr:
-        height, width = self.cut.workload.output_size
-        return self.n * (height * width)
 
     def activated(self, channel: Expr) -> Callable[[Sequence[Expr], int], Expr]:
         """What makes z of y."""

@@ -12,8 +12,9 @@ plane                 block tile                            strip: what one thre
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.patch import Patch, Side, fetchers, row_pitch
@@ -21,7 +22,7 @@ from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axes, Axis, inputs_beyond
 
 MOST_FAN_IN = 4
 """Source channels of a result channel that are summed in straight code; more of them, in a loop."""
@@ -41,10 +42,13 @@ class AxisCut:
     vthreads: int = 1
     """Virtual threads: strips of a thread, each ``threads`` strips after the one before, so that neighbouring threads
     have neighbouring strips."""
+    any_size: bool = False
+    """Whether the kernel takes the size with each call. ``size`` is then the one that the configuration was chosen for,
+    or a TVM expression."""
 
     @property
     def strips(self) -> int:
-        return -(-self.size // self.tile)
+        return (self.size + self.tile - 1) // self.tile
 
     @property
     def block_strips(self) -> int:
@@ -52,17 +56,17 @@ class AxisCut:
 
     @property
     def blocks(self) -> int:
-        return -(-self.strips // self.block_strips)
+        return (self.strips + self.block_strips - 1) // self.block_strips
 
     @property
     def idle(self) -> bool:
-        """Whether there are threads without a strip."""
-        return self.strips % self.block_strips != 0
+        """Whether there may be threads without a strip."""
+        return self.block_strips > 1 if self.any_size else self.strips % self.block_strips != 0
 
     @property
     def ragged(self) -> bool:
-        """Whether the last strip ends beyond the axis."""
-        return self.size % self.tile != 0
+        """Whether the last strip may end beyond the axis."""
+        return self.tile > 1 if self.any_size else self.size % self.tile != 0
 
     @property
     def computed(self) -> int:
@@ -75,6 +79,16 @@ class ImageCut(AxisCut):
     """The cut of rows or columns."""
 
     axis: Axis
+    beyond: int = 0
+    """Of any size, the least by which inputs are more than those that results begin at."""
+    moves_back: bool = False
+    """Of any size that has a whole strip: whether the last one moves back by as much as it would end beyond the axis.
+    Then as little needs a test as where the size is known to be a multiple of ``tile``."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one strip at every size that the kernel runs."""
+        return not self.any_size and self.strips == 1
 
     @property
     def step(self) -> int:
@@ -85,7 +99,7 @@ class ImageCut(AxisCut):
     def reads(self) -> Reads:
         """For every input that a strip reads, counted from its origin, the (output, tap) pairs that it meets. A strip
         that is alone reads no padding; others may."""
-        return self.axis.tile_reads(self.tile, tiles=self.strips)
+        return self.axis.tile_reads(self.tile, tiles=1 if self.is_alone else 2)
 
     @property
     def products(self) -> int:
@@ -94,14 +108,27 @@ class ImageCut(AxisCut):
 
     def may_be_before(self, at: int) -> bool:
         """Whether input ``at`` of some strip lies in the padding in front."""
-        return self.strips > 1 and at < 0
+        return not self.is_alone and at < 0
 
     def may_be_behind(self, at: int) -> bool:
         """Whether input ``at`` of some strip lies in the padding at the end, or beyond it."""
-        return self.strips > 1 and (self.strips - 1) * self.step + at >= self.axis.inputs
+        if self.any_size:  # there may be a single result in the last strip, or a group of them that share an input
+            least = self.tile if self.moves_back else self.axis.down
+            return at >= self.axis.origin(least) + self.beyond
+        return not self.is_alone and (self.strips - 1) * self.step + at >= self.axis.inputs
 
     def may_be_padding(self, at: int) -> bool:
         return self.may_be_before(at) or self.may_be_behind(at)
+
+    @property
+    def narrow(self) -> ImageCut:
+        """The same axis in strips as narrow as can be, if it is of any size."""
+        return replace(self, tile=self.axis.down) if self.any_size else self
+
+    @property
+    def parts(self) -> int:
+        """How many of those are in a strip."""
+        return self.tile // self.narrow.tile
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -139,14 +166,47 @@ class Cut:
         rows, columns = gather.rows, gather.columns
         return cls(
             gather=gather, dtype=workload.dtype,
-            rows=ImageCut(size=rows.outputs, tile=config.tile_h, threads=config.threads_h, axis=rows),
+            rows=ImageCut(
+                size=rows.outputs, tile=config.tile_h, threads=config.threads_h, axis=rows,
+                any_size=workload.any_size and not workload.is_row, beyond=inputs_beyond(workload, HEIGHT)[0],
+            ),
             columns=ImageCut(
                 size=columns.outputs, tile=config.tile_w, threads=config.threads_w, axis=columns,
                 vthreads=config.vthread_w,
+                any_size=workload.any_size, beyond=inputs_beyond(workload, WIDTH)[0],
             ),
-            channels=AxisCut(size=gather.channels, tile=config.vector_c, threads=config.threads_c),
+            channels=AxisCut(
+                size=gather.channels, tile=config.vector_c, threads=config.threads_c, any_size=workload.any_channels
+            ),
             weights=config.weights, stage=config.stage, unroll=config.unroll,
         )  # fmt: skip
+
+    def on(self, axes: Axes, channels: Any) -> Cut:
+        """The same cut of axes whose sizes are TVM expressions, and perhaps the number of channels, too."""
+        return replace(
+            self,
+            gather=replace(self.gather, axes=axes, channels=channels),
+            channels=replace(self.channels, size=channels),
+            rows=replace(self.rows, size=axes.rows.outputs, axis=axes.rows),
+            columns=replace(self.columns, size=axes.columns.outputs, axis=axes.columns),
+        )
+
+    @property
+    def is_in_two(self) -> bool:
+        """Whether the kernel, one of any size, has code of its own for images that are smaller than a strip. A patch in
+        shared memory needs no tests, whatever the size."""
+        return self.stage == "none" and max(self.rows.parts, self.columns.parts) > 1
+
+    @property
+    def wide(self) -> Cut:
+        """For images that have whole strips."""
+        rows, columns = (replace(axis, moves_back=axis.parts > 1) for axis in (self.rows, self.columns))
+        return replace(self, rows=rows, columns=columns)
+
+    @property
+    def narrow(self) -> Cut:
+        """For smaller ones."""
+        return replace(self, rows=self.rows.narrow, columns=self.columns.narrow)
 
     @property
     def axes(self) -> tuple[AxisCut, AxisCut, AxisCut]:
@@ -263,7 +323,8 @@ class Cut:
     @property
     def copied_lanes(self) -> int:
         """Elements of the vectors in which the source is copied: no vector has channels of two blocks."""
-        return aligned_lanes(self.block_channels, self.gather.source_channels, itemsize=self.itemsize)
+        whole = self.channels.tile if self.channels.any_size else self.gather.source_channels
+        return aligned_lanes(self.block_channels, whole, itemsize=self.itemsize)
 
     @cached_property
     def patch(self) -> Patch:
@@ -293,4 +354,5 @@ class Cut:
 def _side(cut: ImageCut) -> Side:
     """Inputs under a block tile."""
     first, last = min(cut.reads, default=0), max(cut.reads, default=-1)
-    return Side(first=first, count=(min(cut.block_strips, cut.strips) - 1) * cut.step + last - first + 1)
+    strips = cut.block_strips if cut.any_size else min(cut.block_strips, cut.strips)
+    return Side(first=first, count=(strips - 1) * cut.step + last - first + 1)

@@ -16,19 +16,36 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.workload import Workload
+from dwconv.schedules.any_size import any_axes, channels_of
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.place import Place, Strip, places, strips
 from dwconv.schedules.cuda.channels_last.source import Source, source_of
 from dwconv.schedules.cuda.channels_last.weights import Weights, weights_of
 from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane, source_planes
-from dwconv.schedules.cuda.emit.words import Registers, argument, barrier, span, unrolled
-from dwconv.schedules.emit import BATCH, Expr, bind, inside, kernel, least, most, serial, store, turns_inside, when
+from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, span, unrolled
+from dwconv.schedules.emit import (
+    BATCH,
+    Expr,
+    all_of,
+    bind,
+    inside,
+    kernel,
+    least,
+    most,
+    serial,
+    store,
+    turns_inside,
+    when,
+)
 from dwconv.schedules.taps import SourceLoop, source_loops, tap_groups
 
 
-def schedule_strips(cut: Cut) -> s_tir.Schedule:
+def schedule_strips(workload: Workload, cut: Cut) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (kernels, KH, KW), perhaps bias (C′), result (n, OH, OW, C′); in 3-D with
     depths before heights."""
+    if workload.any_size:
+        cut = cut.on(any_axes(workload), channels_of(workload))
     gather, axes = cut.gather, cut.gather.axes
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
@@ -48,8 +65,7 @@ def schedule_strips(cut: Cut) -> s_tir.Schedule:
                 weights.load()
                 start = Start(cut, bias, place)
                 for strip in strips(cut, place):
-                    with when(strip.exists(cut)):
-                        Sums(cut, strip, read, weights, start, result).add()
+                    Sums(strip, read, weights, start, result).add()
     return s_tir.Schedule(builder.get())
 
 
@@ -79,9 +95,9 @@ class Start:
 class Sums:
     """The sums of one strip, and the source row that it is at."""
 
-    def __init__(self, cut: Cut, strip: Strip, source: Source, weights: Weights, start: Start, result: Any) -> None:
-        self._cut, self._strip, self._source, self._weights, self._result = cut, strip, source, weights, result
-        self._start = start
+    def __init__(self, strip: Strip, source: Source, weights: Weights, start: Start, result: Any) -> None:
+        cut = self._cut = strip.cut
+        self._strip, self._source, self._weights, self._start, self._result = strip, source, weights, start, result
         self._groups = tap_groups(cut.columns.axis, cut.columns.reads)
         self._leftmost = min(cut.columns.reads, default=0)
         self._sums = Registers("sum", cut.rows_summed, cut.columns.tile, cut.channels.tile)
@@ -93,6 +109,9 @@ class Sums:
 
     def add(self) -> None:
         """Rows are written as they become complete."""
+        self._source.begin(self._strip)
+        if self._cut.columns.any_size:
+            self._result, self._first = as_one_axis(self._result), self._strip.first
         for row in self._rows_unrolled() if self._cut.unroll == "taps" else self._rows_in_loops():
             self._write(row)
 
@@ -116,30 +135,33 @@ class Sums:
         last = {row: at for at, pairs in rows.reads.items() for row, _ in pairs}
         yield from (row for row in range(rows.tile) if row not in last)
         for at, pairs in rows.reads.items():
-            self._load(plane, self._strip.h * rows.step + at, read=at)
+            self._load(plane, at)
             for row, kh in pairs:
                 self._multiply(plane, row, kh)
             yield from dict.fromkeys(row for row, _ in pairs if last[row] == at)
 
     def _rows_in_loops(self) -> Iterator[int]:
         """Loops over the source rows that are inside the image."""
-        rows, origin = self._cut.rows, self._strip.h * self._cut.rows.step
+        rows, origin = self._cut.rows, self._strip.rows.origin
         self._source.prepare(self._loaded)
         for loop in source_loops(rows.axis, rows.tile, together=self._cut.rows_together):
             self._start.put(self._sums)
             bounds = self._turns(loop)
             for plane in self._planes():
                 for turn in serial("turn", *bounds):
-                    source_row = origin + loop.at + turn * loop.delta
-                    with when(inside(source_row, rows.axis.inputs) if rows.threads > 1 else True):
-                        self._load(plane, source_row, read=None)
+                    at = loop.at + turn * loop.delta
+                    is_sure = rows.threads == 1 and not rows.any_size
+                    with when(True if is_sure else inside(origin + at, rows.axis.inputs)):
+                        self._load(plane, at, is_inside=True)
                         self._multiply_rows(plane, loop, turn)
             yield from (row for row, _, _ in loop.meetings)
 
     def _turns(self, loop: SourceLoop) -> tuple[Expr, Expr]:
         """The turns in which some thread of the block is inside the image: at the same time all need the same weights,
-        which shared memory gives to all at once."""
+        which shared memory gives to all at once. Of any size, all turns: so no thread needs to know of others."""
         rows, block_h = self._cut.rows, self._strip.place.block_h
+        if rows.any_size:
+            return 0, loop.count
         ends = {thread: (block_h + thread) * rows.step + loop.at for thread in (0, rows.threads - 1)}
         bounds = [turns_inside(at, loop.delta, loop.count, size=rows.axis.inputs) for at in ends.values()]
         firsts, stops = zip(*bounds, strict=True)
@@ -155,11 +177,11 @@ class Sums:
             with when(True if min(ends) >= 0 and max(ends) < taps else inside(kh, taps)):
                 self._multiply(plane, row % self._cut.rows_summed, kh)
 
-    def _load(self, plane: SourcePlane, source_row: Expr, *, read: int | None) -> None:
-        """The columns of a source row that the strip reads, as float32. ``read`` counts the row from the origin of the
-        strip; None for one that is inside the image."""
+    def _load(self, plane: SourcePlane, row: Expr, *, is_inside: bool = False) -> None:
+        """The columns of a source row that the strip reads, as float32. ``row`` is counted from its origin, a number
+        unless the row ``is_inside`` the image."""
         cut = self._cut
-        self._source.load(self._loaded, self._strip, plane, source_row, read=read)
+        self._source.load(self._loaded, self._strip, plane, row, is_inside=is_inside)
         if cut.dtype != "float32":
             for at in cut.columns.reads:
                 for lane in range(cut.source_lanes):
@@ -183,20 +205,27 @@ class Sums:
         """Row ``row`` of the sums to the result, where it lies in it."""
         cut, strip = self._cut, self._strip
         lanes, summed = cut.channels.tile, row % cut.rows_summed
-        result_row = strip.h * cut.rows.tile + row
-        with when(result_row < cut.rows.size if cut.rows.ragged and row else True):
+        has_row = strip.rows.has(row)
+        # Of any size the stores of a row have a predicate each: a branch around them keeps loads from going ahead.
+        if cut.columns.any_size:
+            self._row_first = self._first.after("row", row * cut.columns.size)
+        with when(True if cut.columns.any_size else has_row):
             for i in unrolled("column", cut.columns.tile):
-                column = strip.w * cut.columns.tile + i
-                with when(column < cut.columns.size if cut.columns.ragged else True):
+                with when(all_of(has_row, strip.columns.has(i)) if cut.columns.any_size else strip.columns.has(i)):
                     value = self._sums.vector((summed, i, 0), lanes)
                     if cut.dtype != "float32":
                         for lane in unrolled("lane", lanes):
                             self._rounded[(lane,)] = self._sums[summed, i, lane].astype(cut.dtype)
                         value = self._rounded.vector((0,), lanes)
-                    store(
-                        self._result,
-                        value,
-                        strip.place.image,
-                        *cut.gather.axes.index(strip.place.depth, result_row, column),
-                        span(strip.place.strip_c * lanes, lanes),
-                    )
+                    self._store(value, row, i)
+
+    def _store(self, value: Expr, row: int, column: Expr) -> None:
+        """A vector of channels of the strip."""
+        cut, strip = self._cut, self._strip
+        lanes = cut.channels.tile
+        channel = strip.place.strip_c * lanes
+        if cut.columns.any_size:
+            store(self._result, value, span(self._row_first.number(column), lanes))
+            return
+        at = cut.gather.axes.index(strip.place.depth, strip.rows.first + row, strip.columns.first + column)
+        store(self._result, value, strip.place.image, *at, span(channel, lanes))

@@ -4,17 +4,19 @@ the block has staged in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
-from dwconv.schedules.cuda.channels_last.place import Place, Strip
+from dwconv.schedules.cuda.channels_last.place import Element, Place, Strip
 from dwconv.schedules.cuda.emit.sliding_sum import SourcePlane
 from dwconv.schedules.cuda.emit.words import (
     Registers,
+    as_one_axis,
     commit_copies,
     copy_async,
+    flat,
     shared,
     span,
     turns,
@@ -33,16 +35,19 @@ class Source(Protocol):
     def wait(self) -> None:
         """Until the thread's part of that is done."""
 
+    def begin(self, strip: Strip) -> None:
+        """Before all else that is done for a strip."""
+
     def prepare(self, loaded: Registers) -> None:
         """Before the first ``load``, where rows go by in a loop."""
 
-    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, read: int | None) -> None:
-        """The columns of a row of ``plane`` that the strip reads; of padding, zeros. ``read`` counts the row from the
-        origin of the strip, None for one that is inside the image."""
+    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
+        """The columns of a row of ``plane`` that the strip reads; of padding, zeros. ``row`` is counted from the origin
+        of the strip, a number unless the row ``is_inside`` the image."""
 
 
 def source_of(source: Any, cut: Cut, place: Place) -> Source:
-    return FromPatch(source, cut, place) if cut.stage == "shared" else FromMemory(source, cut)
+    return FromPatch(source, cut, place) if cut.stage == "shared" else FromMemory(source)
 
 
 @dataclass
@@ -50,7 +55,8 @@ class FromMemory:
     """Each thread loads what it needs."""
 
     source: Any
-    cut: Cut
+    _flat: Any = field(init=False)
+    _origin: Element = field(init=False)
 
     def stage(self) -> None:
         pass
@@ -58,25 +64,48 @@ class FromMemory:
     def wait(self) -> None:
         pass
 
+    def begin(self, strip: Strip) -> None:
+        if strip.cut.columns.any_size:
+            self._flat, self._origin = as_one_axis(self.source), strip.origin
+
     def prepare(self, loaded: Registers) -> None:
         """All rows are inside, and the same columns are padding in each: they stay zero from the beginning."""
         loaded.clear()
 
-    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, read: int | None) -> None:
-        cut, columns = self.cut, self.cut.columns
+    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
+        cut, columns = strip.cut, strip.cut.columns
         leftmost = min(columns.reads, default=0)
-        row_inside = [] if read is None else _is_inside(row, cut.rows, read)
+        row_inside = [] if is_inside else _is_inside(strip.rows.origin + row, cut.rows, row)
+        of_row = self._row(strip, plane, row)
         for first, stop in columns.spans:
             for at in unrolled("column", first, stop):
-                column, slot = strip.w * columns.step + at, at - leftmost
+                column, slot = strip.columns.origin + at, at - leftmost
                 conditions = [*row_inside, *_is_inside(column, columns, first)]
-                if conditions and read is not None:
+                if conditions and not is_inside:
                     for lane in unrolled("lane", cut.source_lanes):
                         loaded[slot, lane] = zero(cut.dtype)
-                at_pixel = (strip.place.image, *cut.gather.axes.index(plane.depth, row, column))
                 with when(all_of(*conditions)):
-                    for lane, channels, lanes in _channels(cut, strip.place.strip_c, plane.m):
-                        loaded.put((slot, lane), self.source[(*at_pixel, channels)], lanes=lanes)
+                    for lane, value, lanes in of_row(at):
+                        loaded.put((slot, lane), value, lanes=lanes)
+
+    def _row(self, strip: Strip, plane: SourcePlane, row: Expr) -> Callable[[Expr], Iterator[tuple[int, Expr, int]]]:
+        """Of a row that is counted from the origin of the strip, what is in a column that is: (the first lane, values,
+        lanes)."""
+        cut, axes = strip.cut, strip.cut.gather.axes
+        if cut.columns.any_size:
+            number = flat(axes.index(plane.depth, row, 0), axes.inputs[1:])
+            start = self._origin.after("row", number)
+
+        def vectors(column: Expr) -> Iterator[tuple[int, Expr, int]]:
+            if cut.columns.any_size:
+                for lane, at, lanes in _channels(cut, 0, plane.m, offset=start.number(column)):
+                    yield lane, self._flat[at], lanes
+                return
+            at = axes.index(plane.depth, strip.rows.origin + row, strip.columns.origin + column)
+            for lane, channels, lanes in _channels(cut, strip.place.strip_c, plane.m):
+                yield lane, self.source[(strip.place.image, *at, channels)], lanes
+
+        return vectors
 
 
 @dataclass
@@ -124,13 +153,16 @@ class FromPatch:
     def wait(self) -> None:
         wait_for_copies()
 
+    def begin(self, strip: Strip) -> None:
+        pass
+
     def prepare(self, loaded: Registers) -> None:
         pass
 
-    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, read: int | None) -> None:
+    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
         cut, patch, place = self.cut, self.cut.patch, self.place
-        h = row - place.block_h * cut.rows.step - patch.rows.first
-        w = strip.w_in_block(cut) * cut.columns.step - patch.columns.first
+        h = strip.rows.origin + row - place.block_h * cut.rows.step - patch.rows.first
+        w = strip.w_in_block * cut.columns.step - patch.columns.first
         leftmost = min(cut.columns.reads, default=0)
         for first, stop in cut.columns.spans:
             for at in unrolled("column", first, stop):

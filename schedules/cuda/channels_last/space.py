@@ -10,7 +10,7 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
 from dwconv.schedules.cuda.channels_last.start import Starts
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, MOST_BLOCKS_Z, VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.limits import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
 from dwconv.schedules.gather import Gather
@@ -27,13 +27,16 @@ WIDEST = 32
 def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why the templates cannot run a pass; None if they can."""
     gather = Gather.of(workload)
-    stride = max(gather.rows.down, gather.columns.down)
+    stride, planes = max(gather.rows.down, gather.columns.down), workload.batch * gather.depths.outputs
+    if workload.any_size and (most := max(planes, gather.rows.outputs)) > MOST_BLOCKS_Z:
+        return f"a grid of blocks has at most {MOST_BLOCKS_Z} of {most} images, or rows"
     return f"the stride {stride} is more than {MOST_STRIDE}" if stride > MOST_STRIDE else None
 
 
 @lru_cache(maxsize=64)
 def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
     gather, dtype = Gather.of(workload), workload.dtype
+    has_one_plane = gather.depths.one_to_one and not (workload.any_size and workload.axes == 3)
     knobs = [
         Knob("vector_c", _vector_lanes(gather, dtype)),
         Knob("threads_c", _channel_threads(gather, dtype)),
@@ -43,7 +46,7 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("tile_w", _tiles(gather.columns)),
         Knob("vthread_w", [1, 2, 4]),
         # Of several planes, each would have to wait for the one before to leave its room.
-        Knob("stage", ["none", "shared"] if gather.depths.one_to_one else ["none"]),
+        Knob("stage", ["none", "shared"] if has_one_plane else ["none"]),
         Knob("weights", _weights(gather, target)),
         Knob("unroll", ["taps", "kw"] if gather.rows.taps > 1 else ["taps"]),
     ]

@@ -58,7 +58,7 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     depths before heights."""
     from dwconv.schedules.cuda.channels_last.kernel import schedule_strips
 
-    return schedule_strips(Cut.of(workload, config))
+    return schedule_strips(workload, Cut.of(workload, config))
 
 
 TEMPLATES = gather_family(
@@ -66,6 +66,8 @@ TEMPLATES = gather_family(
     "nhwc",
     layout="nhwc",
     most_axes=3,
+    any_size=True,
+    any_channels=True,
     misfit=strip_misfit,
     space=strip_space,
     estimate_us=one_kernel_us(block_work),

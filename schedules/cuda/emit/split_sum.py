@@ -18,7 +18,7 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, threads
 from dwconv.schedules.cuda.gpu.split_sum import ADDING_LANES, SHARED_WORDS, adding_shares, first_half, halvings
-from dwconv.schedules.emit import Expr, bind, int32, serial, store, when
+from dwconv.schedules.emit import Expr, bind, ceil_div, int32, serial, size_of, store, when
 
 
 def sum_over_threads(
@@ -54,10 +54,10 @@ def sum_over_threads(
 def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> None:
     """A kernel of its own: total[i] = Σ parts[part · results + i] over ``count`` parts, where ``totals``, one after the
     other, are the results; all flat."""
-    sizes = [int(total.shape[0]) for total in totals]
+    sizes = [size_of(total.shape[0]) for total in totals]
     results = sum(sizes)
     shares = adding_shares(count)
-    for block in blocks("block", -(-results // ADDING_LANES)):
+    for block in blocks("block", ceil_div(results, ADDING_LANES)):
         for share in threads("share", shares, axis="y"):
             for lane in threads("lane", ADDING_LANES):
                 result = block * ADDING_LANES + lane
@@ -71,7 +71,7 @@ def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> N
                 sum_over_threads(added, mate=share, mates=shares, others=ADDING_LANES, slot=_rows_of(lane))
                 for number, total in enumerate(totals):
                     first = sum(sizes[:number])
-                    after = [result >= first] if first else []
+                    after = [result >= first] if number else []
                     with when(tirx.all(share == 0, *after, result < first + sizes[number])):
                         store(total, added[0].astype(dtype), result - first)
 

@@ -10,6 +10,7 @@ registers can read a stale value (TVM reuses its temporary), an unrolled one can
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -35,6 +36,12 @@ def argument(name: str, shape: Sequence[Expr], dtype: str) -> Any:
 def as_one_axis(tensor: Any) -> Any:
     """The same memory, indexed by one number: for vectors that go across axes."""
     return IRBuilder.name(tensor.name, T.decl_buffer((math.prod(tensor.shape),), tensor.dtype, data=tensor.data))
+
+
+def flat(position: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
+    """The number of a position, all but the first index of which are below ``sizes``."""
+    first, *others = position
+    return functools.reduce(lambda number, axis: number * axis[1] + axis[0], zip(others, sizes, strict=True), first)
 
 
 # -- the partition -------------------------------------------------------------------------------------------------

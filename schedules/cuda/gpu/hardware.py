@@ -14,6 +14,8 @@ WARP = 32
 """Threads that issue together."""
 MOST_THREADS_Z = 64
 """Threads that a block may have on z; x and y are bounded by all of them together."""
+MOST_BLOCKS_Z = 65_535
+"""Blocks that a grid may have on z, or on y; on x no number of images is too many."""
 
 # -- memory --------------------------------------------------------------------------------------------------------
 

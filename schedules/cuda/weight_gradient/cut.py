@@ -4,6 +4,9 @@ The pixels of dy are cut into tiles of ``tile_h`` × ``tile_w``, the images into
 image). An item is a tile in one share: one thread's serial work. The items go over ``threads_p`` threads of a block,
 and, where there are more, over blocks: the parts that the second kernel adds up.
 
+A kernel of any size has as many items as there are at the size that its configuration was chosen for. Each goes through
+every so-many-th of all tiles of all images: at that size the same tile in every split_n-th image.
+
 In 3-D each plane of dy counts as an image, and each tap along the depth has groups of kernel rows of its own: they sum
 what 2-D would, over the planes of dy that the tap brings upon a plane of x.
 """
@@ -18,7 +21,7 @@ from functools import cached_property
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes, least_vectors
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis
+from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis, inputs_beyond
 
 Pixel = tuple[int, int]
 """(column, channel), counted from a tile's first."""
@@ -38,6 +41,12 @@ class Load:
     def column(self) -> int:
         """One of its columns. It is inside the tensor as a whole, or outside."""
         return self.pixels[0][0][0]
+
+    @property
+    def channel(self) -> int:
+        """Its first element, counted from that column's first."""
+        (_, channel), place = self.pixels[0]
+        return channel - place
 
 
 def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> list[Load]:
@@ -107,13 +116,19 @@ class WeightGradientCut:
     def row_reads(self) -> dict[int, list[tuple[int, int]]]:
         """For each row of x that it reads, the (dy row, kernel row of the group) pairs that meet it."""
         reads = self.rows.part(0, self.group_kh)
-        one_place = self.tiles_h == 1 and self.unroll_h == self.tile_h and self.groups == self.depths.taps
+        one_place = (
+            not self.workload.any_size
+            and self.tiles_h == 1
+            and self.unroll_h == self.tile_h
+            and self.groups == self.depths.taps
+        )
         return reads.live_reads(0, self.unroll_h) if one_place else reads.reads(self.unroll_h)
 
     @cached_property
     def column_reads(self) -> dict[int, list[tuple[int, int]]]:
         """The same for columns of x. Where a tile is as wide as dy, those in the padding are left out."""
-        return self.columns.live_reads(0, self.tile_w) if self.tiles_w == 1 else self.columns.reads(self.tile_w)
+        one_place = not self.workload.any_size and self.tiles_w == 1
+        return self.columns.live_reads(0, self.tile_w) if one_place else self.columns.reads(self.tile_w)
 
     @cached_property
     def x_loads(self) -> list[Load]:
@@ -144,6 +159,25 @@ class WeightGradientCut:
         """The widest vector of neighbours in a row that is aligned in every row and every tile."""
         steps = (size,) if self.tiles_w == 1 else (size, step * self.tile_w)
         return aligned_lanes(*steps, itemsize=ITEMSIZE[self.workload.dtype])
+
+    # -- of any size -----------------------------------------------------------------------------------------------
+
+    @property
+    def sure_dy_rows(self) -> int:
+        """Rows of dy, from the first of straight code on, that there are wherever the tile is."""
+        return int(self.unroll_h == self.tile_h)
+
+    @property
+    def sure_rows(self) -> int:
+        """Rows of x, from where those of a tile are counted on, that are no padding behind it wherever the tile is."""
+        is_known = self.sure_dy_rows and self.groups == self.depths.taps
+        return self.rows.up + inputs_beyond(self.workload, HEIGHT)[0] if is_known else -self.workload.input_size[HEIGHT]
+
+    @property
+    def sure_columns(self) -> int:
+        return self.columns.up + inputs_beyond(self.workload, WIDTH)[0]
+
+    # -- sums ------------------------------------------------------------------------------------------------------
 
     @property
     def sums_of_channel(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.problems.workload import Sizes
+from dwconv.schedules.any_size import any_axes, channels_of
 from dwconv.schedules.cuda.emit.split_sum import add_parts, sum_over_threads
 from dwconv.schedules.cuda.emit.words import (
     Registers,
@@ -33,44 +33,61 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.weight_gradient.cut import Load, Pixel, WeightGradientCut
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, divided, inside, kernel, serial, store, when
+from dwconv.schedules.emit import (
+    BATCH,
+    Expr,
+    all_of,
+    bind,
+    ceil_div,
+    divided,
+    inside,
+    int32,
+    is_number,
+    kernel,
+    serial,
+    store,
+    when,
+)
+from dwconv.schedules.taps import Axes
 
 
 def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
     """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW), in 3-D (C·M, KD, KH, KW), with a bias dbias (C·M)
     and, if there is more than one part, workspace (parts, results): all of dw, then all of dbias."""
     workload, parts = cut.workload, cut.parts
-    weights = math.prod(workload.weight_shape)
+    channels, taps = channels_of(workload), math.prod(workload.kernel)
+    results = channels * (taps + workload.bias)
+    x_channels = channels // workload.multiplier if workload.multiplier > 1 else channels
     n = tirx.Var(BATCH, "int32")
+    axes = any_axes(workload) if workload.any_size else Axes.of_convolution(workload)
     with kernel() as builder:
-        x = argument("x", _shape(cut, n, workload.channels, workload.input_size), workload.dtype)
-        dy = argument("dy", _shape(cut, n, workload.out_channels, workload.output_size), workload.dtype)
-        totals = [argument("dw", workload.weight_shape, workload.dtype)]
+        x = argument("x", _shape(cut, n, x_channels, axes.inputs), workload.dtype)
+        dy = argument("dy", _shape(cut, n, channels, axes.outputs), workload.dtype)
+        totals = [argument("dw", (channels, *workload.kernel), workload.dtype)]
         if workload.bias:
-            totals.append(argument("dbias", (workload.out_channels,), workload.dtype))
-        workspace = argument("workspace", (parts, cut.results), "float32") if parts > 1 else None
+            totals.append(argument("dbias", (channels,), workload.dtype))
+        workspace = argument("workspace", (parts, results), "float32") if parts > 1 else None
         x, dy, totals = as_one_axis(x), as_one_axis(dy), [as_one_axis(total) for total in totals]
         partial = None if workspace is None else as_one_axis(workspace)
-        for place in threads_of(cut):
-            reader = Reader.of(cut, x, dy)
+        for place in threads_of(cut, channels):
+            reader = Reader.of(cut, axes, x, dy, channels=(x_channels, channels))
             sums = Registers("sums", cut.sums_of_channel, cut.vector_c)
             sums.clear()
             with when(place.has_work()):
-                planes = n * cut.depths.outputs
-                for turn in serial("turn", tirx.truncdiv(planes - place.image + (cut.split_n - 1), cut.split_n)):
-                    reader.add_image(sums, place, bind("image", place.image + turn * cut.split_n))
+                for tile in place.tiles(axes, n * axes.depths.outputs):
+                    reader.add_tile(sums, place, tile)
             place.sum_over_mates(sums)
             if partial is None:
                 place.write(sums, *((total, 0) for total in totals))
             else:
-                first = place.part * cut.results
-                place.write(sums, *((partial, first + offset) for offset in (0, weights)[: len(totals)]))
+                first = place.part * results
+                place.write(sums, *((partial, first + offset) for offset in (0, channels * taps)[: len(totals)]))
         if partial is not None:
             add_parts(partial, totals, count=parts, dtype=workload.dtype)
     return s_tir.Schedule(builder.get())
 
 
-def _shape(cut: WeightGradientCut, n: Expr, channels: int, size: Sizes) -> tuple[Expr, ...]:
+def _shape(cut: WeightGradientCut, n: Expr, channels: Expr, size: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return (n, *size, channels) if cut.channel_last else (n, channels, *size)
 
 
@@ -82,6 +99,8 @@ class Place:
     """One thread, and what it owns."""
 
     cut: WeightGradientCut
+    channels: Expr
+    """Of dy, all together."""
     part: Expr
     vector: Expr
     """Which vector of channels."""
@@ -109,18 +128,34 @@ class Place:
     def _item(self) -> Expr:
         return self.part * self.cut.threads_p + self.mate
 
-    @property
-    def image(self) -> Expr:
-        """The first of its images; in 3-D, of the planes of dy."""
-        return self._item // (self.cut.tiles_h * self.cut.tiles_w)
-
-    @property
-    def top(self) -> Expr:
-        return self._item // self.cut.tiles_w % self.cut.tiles_h * self.cut.tile_h
-
-    @property
-    def left(self) -> Expr:
-        return self._item % self.cut.tiles_w * self.cut.tile_w
+    def tiles(self, axes: Axes, planes: Expr) -> Iterator[Tile]:
+        """A loop over the tiles that it sums: of known size, its own in each of its images."""
+        cut, item = self.cut, self._item
+        if not cut.workload.any_size:
+            image, left = item // (cut.tiles_h * cut.tiles_w), item % cut.tiles_w
+            top = item // cut.tiles_w % cut.tiles_h
+            for turn in serial("turn", tirx.truncdiv(planes - image + (cut.split_n - 1), cut.split_n)):
+                image_now = bind("image", image + turn * cut.split_n)
+                yield Tile(image=image_now, top=top * cut.tile_h, left=left * cut.tile_w)
+            return
+        sizes = (ceil_div(axes.rows.outputs, cut.tile_h), ceil_div(axes.columns.outputs, cut.tile_w))
+        across, down = int32(keep("tiles_w", sizes[1])), int32(keep("tiles_h", sizes[0]))
+        at, further = Registers("tile", 3, dtype="int32"), list[tuple[Expr, Expr, Expr]]()
+        for number in (int32(cut.items), int32(item)):
+            rest, left = tirx.truncdiv(number, across), tirx.truncmod(number, across)
+            further.append((tirx.truncdiv(rest, down), tirx.truncmod(rest, down), left))
+        for axis in range(3):
+            at[axis] = further[1][axis]
+        step = [keep("step", each) for each in further[0]]
+        for _ in serial("turn", tirx.truncdiv(planes * down * across - item + (cut.items - 1), cut.items)):
+            yield Tile(image=at[0], top=at[1] * cut.tile_h, left=at[2] * cut.tile_w)
+            # One division each, once; from tile to tile, carries.
+            for axis in range(3):
+                at[axis] = at[axis] + step[axis]
+            for axis, size in ((2, across), (1, down)):
+                with when(at[axis] >= size):
+                    at[axis] = at[axis] - size
+                    at[axis - 1] = at[axis - 1] + 1
 
     def has_work(self) -> Expr:
         cut = self.cut
@@ -128,6 +163,8 @@ class Place:
         return all_of(has_item, self._has_channels(), cut.groups % cut.threads_kh == 0 or self.group < cut.groups)
 
     def _has_channels(self) -> Expr:
+        if not is_number(self.channels):
+            return self.channel < self.channels
         return self.cut.vectors % self.cut.threads_c == 0 or self.vector < self.cut.vectors
 
     def sum_over_mates(self, sums: Registers) -> None:
@@ -163,9 +200,11 @@ class Place:
                         store(into, sums[self.cut.sum_of_bias, c].astype(into.dtype), start + self.channel + c)
 
 
-def threads_of(cut: WeightGradientCut) -> Iterator[Place]:
+def threads_of(cut: WeightGradientCut, channels: Expr) -> Iterator[Place]:
     """All threads of all blocks. NHWC: neighbouring threads own neighbouring channels; NCHW: neighbouring tiles."""
     channel_blocks, parts, group_blocks = cut.blocks
+    if not is_number(channels):
+        channel_blocks = ceil_div(channels, cut.threads_c * cut.vector_c)
     across, down = (cut.threads_c, cut.threads_p) if cut.channel_last else (cut.threads_p, cut.threads_c)
     for groups in blocks("groups", group_blocks, axis="y"):
         for block in blocks("block", channel_blocks * parts):
@@ -176,6 +215,7 @@ def threads_of(cut: WeightGradientCut) -> Iterator[Place]:
                         with blocks_per_sm(cut.blocks_per_sm):
                             yield Place(
                                 cut=cut,
+                                channels=channels,
                                 part=block // channel_blocks,
                                 vector=block % channel_blocks * cut.threads_c + lane,
                                 group=groups * cut.threads_kh + z,
@@ -188,17 +228,30 @@ def threads_of(cut: WeightGradientCut) -> Iterator[Place]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tile:
+    """A tile of dy, of one image; in 3-D, of one of the planes of all images."""
+
+    image: Expr
+    top: Expr
+    left: Expr
+
+
+@dataclass(frozen=True, kw_only=True)
 class Edge:
     """Where an axis ends, seen from a tile: which of its pixels are inside can depend on where the tile is."""
 
     origin: Expr
     """Where the tile begins."""
-    most: int
+    most: Expr
     """The largest that ``origin`` can be; the least is 0."""
-    size: int
+    size: Expr
+    inside: int = 0
+    """Of an axis of any size: so many pixels from the origin on are inside wherever the tile is."""
 
     def has(self, at: int) -> Expr:
         """Whether the pixel ``at`` after the origin is inside; True or False where this is known."""
+        if not isinstance(self.size, int):
+            return all_of(at >= 0 or self.origin + at >= 0, at < self.inside or self.origin + at < self.size)
         if isinstance(self.origin, int):
             return 0 <= self.origin + at < self.size
         low = at >= 0 or self.origin + at >= 0
@@ -213,8 +266,8 @@ class Operand:
     name: str
     elements: Any
     """In one dimension."""
-    channels: int
-    depths: int
+    channels: Expr
+    depths: Expr
     """Planes of a channel in an image."""
     channel_last: bool
     loaded: Registers
@@ -228,7 +281,9 @@ class Operand:
         at = image * (volume * self.channels) + first + (rows.origin * columns.size + columns.origin) * pitch
         (vector,) = self.loaded.sizes  # TVM has to see that the vectors are aligned
         at = keep(f"{self.name}_at", at // vector) * vector
-        return Source(operand=self, at=at, rows=rows, columns=columns, row_pitch=columns.size * pitch)
+        if not is_number(pitch):
+            pitch = keep("pitch", tirx.truncdiv(pitch, vector)) * vector
+        return Source(operand=self, at=at, rows=rows, columns=columns, pitch=pitch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,13 +295,13 @@ class Source:
     """The element of that pixel."""
     rows: Edge
     columns: Edge
-    row_pitch: int
-    """Elements from one row to the next."""
+    pitch: Expr
+    """Elements from one pixel of a row to the next."""
 
     def pixels(self, load: Load, *, row: int, condition: Expr) -> dict[Pixel, Expr]:
         """Those of a row's vector, in float32; zero where ``condition`` does not hold."""
         name, loaded = self.operand.name, self.operand.loaded
-        value = self.operand.elements[span(self.at + (row * self.row_pitch + load.first), load.lanes)]
+        value = self.operand.elements[span(self.at + self._offset(load, row), load.lanes)]
         if condition is not True:
             value = tirx.if_then_else(condition, value, zero(loaded.dtype, load.lanes))
         if load.lanes == 1:
@@ -254,20 +309,26 @@ class Source:
         loaded.put(0, value, lanes=load.lanes)
         return {pixel: bind(name, loaded.in_float32(place)) for pixel, place in load.pixels}
 
+    def _offset(self, load: Load, row: int) -> Expr:
+        if is_number(self.pitch):
+            return row * (self.columns.size * self.pitch) + load.first
+        return (row * self.columns.size + load.column) * self.pitch + load.channel
+
 
 @dataclass(frozen=True)
 class Reader:
     """Goes through the tile of one image, and adds to the sums what it gives."""
 
     cut: WeightGradientCut
+    axes: Axes
     x: Operand
     dy: Operand
 
     @classmethod
-    def of(cls, cut: WeightGradientCut, x: Any, dy: Any) -> Reader:
+    def of(cls, cut: WeightGradientCut, axes: Axes, x: Any, dy: Any, *, channels: tuple[Expr, Expr]) -> Reader:
         """To be made by each thread: it has registers."""
 
-        def operand(name: str, elements: Any, channels: int, depths: int, vector: int) -> Operand:
+        def operand(name: str, elements: Any, channels: Expr, depths: Expr, vector: int) -> Operand:
             loaded = Registers(name, vector, dtype=cut.workload.dtype)
             return Operand(
                 name=name, elements=elements, channels=channels, depths=depths, channel_last=cut.channel_last,
@@ -276,36 +337,37 @@ class Reader:
 
         return cls(
             cut,
-            operand("x", x, cut.workload.channels, cut.depths.inputs, cut.x_vector),
-            operand("dy", dy, cut.workload.out_channels, cut.depths.outputs, cut.dy_vector),
+            axes,
+            operand("x", x, channels[0], axes.depths.inputs, cut.x_vector),
+            operand("dy", dy, channels[1], axes.depths.outputs, cut.dy_vector),
         )
 
-    def add_image(self, sums: Registers, place: Place, image: Expr) -> None:
-        """In 3-D ``image`` is a plane of dy, counted through all images: where the tap along the depth meets padding,
-        the sum of dy alone is left to be added."""
-        depths = self.cut.depths
-        image, depth = divided(image, depths.outputs)
+    def add_tile(self, sums: Registers, place: Place, tile: Tile) -> None:
+        """Where in 3-D the tap along the depth meets padding, the sum of dy alone is left to be added."""
+        depths = self.axes.depths
+        image, depth = divided(tile.image, depths.outputs)
         met = depth * depths.up + place.kd * depths.step + depths.shift
         if depths.one_to_one:
-            self._add_plane(sums, place, image, depth, met)
+            self._add_plane(sums, place, tile, (image, depth, met))
             return
         met = bind("x_depth", met)
         is_met = inside(met, depths.inputs)
         with when(is_met):
-            self._add_plane(sums, place, image, depth, met)
+            self._add_plane(sums, place, tile, (image, depth, met))
         if self.cut.workload.bias:
             with when(not is_met if isinstance(is_met, bool) else tirx.Not(is_met)):
-                self._add_plane(sums, place, image, depth, None)
+                self._add_plane(sums, place, tile, (image, depth, None))
 
-    def _add_plane(self, sums: Registers, place: Place, image: Expr, depth: Expr, x_depth: Expr | None) -> None:
-        """The planes ``depth`` of dy and ``x_depth`` of x; None: there is no such plane."""
-        cut, rows, columns = self.cut, self.cut.rows, self.cut.columns
+    def _add_plane(self, sums: Registers, place: Place, tile: Tile, planes: tuple[Expr, Expr, Expr | None]) -> None:
+        """``planes``: the image, that of dy, and that of x; None: there is no such plane."""
+        cut, rows, columns = self.cut, self.axes.rows, self.axes.columns
+        image, depth, x_depth = planes
         x_channel = place.channel // cut.workload.multiplier
         for step in serial("step", cut.tile_h // cut.unroll_h):
-            row, column = keep("dy_row", place.top + step * cut.unroll_h), keep("dy_column", place.left)
+            row, column = keep("dy_row", tile.top + step * cut.unroll_h), keep("dy_column", tile.left)
             dy = self.dy.seen_from(
-                Edge(origin=row, most=cut.last_row, size=rows.outputs),
-                Edge(origin=column, most=cut.last_column, size=columns.outputs),
+                Edge(origin=row, most=cut.last_row, size=rows.outputs, inside=cut.sure_dy_rows),
+                Edge(origin=column, most=cut.last_column, size=columns.outputs, inside=1),
                 image=image,
                 depth=depth,
                 channel=place.channel,
@@ -317,8 +379,13 @@ class Reader:
             x_row = keep("x_row", rows.origin(row) + place.kh * rows.step)
             last_x_row = rows.origin(cut.last_row) + (cut.kernel_rows - cut.group_kh) * rows.step
             x = self.x.seen_from(
-                Edge(origin=x_row, most=last_x_row, size=rows.inputs),
-                Edge(origin=columns.origin(column), most=columns.origin(cut.last_column), size=columns.inputs),
+                Edge(origin=x_row, most=last_x_row, size=rows.inputs, inside=cut.sure_rows),
+                Edge(
+                    origin=columns.origin(column),
+                    most=columns.origin(cut.last_column),
+                    size=columns.inputs,
+                    inside=cut.sure_columns,
+                ),
                 image=image,
                 depth=x_depth,
                 channel=x_channel,

@@ -64,6 +64,8 @@ TEMPLATES = tuple(
         pass_="wgrad",
         layout=layout,
         most_axes=3,
+        any_size=layout == "nhwc",
+        any_channels=layout == "nhwc",
         misfit=kernel_misfit,
         space=partial(weight_gradient_space, f"cuda.wgrad_{layout}"),
         estimate_us=estimate_us,

@@ -10,14 +10,17 @@ import torch
 
 import dwconv
 from dwconv.dispatch import packed
+from dwconv.dispatch.decide import decide
 from dwconv.errors import PackError
 from dwconv.kernels import cache
-from dwconv.packs.make import make_pack
+from dwconv.packs.every_layer import any_layer
+from dwconv.packs.make import make_pack, make_pack_for_every_layer
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import PASSES, Pass
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
-from dwconv.schedules.template import templates_for
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.system import versions
 from tests.planted_records import record_of, workload_of
 from tests.standin.on_gpu.kernels import Launches, plant, target
 
@@ -75,3 +78,27 @@ def test_kernels_that_were_computed_run_if_asked(monkeypatch: pytest.MonkeyPatch
         dwconv.load_pack(tmp_path / "pack")
     dwconv.load_pack(tmp_path / "pack", unmeasured=True)
     step_is_right(monkeypatch, passes=["fprop", "backward"] if us < 2 * 50 else PASSES)
+
+
+@pytest.mark.slow
+def test_a_pack_for_every_layer_is_raced_without_tvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the race finds holds at other sizes of the layer, from the same machine code."""
+    absent = parse_target(f"cuda:{target().arch}")
+    layer = any_layer(kernel=(3, 3), stride=(1, 1), padding=((1, 1), (1, 1)))
+    workloads = [layer.for_pass(pass_) for pass_ in PASSES]
+    few = [Candidate(each, templates_for(each, absent)[0].space(each, absent).default) for each in workloads]
+    made = make_pack_for_every_layer(few, absent, folder=tmp_path / "pack")
+    assert made.manifest.made_for.every_layer
+    dwconv.load_pack(tmp_path / "pack")
+    has = {name: version for name, version in versions.installed().items() if name != "tvm"}
+    monkeypatch.setattr(versions, "installed", lambda: has)
+    assert not versions.can_build()
+    depthwise = torch.nn.Conv2d(16, 16, 3, padding=1, groups=16, bias=False)
+    ours = torch.nn.Sequential(depthwise).to("cuda", memory_format=torch.channels_last)
+    x = torch.randn(2, 16, 9, 9, device="cuda").to(memory_format=torch.channels_last)
+    ours = dwconv.convert(ours, x, seconds=60)
+    (race,) = dwconv.summary(ours).races
+    assert race.raced == 2 and not race.failed and not race.problem, race
+    assert {record.config for record in race.records} <= {each.config for each in few}
+    elsewhere = decide(race.records[0].workload.with_input_size((12, 7)), "cuda")
+    assert "as it was measured at 2×16×9×9" in elsewhere.reason

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,15 @@ from torch import nn
 
 import dwconv
 from dwconv import native
-from dwconv.call import call_plan
+from dwconv.call import call_plan, loaded
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.block import Block
-from dwconv.problems.problem import memory_format
+from dwconv.problems.problem import Problem, memory_format
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout
 from dwconv.schedules.template import Candidate, templates_for
+from tests.planted_records import workload_of
 from tests.standin.on_gpu.conftest import IS_STAND_IN
 from tests.standin.on_gpu.kernels import Launches, plant, target
 from tests.standin.on_gpu.models import WORKLOADS, data, loss_of, network
@@ -279,3 +281,31 @@ def test_a_graph_keeps_what_was_allocated_in_its_capture_and_nothing_else() -> N
     del before
     with pytest.raises(torch.AcceleratorError, match="outside its pool that was freed"):
         graph.replay()
+
+
+def test_one_kernel_serves_a_layer_at_every_size(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was measured at one size, where its own kernels run; two others have the kernels of any size built, the
+    rest of them take those."""
+    plant(logs / "log.jsonl", [workload_of(shape=(2, 8, 10, 9))])
+    monkeypatch.setenv("DWCONV_UNTUNED", "wait")
+    dwconv.reset()
+    loads: list[Candidate] = []
+    load = loaded.load
+    monkeypatch.setattr(loaded, "load", lambda candidate, *given: loads.append(candidate) or load(candidate, *given))
+    w = torch.randn(8, 1, 3, 3)
+    for height, width in ((10, 9), (12, 12), (6, 7), (16, 21), (9, 20), (24, 8)):
+        x = torch.randn(3, 8, height, width).to(memory_format=torch.channels_last)
+        results = []
+        for device, convolve in (("cuda", dwconv.conv2d), ("cpu", partial(nn.functional.conv2d, groups=8))):
+            given = [each.to(device).requires_grad_() for each in (x, w)]
+            for _ in range(2):  # kernels arrive, and are checked at their first use
+                y = convolve(*given, padding=1)
+                gradients = torch.autograd.grad((y * y).sum() / 100, given)
+            results.append([each.detach().cpu() for each in (y, *gradients)])
+        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+        decisions = call_plan.plan_for(
+            Problem.of(workload_of(shape=(3, 8, height, width))), torch.device("cuda", 0)
+        ).decisions
+        assert {each.provider for each in decisions.values()} == {"dwconv"}
+    assert len(loads) == 2 * len(PASSES), "the first size has kernels of its own"
+    assert {each.workload.any_size for each in loads[3:]} == {True}
