@@ -140,7 +140,7 @@ def test_a_pack_of_another_instruction_set_is_refused(of_every_layer, no_packs, 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--target", "cpu"], "target=cpu: a pack for every layer is for CPUs with a set of vectors; use cpu:avx512, "),
+        (["--target", "cpu"], "or for an architecture of GPUs; use cpu:avx512, cpu:avx2, cpu:neon or cuda:sm_90"),
         (["--target", "cpu:avx2", "--shape", "1,8,9,9", "--kernel", "3"], "--shape goes without --generic"),
         (["--target", "cpu:avx2", "--kernel", "8"], "kernel=8: no pack for every layer has it"),
     ],
