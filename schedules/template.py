@@ -11,13 +11,14 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Layout, Pass, Workload
+from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 
 if TYPE_CHECKING:
@@ -183,3 +184,40 @@ def estimated_us(workload: Workload, config: Config, target: Target) -> float:
     if estimate_us is None:
         raise InvalidConfig(f"template={config.template} has no estimate; measure its configurations instead")
     return estimate_us(workload, config, target)
+
+
+def gather_family(
+    device: Literal["cpu", "cuda"],
+    suffix: str,
+    *,
+    layout: Layout,
+    most_axes: int = 2,
+    activates: bool = False,
+    any_size: bool = False,
+    any_channels: bool = False,
+    spreads_nan: bool = False,
+    misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None,
+    space: Callable[[str, Workload, AnyTarget], ConfigSpace],
+    schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule],
+    estimate_us: Callable[[Workload, Config, AnyTarget], float],
+) -> tuple[ScheduleTemplate[AnyTarget], ...]:
+    """Templates ``DEVICE.fprop_SUFFIX`` and ``DEVICE.dgrad_SUFFIX``; ``space`` takes the template's name first. The
+    functions see from the workload which pass it is."""
+    return tuple(
+        ScheduleTemplate(
+            name=f"{device}.{pass_}_{suffix}",
+            device=device,
+            pass_=pass_,
+            layout=layout,
+            most_axes=most_axes,
+            activates=activates and pass_ == "fprop",
+            any_size=any_size,
+            any_channels=any_channels,
+            spreads_nan=spreads_nan,
+            misfit=misfit,
+            space=partial(space, f"{device}.{pass_}_{suffix}"),
+            schedule=schedule,
+            estimate_us=estimate_us,
+        )
+        for pass_ in GATHERS
+    )

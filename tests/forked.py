@@ -36,6 +36,8 @@ from typing import Any
 
 FOLDER = "DWCONV_TESTS_FOLDER"
 """The variable that names the folder of the run."""
+BRIEF = "DWCONV_TESTS_BRIEF"
+"""Where this variable is set, workers of a program time kernels for a glance: see ``tests/brief_timing.py``."""
 PYTORCH, WORKERS = "torch", "torch tvm dwconv.measure.measuring dwconv.measure.processes.worker"
 """What is imported before."""
 _ROOT = Path(__file__).resolve().parents[1]
@@ -263,6 +265,9 @@ class _WorkersToo(MetaPathFinder):
         def exec_module(module: ModuleType) -> None:
             load(module)
             module.subprocess = shim()  # type: ignore[attr-defined]
+            if BRIEF in os.environ:
+                path, then = module._BOOT.rsplit("from ", 1)
+                module._BOOT = f"{path}import tests.brief_timing; from {then}"  # type: ignore[attr-defined]
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -93,7 +93,7 @@ def test_every_other_example_runs_in_an_empty_folder_with_an_empty_home(page, tm
         folder.mkdir()
     program = f"import os\nfor folder, program in {list(zip(map(str, folders), programs, strict=True))!r}:\n"
     program += "    os.chdir(folder)\n    exec(program, {'__name__': '__main__'})\n"
-    known = {"HOME": str(home), "OMP_DYNAMIC": "false"}
+    known = {"HOME": str(home), "OMP_DYNAMIC": "false", forked.BRIEF: "1"}
     known |= {name: os.environ[name] for name in ("DWCONV_CACHE", forked.FOLDER)}
     known["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # with the key of the cache
     done = forked.run([sys.executable, "-c", program], env=own | known, text=True, timeout=600)

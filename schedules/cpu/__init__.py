@@ -9,7 +9,7 @@ The families:
 
 Beside them:
 
-    gather_family.py         fprop and dgrad of a family, from one description
+    template.py              fprop and dgrad of a family, from one description
     shared/                  what several spaces need to know, in plain integers: registers, threads, limits
     emit/                    what several kernels are written with: vectors, loops, streamed stores, rows of planes
 """

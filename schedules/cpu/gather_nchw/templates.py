@@ -37,8 +37,8 @@ from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nchw.space import gather_space
 from dwconv.schedules.cpu.shared.planes import plane_misfit
-from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import gather_family
 
 if TYPE_CHECKING:
     from tvm import s_tir
@@ -59,6 +59,7 @@ TEMPLATES = gather_family(
     most_axes=3,
     activates=True,
     any_size=True,
+    any_channels=True,
     misfit=plane_misfit,
     space=gather_space,
     schedule=schedule,

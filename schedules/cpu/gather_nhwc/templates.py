@@ -39,8 +39,8 @@ from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
-from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import gather_family
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -27,8 +27,8 @@ from dwconv.problems.workload import Pair, Workload
 from dwconv.schedules.cuda.block_tile.estimate import block_work
 from dwconv.schedules.cuda.block_tile.space import block_tile_space, least_tile_misfit
 from dwconv.schedules.cuda.gpu.cost import BlockWork, one_kernel_us
-from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import gather_family
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -46,8 +46,8 @@ from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.estimate import block_work
 from dwconv.schedules.cuda.channels_last.space import strip_misfit, strip_space
 from dwconv.schedules.cuda.gpu.cost import one_kernel_us
-from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import gather_family
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -111,8 +111,8 @@ from dwconv.schedules.cuda.gather_nchw.estimate import blocks_at_a_time, planes_
 from dwconv.schedules.cuda.gather_nchw.plane_space import plane_misfit, plane_space
 from dwconv.schedules.cuda.gather_nchw.space import row_misfit, row_space, strip_misfit, strip_space
 from dwconv.schedules.cuda.gpu.cost import one_kernel_us
-from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import gather_family
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -41,8 +41,8 @@ from dwconv.schedules.cuda.gpu.cost import one_kernel_us
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, blocks_at_a_time
 from dwconv.schedules.cuda.toeplitz_rows.space import toeplitz_misfit, toeplitz_space
-from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import gather_family
 
 if TYPE_CHECKING:
     from tvm import s_tir
