@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -16,10 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
 from dwconv.commands.tune_arguments import (
     asks_for_both_gradients,
+    at_any_size,
     check_board,
     check_ray,
     check_refresh,
+    check_sizes,
     cores,
+    input_shapes,
     model_request,
     parser_of_tune,
     workloads_from,
@@ -155,6 +159,7 @@ def _tune(argv: list[str] | None) -> int:
     check_refresh(parser, args)
     check_ray(parser, args)
     check_board(parser, args)
+    check_sizes(parser, args)
     check_can_build()
     request = model_request(parser, args)
     counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
@@ -182,6 +187,10 @@ def _tune(argv: list[str] | None) -> int:
         from dwconv.commands.tune_model import counts_of
 
         counts = counts_of(request, target)
+        if args.sizes:
+            shapes = input_shapes(request.input_shape, args.sizes)[1:]
+            others = [counts_of(dataclasses.replace(request, input_shape=shape), target) for shape in shapes]
+            counts = at_any_size([counts, *others])
 
     network = bool(args.network or args.layers or args.model)
     if args.ray is None:

@@ -241,8 +241,12 @@ def any_pieces(first: Expr, stop: Expr, size: int, known: int) -> Iterator[tuple
 
 
 def at_any_size(cut: AnyCut, workload: Workload) -> AnyCut:
-    """The same cut of axes whose sizes are symbols, if ``workload`` is of any size."""
-    return replace(cut, work=replace(cut.work, axes=any_axes(workload))) if workload.any_size else cut
+    """The same cut of axes whose sizes are symbols, if ``workload`` is of any size; so are its channels, if it takes
+    any number of them."""
+    if not workload.any_size:
+        return cut
+    channels = {"channels": channels_of(workload)} if workload.any_channels else {}
+    return replace(cut, work=replace(cut.work, axes=any_axes(workload), **channels))
 
 
 def any_axes(workload: Workload) -> Axes:

@@ -155,11 +155,12 @@ def ask(work: Work) -> None:
 
 
 def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -> None:
-    """Build the kernels that measured fastest, in parallel, so that they are ready from the first call. The first use
-    of a kernel that cannot be built gives the warning."""
+    """Build the kernels that measured fastest, at these sizes and at others, in parallel, so that they are ready from
+    the first call. The first use of a kernel that cannot be built gives the warning."""
     if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
         return  # of several ranks on a machine one does it
     from dwconv.call.background_worker import Make
+    from dwconv.dispatch.any_size import fastest_of_any_size
     from dwconv.dispatch.decide import decide_on
     from dwconv.kernels.cache import ready
     from dwconv.measure.clock.contention import cores
@@ -169,10 +170,14 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -
     wanted = dict[Make, None]()
     for workload in workloads:
         made = decide_on(target, workload, predicts=False)
+        found = []
         if made.provider == "dwconv" and made.workload and made.config and made.target:
-            candidate = Candidate(made.workload, made.config)
-            if ready(candidate, made.target) is None:
-                wanted[Make(candidate=candidate, target=made.target, threads=threads)] = None
+            found.append((Candidate(made.workload, made.config), made.target))
+        if general := fastest_of_any_size(workload, target, known=database()):
+            found.append(general)
+        for candidate, built_for in found:
+            if ready(candidate, built_for) is None:
+                wanted[Make(candidate=candidate, target=built_for, threads=threads)] = None
     if not wanted or not can_load_libraries():
         return
     pool = Pool(_HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)), threads=1)

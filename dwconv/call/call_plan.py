@@ -33,7 +33,8 @@ from dwconv.call.untuned_warnings import (
     warn_of_first,
 )
 from dwconv.dispatch import locked
-from dwconv.dispatch.decide import decisions, nearest_of_any_size, of_any_size
+from dwconv.dispatch.any_size import nearest_of_any_size
+from dwconv.dispatch.decide import decisions
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
@@ -242,17 +243,15 @@ class Plan:
 
     def _note_any_size(self, decision: DispatchDecision) -> None:
         """From now on a kernel of any size, and what is expected of it, serves the layer at its other sizes, too."""
-        own = decision.workload
-        if own is None or not own.any_size or decision.expected is None or self.target is None:
+        candidate = decision.any_size
+        if candidate is None or decision.expected is None or self.target is None:
             return
         if self._made_at != loaded.state.cleared:  # it was forgotten while its kernels were on their way
             return
-        if candidate := of_any_size(own, decision.expected.config, self.target):
-            layer = dataclasses.replace(own, any_size=False).layer
-            of_layer = loaded.state.any_size[layer, self.target.device]
-            if nearest_of_any_size(of_layer, own) is None:
-                of_layer.append(OfAnySize(candidate=candidate, expected=decision.expected))
-                loaded.state.changes += 1
+        of_layer = loaded.state.any_size[candidate.workload.of_one_size.layer, self.target.device]
+        if nearest_of_any_size(of_layer, candidate.workload) is None:
+            of_layer.append(OfAnySize(candidate=candidate, expected=decision.expected))
+            loaded.state.changes += 1
 
     def _warn_of_untuned(self) -> None:
         """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
@@ -297,7 +296,7 @@ def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.de
 def is_for_one_size(decision: DispatchDecision) -> bool:
     """True if it was predicted, and not of a kernel of any size."""
     is_predicted = decision.expected is not None and decision.record is None
-    return is_predicted and not (decision.workload and decision.workload.any_size)
+    return is_predicted and decision.any_size is None and not (decision.workload and decision.workload.any_size)
 
 
 def plan_for(problem: Problem, device: torch.device) -> Plan:

@@ -136,10 +136,16 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     artifact = kernel.any_size.artifact if kernel.any_size else kernel.artifact
     key = artifact.candidate, device
     wanted = {torch.get_num_threads(), 1} if device.type == "cpu" else set[int]()
-    for known in (_seen.get(key), checked(artifact, target)):
-        if known is not None and (known.fault or wanted <= known.threads):
-            _seen[key] = known
-            return known.fault
+
+    def tells(known: Checked | None) -> bool:
+        return known is not None and (known.fault != "" or wanted <= known.threads)
+
+    known = _seen.get(key)
+    if not tells(known):
+        known = checked(artifact, target)  # reads a file
+    if known is not None and tells(known):
+        _seen[key] = known
+        return known.fault
     if is_captured(device):
         return None
     fault = fault_at_first_use(kernel, device, threads=sorted(wanted, reverse=True), fast_math=target.fast_math)

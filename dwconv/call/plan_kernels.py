@@ -104,7 +104,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
         candidate, target = known
         self._note_predicted(decision, target)
         kernel, fault = self._kernel_of(candidate, target)
-        if kernel is not None and decision.code not in ("", locked.digest_of(kernel.artifact)):
+        if kernel is not None and decision.code and decision.code != locked.digest_of(kernel.artifact):
             said = f"the kernel of {self._named(candidate.workload)} is not the code that was locked: bits may differ"
             warn_of_first("lock", said)
         if fault:
@@ -143,7 +143,11 @@ class PlanKernels(_BuiltWhenFirstUsed):
 
     def _at_size(self, kernel: Kernel) -> Kernel:
         size = self._problem.input_shape[2:]
-        return kernel if kernel.any_size is None else kernel.any_size.at(kernel.workload.with_input_size(size))
+        return (
+            kernel
+            if kernel.any_size is None
+            else kernel.any_size.at(dataclasses.replace(kernel.workload, input_size=size, also_at=()))
+        )
 
     def _named(self, workload: Workload) -> str:
         """The key of what a kernel runs here, which may be one of any size."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Pass, Workload
 from dwconv.tuner.search.search_result import RUNNER_KINDS, SEARCHES
 
+_DIGITS = 10
+"""A longer number is no size."""
 _CACHES = ("warm", "training")
 _INPUT_DTYPES = ("float32", "int64")
 _GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier")
@@ -42,6 +45,12 @@ def parser_of_tune() -> ArgumentParser:
         "Of a network, the layers with most time to win come first.",
     )
     add_what_to_tune(parser)
+    parser.add_argument(
+        "--sizes",
+        metavar="S,…",
+        help="of the shape, or of the model's input, further sizes to tune for at once: 256 or 256x320, of a row its "
+        "length; one kernel of any size is searched for all of them, and runs the sizes between them, too",
+    )
     search = parser.add_argument_group("search")
     _add_search(search)
     _add_limits(search)
@@ -244,6 +253,49 @@ def check_board(parser: ArgumentParser, args: argparse.Namespace) -> None:
         parser.error(f"--caches {args.caches}: a board times on the same tensors again and again; leave it out")
 
 
+def check_sizes(parser: ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends with an error if ``--sizes`` comes with what has no kernels of any size, or names its sizes elsewhere."""
+    if args.sizes is None:
+        return
+    for name in ("network", "layers"):
+        if getattr(args, name) is not None:
+            parser.error(f'--sizes goes with --shape or --model; --{name} lists "sizes" of a layer in a file of layers')
+    if args.block is not None or args.blocks:
+        parser.error("--sizes is for convolutions alone: kernels of blocks are built for one size; leave it out")
+    if args.rpc is not None:
+        parser.error("--sizes measures on this machine or a cluster; leave out --rpc")
+
+
+def input_shapes(shape: Sequence[int], sizes: str | None) -> list[tuple[int, ...]]:
+    """The shape, then the same with each of ``--sizes``. Raises InvalidWorkload."""
+    found = [tuple(shape)]
+    for text in sizes.split(",") if sizes else ():
+        numbers = [int(each) if each.isdecimal() and len(each) < _DIGITS else 0 for each in text.split("x")]
+        axes = max(1, len(shape) - 2)
+        is_row = axes > 1 and all(size == 1 for size in shape[2:-1])
+        if len(numbers) == 1:
+            numbers = [1] * (axes - 1) + numbers if is_row else numbers * axes
+        if len(numbers) != axes or min(numbers) < 1:
+            raise InvalidWorkload(f"sizes={sizes}: {text} is not a size of {axes} axes; give it as 256 or 256x320")
+        found.append((*shape[: len(shape) - axes], *numbers))
+    return list(dict.fromkeys(found))
+
+
+def at_any_size(counts: Sequence[Mapping[Workload, int]]) -> Counter[Workload]:
+    """Workloads that are the same layer at several sizes as one of any size, with the sizes that it is tuned for; and
+    how often each occurs where it occurs most. ``counts``: as they are at one size of the shape after another."""
+    layers: dict[tuple[str, int, bool], list[Workload]] = {}
+    found: Counter[Workload] = Counter()
+    for workload in (workload for each in counts for workload in each):
+        layers.setdefault((workload.layer, workload.batch, workload.is_row), []).append(workload)
+    for same in layers.values():
+        sizes = dict.fromkeys(workload.input_size for workload in same)
+        also_at = tuple(size for size in sizes if size != same[0].input_size)
+        one = dataclasses.replace(same[0], any_size=True, also_at=also_at)
+        found[one] = max(sum(each.get(workload, 0) for workload in {*same}) for each in counts)
+    return found
+
+
 def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:
     """The workloads to tune, and how often each occurs. Raises InvalidWorkload."""
     passes = _passes(args)
@@ -260,8 +312,16 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
         chosen = args.passes != parser.get_default("passes")
         known = (*PASSES, "backward") if chosen else PASSES
     if requested := [pass_ for pass_ in passes if pass_ in known]:
-        return Counter(workload_from(args, pass_) for pass_ in requested)
+        return _at_sizes(args, [workload_from(args, pass_) for pass_ in requested])
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
+
+
+def _at_sizes(args: argparse.Namespace, workloads: Sequence[Workload]) -> Counter[Workload]:
+    sizes = getattr(args, "sizes", None)  # which tune alone has
+    if sizes is None:
+        return Counter(workloads)
+    shapes = input_shapes(workloads[0].input_shape, sizes)
+    return at_any_size([Counter(each.with_input_size(shape[2:]) for each in workloads) for shape in shapes])
 
 
 def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: tuple[Pass, ...]) -> Counter[Workload]:

@@ -47,22 +47,23 @@ def beats_pytorch(record: TuningRecord, target: Target) -> bool:
     return record.measured and not why_not_faster(record, target, sweeps=False)
 
 
-def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str | None:
+def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool, times: float = 1.0) -> str | None:
     """Why PyTorch's op should run rather than the candidate; None if the candidate is faster.
 
     ``sweeps``: the candidate leaves a bias to a sweep of its own. PyTorch's op does not, and may take longer with a
-    bias than it was measured to take without: that is left uncounted."""
+    bias than it was measured to take without: that is left uncounted. ``times``: how many times as long as measured
+    both take."""
     other = record.alternative
     if other is None:
         return "no PyTorch op was measured beside it"
     if record.workload.epilogue == "silu_gradient":
         return None  # PyTorch's has z from its forward pass: it is judged with that, ``are_faster_together``
-    ours_us = _median_us(record)
+    ours_us, others_us = _median_us(record) * times, other[1].median_us * times
     added_us = _added_us(ours_us, record.workload, target, sweeps=sweeps)
-    if ours_us + sum(added_us.values()) < other[1].median_us:
+    if ours_us + sum(added_us.values()) < others_us:
         return None
     sums = " + ".join(f"{in_us(taken_us)}{what}" for what, taken_us in {"": ours_us, **added_us}.items())
-    return f"{other[0]} is faster: {in_us(other[1].median_us)}, dwconv {sums}"
+    return f"{other[0]} is faster: {in_us(others_us)}, dwconv {sums}"
 
 
 def are_faster_together(forward: TuningRecord, gradient: TuningRecord) -> bool:
@@ -89,9 +90,9 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
 def why_faster_at_once(both: TuningRecord, apart: Sequence[tuple[TuningRecord, bool]], target: Target) -> str:
     """How long both gradients take in one kernel, and apart; empty unless one kernel takes less time. ``both``: its
     record; ``apart``: those of dgrad and wgrad, and whether dwconv's kernel runs the pass, or PyTorch's op. What was
-    measured elsewhere, or at another batch size, compares with nothing."""
+    measured elsewhere, or at another size, compares with nothing."""
     for each, is_ours in apart:
-        alike = (each.device, each.workload.batch) == (both.device, both.workload.batch)
+        alike = each.workload.input_shape == both.workload.input_shape and each.device == both.device
         if not alike or not (is_ours or each.alternative):
             return ""
     call_us = CALL_US if isinstance(target, CpuTarget) else 0.0

@@ -7,14 +7,14 @@ only reads the records: it builds nothing, tunes nothing, and warns of nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from dwconv import settings
-from dwconv.dispatch import legality, locked, packed
+from dwconv.dispatch import any_size, legality, locked, packed
 from dwconv.dispatch.advantage import (
     expected_again,
     is_safe,
@@ -27,9 +27,9 @@ from dwconv.dispatch.advantage import (
     why_not_faster_as_one,
 )
 from dwconv.dispatch.decision import DispatchDecision
-from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState, OfAnySize
+from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
-from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target, is_rocm
@@ -41,8 +41,6 @@ from dwconv.untuned import gain, other_size
 if TYPE_CHECKING:
     from dwconv.records.database import Database
     from dwconv.records.record import TuningRecord
-    from dwconv.schedules.space import Config
-    from dwconv.schedules.template import Candidate
 
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
@@ -96,6 +94,8 @@ def _both_gradients(
     """The kernel of both gradients of a layer; None if it is not known to be faster than dgrad and wgrad are, each as
     it was ``found``. A bias has a gradient of its own, which takes wgrad."""
     if problem.block or problem.bias or problem.epilogue != "none":
+        return None
+    if isinstance(target, CpuTarget) and not database().knows("backward"):
         return None
     both = decide_on(target, problem.workload("backward"), state=state, predicts=False)
     if both.provider != "dwconv":
@@ -166,7 +166,7 @@ def decide_on(
         ways.append(replace(way, kernel=replace(workload, bias=False)))
     if predicts is None:
         predicts = settings.predicts() and versions.can_build()
-    deciders: list[_Decider] = [_by_measurements, _by_pack]
+    deciders: list[_Decider] = [_by_measurements, _by_measured_any_size, _by_pack]
     if predicts and not workload.block:  # of which nothing is known that was not measured
         of_predictions = [_by_other_versions, _by_number_of_sizes, _by_other_size, _by_expectation]
         deciders += [_by_any_size, *([_by_nobody_yet] if later else of_predictions)]
@@ -209,9 +209,14 @@ class _Way:
         """Said where a record was measured at another batch size, or with another number of threads, than the call
         has."""
         batch = "" if record.workload.batch == self.asked.batch else f" at batch {record.workload.batch}"
+        kind = ", by a kernel of any size" if record.workload.any_size and not self.kernel.any_size else ""
+        return f"{batch}{self.on_threads(target)}{kind}"
+
+    def on_threads(self, target: Target) -> str:
+        """The same of the threads alone."""
         if not isinstance(target, CpuTarget) or target == self.target:
-            return batch
-        return f"{batch} on {target.threads} thread{'s' if target.threads > 1 else ''}"
+            return ""
+        return f" on {target.threads} thread{'s' if target.threads > 1 else ''}"
 
 
 _DISTURBED = "measured only while the machine was busy; convert again, with the example, when it is quiet"
@@ -245,6 +250,31 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
                 target=target,
                 config=config,
             )
+    return None
+
+
+def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """The kernel of any size that was measured at the nearest other size of the layer."""
+    if way.kernel.block or not isinstance(way.target, CpuTarget):  # there are none
+        return None
+    for target, record, nearest in any_size.measured_nearest(way.kernel, way.target, known=way.known):
+        times = any_size.times_of(way.kernel, nearest.workload)
+        where = f", measured at {by(nearest.workload.input_shape)}{way.on_threads(target)}"
+        if reason := why_not_faster(nearest, target, sweeps=way.sweeps, times=times):
+            return _pytorch(f"{reason}{where} and computed for this size", record=record)
+        try:
+            config, _ = legality.runnable(record, target, adopts=False, broken=way.state.broken)
+        except InvalidConfig as error:
+            refusals.append(str(error))
+            continue
+        return DispatchDecision(
+            provider="dwconv",
+            reason=why_faster(nearest, where=f", by a kernel of any size{where}", sweeps=way.sweeps),
+            record=record,
+            workload=record.workload,
+            target=target,
+            config=config,
+        )
     return None
 
 
@@ -286,14 +316,15 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """The kernel of any size that the layer has, if what was expected of it at its own size tells anything here. Takes
     less than a millisecond."""
     of_layer = way.state.any_size.get((way.kernel.layer, way.target.device), ())
-    if (found := nearest_of_any_size(of_layer, way.kernel)) is None:
+    if (found := any_size.nearest_of_any_size(of_layer, way.kernel)) is None:
         return None
     from dwconv.schedules.template import fitting
 
     own, expected = found.candidate.workload, found.expected
     try:
         legality.check(found.candidate, way.target, broken=way.state.broken)
-        fitting(found.candidate.config.template, way.kernel.with_any_size(), way.target)  # so many images
+        if not isinstance(way.target, CpuTarget):  # so many images
+            fitting(found.candidate.config.template, way.kernel.with_any_size(), way.target)
     except InvalidConfig as error:
         return _pytorch(f"the predicted kernel is out: {error}", expected=expected, command=way.command)
     if own.input_size != way.kernel.input_size:
@@ -301,17 +332,6 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
         reason = f"{expected.reason}; the same kernel at another size"
         expected = replace(expected, us=us, reason=reason, source=by(own.input_shape))
     return _predicted(way, expected, workload=own, target=way.target)
-
-
-def nearest_of_any_size(of_layer: Sequence[OfAnySize], workload: Workload) -> OfAnySize | None:
-    """The one whose size is the nearest to that of ``workload``; None if none is near enough to tell anything."""
-    octaves = {
-        number: other_size.octaves_between(each.candidate.workload, workload.with_batch(each.candidate.workload.batch))
-        for number, each in enumerate(of_layer)
-        if each.candidate.workload.has_at_any_size(workload)
-    }
-    nearest = min(octaves, key=octaves.__getitem__, default=None)
-    return None if nearest is None or octaves[nearest] > other_size.OCTAVES[-1] else of_layer[nearest]
 
 
 def _by_nobody_yet(way: _Way, refusals: list[str]) -> DispatchDecision:
@@ -379,9 +399,10 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     from dwconv.schedules.template import Candidate
 
     known = way.state.predicted.get((way.kernel.batchless_key, way.target.device))
+    general = None
     if known is None and way.state.meets_several_sizes(way.kernel):
-        known = of_any_size(way.kernel, expected.config, way.target)
-        expected = expected if known is None else _of_any_size(expected, way.kernel, way.target)
+        known = general = any_size.of_any_size(way.kernel, expected.config, way.target)
+        expected = expected if known is None else any_size.expected_of_any_size(expected, way.kernel, way.target)
     candidate = known or Candidate(way.kernel, expected.config)
     try:
         legality.check(candidate, way.target, broken=way.state.broken)
@@ -389,41 +410,7 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
         reason = f"the predicted kernel is out: {error}"
         return _pytorch(reason, expected=expected, command=way.command)
     expected = replace(expected, config=candidate.config)
-    return _predicted(way, expected, workload=candidate.workload, target=way.target)
-
-
-_SHARE_OF_ANY_SIZE: dict[str, dict[str, float]] = {
-    "nhwc": {"fprop": 0.85, "dgrad": 0.75, "wgrad": 0.5},
-    "nchw": {"fprop": 0.4, "dgrad": 0.3, "wgrad": 0.4},
-    "nchw rows": {"fprop": 0.7, "dgrad": 0.75, "wgrad": 0.85},
-    "cuda": {"fprop": 0.8, "dgrad": 0.8, "wgrad": 0.75},
-}
-"""The speed of a kernel of any size over that of one for the size, with the same configuration, on two cores of an AMD
-EPYC (family 25 model 17): the least of twelve layers, k 3 to 31; in NCHW of five with k 3 and 7, one of them at another
-size, too; and of single rows of k 4 and 31 at lengths of 203 to 400, where the configuration was chosen for 400. On
-CUDA nothing was measured: the instructions of one thread over the other's."""
-
-
-def _of_any_size(expected: gain.Expected, workload: Workload, target: Target) -> gain.Expected:
-    sort: str = workload.layout
-    if target.kind != "cpu":
-        sort = target.kind
-    elif workload.is_row and workload.layout == "nchw":
-        sort = "nchw rows"
-    share = _SHARE_OF_ANY_SIZE[sort][workload.pass_]
-    return replace(expected, us=expected.us / share, gain=expected.gain * share, at_least=expected.at_least * share)
-
-
-def of_any_size(workload: Workload, config: Config, target: Target) -> Candidate | None:
-    """The kernel of a configuration as one of any size, on all threads; None if there is no such kernel."""
-    from dwconv.schedules.template import Candidate, fitting
-
-    try:
-        workload = workload.with_any_size()
-        space = fitting(config.template, workload, target).space(workload, target)
-        return Candidate(workload, legality.on_all_threads(space.nearest(config), target))
-    except (InvalidWorkload, InvalidConfig):
-        return None
+    return replace(_predicted(way, expected, workload=candidate.workload, target=way.target), any_size=general)
 
 
 def _predicted(

@@ -13,6 +13,7 @@ from dwconv.untuned import gain
 if TYPE_CHECKING:
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.space import Config
+    from dwconv.schedules.template import Candidate
 
 Provider = Literal["dwconv", "pytorch"]
 
@@ -36,6 +37,9 @@ class DispatchDecision:
     config: Config | None = None
     """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
     one that is expected to be best."""
+    any_size: Candidate | None = None
+    """The kernel of any size that ``expected`` is of: it may serve other sizes of the layer, even if it does not run
+    here."""
     is_open: bool = False
     """True if PyTorch's op runs until a decision is made in the background."""
     too_many_sizes: bool = False

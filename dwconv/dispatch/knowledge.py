@@ -41,13 +41,19 @@ def measured(
     versions installed, or those made with others. ``known`` are the records to ask, those of this process by
     default."""
     known = database() if known is None else known
-    others: list[CpuTarget] = []
-    if isinstance(target, CpuTarget):
-        names = (device for device in known.devices(workload) if device != target.device)
-        others = [other for name in names if (other := target.named(name)) is not None]
-        others.sort(key=lambda other: (abs(math.log(other.threads / target.threads)), -other.threads))
-    for one in (target, *others):
+    devices = known.devices(workload)
+    of_target = [target] if target.device in devices else []
+    for one in (*of_target, *_on_other_threads(target, devices)):
         yield from ((one, record) for record in measured_here(workload, one, current=current, known=known))
+
+
+def _on_other_threads(target: Target, devices: list[str]) -> list[CpuTarget]:
+    """Those of ``devices`` that are the CPU of ``target`` with other numbers of threads, the nearest first."""
+    if not isinstance(target, CpuTarget):
+        return []
+    names = (device for device in devices if device != target.device)
+    others = [other for name in names if (other := target.named(name)) is not None]
+    return sorted(others, key=lambda other: (abs(math.log(other.threads / target.threads)), -other.threads))
 
 
 def measured_here(workload: Workload, target: Target, *, current: bool, known: Database) -> Iterator[TuningRecord]:
@@ -74,6 +80,26 @@ def at_other_sizes(workload: Workload, target: Target, *, known: Database) -> It
     the measured batch size that is nearest."""
     for other in known.other_sizes(workload, target.device):
         yield from itertools.islice(measured_here(other, target, current=True, known=known), 1)
+
+
+def at_any_size(workload: Workload, target: Target, *, known: Database) -> tuple[tuple[Target, TuningRecord], ...]:
+    """The best record of a kernel of any size of the layer for each choice of sizes that one was measured at, made with
+    the versions installed, and what it was made on: ``target``, or the same CPU with the nearest number of threads of
+    which there are any. Asking costs nothing after the first time."""
+    key = workload.layer, target.device, target.fast_math
+    if (found := known.fastest_at_any_size.get(key)) is None:
+        any_size = workload.with_any_size()
+        for one in (target, *_on_other_threads(target, known.devices_of_layer(any_size))):
+            sizes = [each for each in known.at_sizes(any_size, one.device) if each.is_row == workload.is_row]
+            best: dict[Workload, TuningRecord] = {}
+            for record in (record for each in sizes for record in measured_here(each, one, current=True, known=known)):
+                best.setdefault(record.workload.with_batch(workload.batch), record)
+            found = tuple((one, record) for record in best.values())
+            if found:
+                break
+        assert found is not None, "the target is asked in any case"
+        known.fastest_at_any_size[key] = found
+    return found
 
 
 def failed(workload: Workload, target: Target, *, known: Database) -> list[TuningRecord]:

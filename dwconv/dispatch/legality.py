@@ -7,6 +7,7 @@ says: a kernel of another pass or device would write where it must not.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dwconv import settings
@@ -33,6 +34,16 @@ def on_all_threads(config: Config, target: Target) -> Config:
     return type(config).of(config.template, **{**dict(config.values), "threads": target.threads})
 
 
+@lru_cache(maxsize=4096)
+def _why_illegal_at_any_size(candidate: Candidate, target: Target) -> str:
+    """Empty if it is legal. To make a space takes longer than a look-up should."""
+    try:
+        _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
+    except InvalidConfig as error:
+        return str(error)
+    return ""
+
+
 def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Broken) -> tuple[Config, str]:
     """The configuration to build the record's kernel with: its own; or, with ``adopts``, where that is not legal on
     ``target``, the legal one that is nearest. And what is changed, in words; empty if nothing is.
@@ -41,9 +52,14 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
 
     Raises InvalidConfig, saying why, if there is none, if the record is damaged, if that is broken, or if the settings
     ask for kernels that keep NaN to itself, and it does not."""
+    from dwconv.schedules.template import Candidate
+
     _check_nan(record.config)
     if packed.has(record.workload, record.config, target):
         _check_not_broken(record.workload, record.config, broken)
+        return record.config, ""
+    if record.workload.any_size and versions.can_build() and not adopts:
+        check(Candidate(record.workload, record.config), target, broken=broken)
         return record.config, ""
     if not versions.can_build():
         raise InvalidConfig(f"no pack that is loaded has the kernel of {record.config}, and {versions.NO_TVM}")
@@ -64,7 +80,10 @@ def check(candidate: Candidate, target: Target, *, broken: Broken) -> None:
     """Raises InvalidConfig, saying why, if a candidate that no record names is not legal, or is broken, or spreads NaN
     where the settings ask for none that does."""
     _check_nan(candidate.config)
-    _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
+    if not candidate.workload.any_size:
+        _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
+    elif reason := _why_illegal_at_any_size(candidate, target):
+        raise InvalidConfig(reason)
     _check_not_broken(candidate.workload, candidate.config, broken)
 
 

@@ -38,6 +38,7 @@ def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
     if artifact.kind != target.kind:
         return f"an artifact for {artifact.kind}, not for {target.kind}"
     workload = candidate.workload
+    artifact = artifact.at(workload) if workload.any_size else artifact
     for name, argument in zip_longest((*workload.inputs, *workload.results), (*artifact.inputs, *artifact.results)):
         if argument is None or argument.name != name:
             return f"a kernel without {name}"

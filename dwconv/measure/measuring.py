@@ -19,6 +19,7 @@ import torch
 from dwconv.errors import CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import message
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.clock.timing import (
     FINAL,
@@ -37,15 +38,17 @@ from dwconv.measure.clock.timing import (
 from dwconv.measure.processes.worker import locate, one_line
 from dwconv.measure.providers import around_call, better_layout, pytorch_calls
 from dwconv.measure.verify.bare_kernel import LoadedKernel
-from dwconv.measure.verify.cases import Case, cases_of_finalists, fresh_case, make_case
+from dwconv.measure.verify.cases import Case, cases_of_finalists, fresh_case, make_case, wrong
+from dwconv.measure.verify.first_use import fault_at_first_use
 from dwconv.measure.verify.verify import explained, verify, verify_call, verify_finalist
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.problems.workload import Workload
-from dwconv.records.record import AROUND, CONTENDED, Measurement, Verdict
+from dwconv.problems.workload import Workload, by
+from dwconv.records.record import AROUND, CONTENDED, AtSize, Measurement, Verdict
 from dwconv.schedules.template import Candidate
 
 message(Verdict)
 message(Measurement)
+message(AtSize)
 
 LOAD = "dwconv.kernels.kernel:Kernel.load"
 
@@ -137,6 +140,8 @@ class Measured:
     """After the timing of a Final or a Comparison: one per kernel, in order."""
     kernels: tuple[Measurement, ...] = ()
     providers: dict[str, Measurement] = field(default_factory=dict)
+    others: tuple[tuple[AtSize, ...], ...] = ()
+    """What each of these kernels took at the sizes of ``Workload.also_at``, if there are any."""
     is_clear: bool = False
     """Of a Comparison, that other work disturbed it, and yet the fastest kernel is sure: the times of the others
     are the least that its turns allow."""
@@ -286,6 +291,7 @@ class Measurer:
         self._clock = clock_of(setup.target)
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._prepared: Prepared | None = None
+        self._elsewhere: tuple[Prepared, ...] = ()
         self._grid: Grid | None = None
         if setup.load == LOAD:  # now, so that it does not count as the first candidate's time
             get_ready(setup.target, compiles_calls=setup.compiles_calls)
@@ -304,7 +310,10 @@ class Measurer:
     def _answer(self, request: Request) -> Measured:
         if isinstance(request, Prepare):
             prepared = self._prepare(request.workload)
-            _ = prepared.baseline
+            for each in (prepared, *self._at_other_sizes(request.workload)):
+                _ = each.baseline
+                if request.finalists:
+                    _ = each.fresh
             if request.finalists:
                 prepared.make_finalists_cases()
             return Measured()
@@ -320,12 +329,23 @@ class Measurer:
 
     def _prepare(self, workload: Workload, *, images: int | None = None) -> Prepared:
         """Inputs, answers and providers for all candidates of a workload, kept until another workload comes."""
+        workload = workload.of_one_size
         if self._prepared is None or self._prepared.workload != workload:
             self._prepared = self._grid = None  # free the memory of the one before
+            self._elsewhere = ()
             self._prepared = Prepared(
                 workload, target=self._target, clock=self._clock, caches=self._caches, images=images
             )
         return self._prepared
+
+    def _at_other_sizes(self, workload: Workload) -> tuple[Prepared, ...]:
+        """The same at each size of ``also_at``."""
+        sizes = [each.of_one_size for each in workload.at_each_size[1:]]
+        if [each.workload for each in self._elsewhere] != sizes:
+            self._elsewhere = tuple(
+                Prepared(each, target=self._target, clock=self._clock, caches=self._caches) for each in sizes
+            )
+        return self._elsewhere
 
     def _grid_of(self, artifacts: tuple[Artifact, ...]) -> Grid:
         prepared = self._prepare(artifacts[0].candidate.workload, images=IMAGES)
@@ -342,24 +362,50 @@ class Measurer:
     def _trial(self, request: Trial) -> Measured:
         prepared = self._prepare(request.artifact.candidate.workload)
         kernel = self._load(request.artifact)
+        elsewhere = [(_at(kernel, each), each) for each in self._at_other_sizes(request.artifact.candidate.workload)]
         verdict = verify(kernel, prepared.exact)
+        for there, each in elsewhere if verdict.right else ():
+            at_size = explained(verify(there, each.exact), f"at {by(each.workload.input_size)}")
+            if not at_size.right:
+                return Measured(verdict=at_size)
         if not verdict.right:
             return Measured(verdict=verdict)
-        taken = time_in_turns(
+        taken = self._time_a_trial(kernel, prepared, best_us=request.best_us)
+        others = tuple(
+            AtSize(input_size=each.workload.input_size, measurement=times.pop("dwconv"), providers=times)
+            for there, each in elsewhere
+            if (times := self._time_a_trial(there, each, best_us=None))
+        )
+        for there, each in ((kernel, prepared), *elsewhere):
+            last = verify_call(there, each.exact)
+            if not last.right:
+                return Measured(verdict=explained(last, _LATE))
+        return Measured(verdict=verdict, kernels=(taken.pop("dwconv"),), providers=taken, others=(others,))
+
+    def _time_a_trial(
+        self, kernel: LoadedKernel, prepared: Prepared, *, best_us: float | None
+    ) -> dict[str, Measurement]:
+        return time_in_turns(
             {"dwconv": prepared.call(kernel), prepared.baseline: prepared.providers[prepared.baseline]},
             clock=self._clock,
             effort=TRIAL,
-            hopeless_above_us=None if request.best_us is None else request.best_us * HOPELESS,
+            hopeless_above_us=None if best_us is None else best_us * HOPELESS,
         )
-        last = verify_call(kernel, prepared.exact)
-        if not last.right:
-            return Measured(verdict=explained(last, _LATE))
-        return Measured(verdict=verdict, kernels=(taken.pop("dwconv"),), providers=taken)
 
     def _check(self, artifact: Artifact) -> Measured:
         lined_up = self._grid.kernel(artifact) if self._grid else None
-        kernel = lined_up or self._load(artifact)
-        return Measured(verdict=verify_finalist(kernel, self._prepare(artifact.candidate.workload).finalists_cases))
+        kernel, workload = lined_up or self._load(artifact), artifact.candidate.workload
+        verdict = verify_finalist(kernel, self._prepare(workload).finalists_cases)
+        for each in self._at_other_sizes(workload) if verdict.right else ():
+            at_size = verify(_at(kernel, each), each.fresh)
+            if not at_size.right:
+                return Measured(verdict=explained(at_size, f"at {by(each.workload.input_size)}"))
+        if verdict.right and workload.also_at:
+            threads = (torch.get_num_threads(), 1)
+            device, fast_math = torch.device(self._target.kind), self._target.fast_math
+            if fault := fault_at_first_use(kernel, device, threads=threads, fast_math=fast_math):
+                return Measured(verdict=wrong(fault))
+        return Measured(verdict=verdict)
 
     def _final(self, artifacts: tuple[Artifact, ...]) -> Measured:
         prepared = self._prepare(artifacts[0].candidate.workload)
@@ -367,6 +413,26 @@ class Measurer:
         calls = {f"dwconv {i}": prepared.call(kernel) for i, kernel in enumerate(kernels)}
         taken = time_in_turns({**calls, **prepared.beside}, clock=self._clock, effort=FINAL)
         verdicts = [explained(verify(kernel, prepared.fresh), _LATE) for kernel in kernels]
+        others: list[list[AtSize]] = [[] for _ in kernels]
+        for each in self._at_other_sizes(artifacts[0].candidate.workload):
+            there = [_at(kernel, each) for kernel in kernels]
+            calls_there = {name: each.call(kernel) for name, kernel in zip(calls, there, strict=True)}
+            times = time_in_turns({**calls_there, **each.beside}, clock=self._clock, effort=FINAL)
+            providers = {name: times[name] for name in each.beside}
+            for number, name in enumerate(calls):
+                size = each.workload.input_size
+                others[number].append(AtSize(input_size=size, measurement=times[name], providers=providers))
+                last = explained(verify(there[number], each.fresh), _LATE)
+                verdicts[number] = verdicts[number] if last.right else last
         return Measured(
-            verdicts_after=tuple(verdicts), kernels=tuple(taken.pop(name) for name in calls), providers=taken
+            verdicts_after=tuple(verdicts),
+            kernels=tuple(taken.pop(name) for name in calls),
+            providers=taken,
+            others=tuple(map(tuple, others)) if any(others) else (),
         )
+
+
+def _at(kernel: LoadedKernel, prepared: Prepared) -> LoadedKernel:
+    """A kernel of any size at another size."""
+    assert isinstance(kernel, Kernel) and kernel.any_size is not None, "no other has other sizes"
+    return kernel.any_size.at(kernel.workload.with_input_size(prepared.workload.input_size))

@@ -47,6 +47,7 @@ def measured_record(artifact: Artifact, measured: Measured, *, target: Target) -
         measurement=measured.kernels[0] if measured.kernels else None,
         verdict=verdict,
         providers=measured.providers,
+        others=measured.others[0] if measured.others else (),
         resources=artifact.resources,
         detail="" if verdict is None else verdict.reason,
     )
@@ -68,7 +69,8 @@ def failed_to_run(artifact: Artifact, error: WorkerError, *, target: Target) -> 
 
 def right_finalist(artifact: Artifact, record: TuningRecord, *, target: Target, sure: bool) -> TuningRecord:
     """``record`` of a finalist that was right: confirmed if its time is ``sure``. Training with its kernel does not
-    check it again."""
+    check it again; one of any size is checked at a few sizes first."""
     threads = {target.threads, 1} if isinstance(target, CpuTarget) else set[int]()
-    remember_checked(artifact, target, threads=threads)
+    if not artifact.candidate.workload.any_size:
+        remember_checked(artifact, target, threads=threads)
     return dataclasses.replace(record, confirmed=sure)

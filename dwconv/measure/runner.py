@@ -40,7 +40,6 @@ from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement, TuningRecord, Verdict
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 
 # Candidates that are built before the first of them is measured, for each build worker.
@@ -163,7 +162,7 @@ class LocalRunner:
             set()
         )  # starts of the measuring worker, and whether finalists' cases were made too
         self._best_us: float | None = None
-        self._kept: dict[Config, tuple[float, Artifact]] = {}
+        self._kept: dict[Candidate, tuple[float, Artifact]] = {}
         self._workers.start()
 
     def close(self) -> None:
@@ -218,8 +217,8 @@ class LocalRunner:
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
         """Verify on other data and batch sizes, time all that are right together, and verify them once more."""
-        kept = [self._kept[c.config][1] for c in candidates if c.config in self._kept]
-        built = yield from self._build([c for c in candidates if c.config not in self._kept])
+        kept = [self._kept[candidate][1] for candidate in candidates if candidate in self._kept]
+        built = yield from self._build([candidate for candidate in candidates if candidate not in self._kept])
         right: list[tuple[Artifact, Verdict]] = []
         for artifact in (*kept, *built):
             outcome = self._request(Check(artifact=artifact), share=CASES_OF_A_FINALIST)
@@ -235,9 +234,10 @@ class LocalRunner:
     def _time_together(self, finalists: list[tuple[Artifact, Verdict]]) -> Iterator[TuningRecord]:
         outcome = self._request(Final(artifacts=tuple(artifact for artifact, _ in finalists)), share=len(finalists))
         if isinstance(outcome, Measured):
-            results = zip(finalists, outcome.kernels, outcome.verdicts_after, strict=True)
+            others = outcome.others or ((),) * len(finalists)
+            results = zip(finalists, outcome.kernels, outcome.verdicts_after, others, strict=True)
             suspect = False
-            for (artifact, verdict), measurement, after in results:
+            for (artifact, verdict), measurement, after, elsewhere in results:
                 if not after.right and suspect:  # perhaps only for what a wrong one did to their process
                     yield from self._time_together([(artifact, verdict)])
                     continue
@@ -245,7 +245,9 @@ class LocalRunner:
                     suspect = True
                     yield measured_record(artifact, Measured(verdict=after), target=self._target)
                     continue
-                alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
+                alone = Measured(
+                    verdict=verdict, kernels=(measurement,), providers=outcome.providers, others=(elsewhere,)
+                )
                 record = measured_record(artifact, alone, target=self._target)
                 yield right_finalist(artifact, record, target=self._target, sure=not record.disturbed)
         elif len(finalists) == 1:
@@ -304,9 +306,9 @@ class LocalRunner:
                 self._prepared = {(measurer.starts, False), (measurer.starts, finalists)}
 
     def _keep(self, artifact: Artifact, measurement: Measurement) -> None:
-        self._kept[artifact.candidate.config] = (measurement.median_us, artifact)
+        self._kept[artifact.candidate] = (measurement.median_us, artifact)
         if len(self._kept) > _KEPT:
-            del self._kept[max(self._kept, key=lambda config: self._kept[config][0])]
+            del self._kept[max(self._kept, key=lambda candidate: self._kept[candidate][0])]
 
 
 def is_vandalism(verdict: Verdict) -> bool:
@@ -338,12 +340,28 @@ def misfit_of_answer(request: Request, answer: object) -> str:
         wanted = len(request.artifacts) if isinstance(request, Final) else int(isinstance(request, Trial))
     if len(answer.kernels) != wanted:
         return f"{len(answer.kernels)} measurements of {wanted} kernels"
-    if not all(0 < taken.median_us < math.inf for taken in (*answer.kernels, *answer.providers.values())):
+    times = [*answer.kernels, *answer.providers.values()]
+    for each in (each for of_kernel in answer.others for each in of_kernel):
+        times += each.measurement, *each.providers.values()
+    if not all(0 < taken.median_us < math.inf for taken in times):
         return "times that are none"
+    if wanted and isinstance(request, Trial | Final) and not _has_all_sizes(request, answer):
+        return "times at other sizes than those wanted"
     return ""
+
+
+def _has_all_sizes(request: Trial | Final, answer: Measured) -> bool:
+    artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
+    wanted = [artifact.candidate.workload.also_at for artifact in artifacts]
+    given = [tuple(each.input_size for each in of_kernel) for of_kernel in answer.others]
+    return given == wanted or not (any(given) or any(wanted))
 
 
 def _tensor_bytes(request: Trial | Check | Final) -> int:
     """Memory for the tensors of a candidate; of several candidates, the most that one needs."""
     artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
-    return max(artifact.bytes_at(artifact.candidate.workload.batch) for artifact in artifacts)
+    candidates = [(artifact, artifact.candidate.workload) for artifact in artifacts]
+    return max(
+        sum((artifact.at(each) if each.any_size else artifact).bytes_at(each.batch) for each in workload.at_each_size)
+        for artifact, workload in candidates
+    )

@@ -1,4 +1,4 @@
-"""Which kernels are in a pack for every layer: of any batch, any size and any number of channels. In NHWC.
+"""Which kernels are in a pack for every layer: of any batch, any size and any number of channels.
 
 On the CPU they are built for the least one that has a vector set, with a configuration that suits layers of all sizes:
 it was chosen for a middling one. For a GPU of an architecture there are several of each, those of least computed cost.
@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
-from dwconv.problems.workload import PASSES, DType, Pair, Workload
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Workload
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
-from dwconv.schedules.template import Candidate, ScheduleTemplate, templates_for
+from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
 TAPS = (3, 5, 7)
@@ -52,8 +52,8 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
         for workload in _layers(dtype, batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH)
         if not taps or workload.kernel[-1] in taps
         for each in passes_of(workload)
+        if can_run(each, target)
         for template in templates_for(each, target)
-        if template.layout == each.layout
         for config in configs(template, each, target)
     ]
 
@@ -85,6 +85,8 @@ def _config(workload: Workload, space: ConfigSpace, target: CpuTarget) -> Config
     384×14², 960×7² and 672×12². 3×3, fprop, AVX-512: 2 × 7 0.92, 2 × 8 0.84, 1 × 8 × 2 vectors 0.71; AVX2: 2 × 4 1.17,
     1 × 7 0.84, 1 × 2 × 4 vectors 0.63. 3×3, wgrad, AVX-512: 7 columns 1.00, 14 columns 0.81."""
     wanted: dict[str, Value] = dict(space.default.values)
+    if workload.layout == "nchw":
+        return space.default
     if workload.pass_ == "wgrad":
         wanted |= {"tile_w": min(_NARROW, space.default.tile_w)}
     elif workload.kernel == (3, 3) and (workload.pass_ == "fprop" or workload.stride == (1, 1)):
@@ -107,13 +109,20 @@ def passes_of(layer: Workload) -> Iterator[Workload]:
 
 
 def _layers(dtype: DType, *, batch: int) -> Iterator[Workload]:
-    for taps in TAPS:
-        for stride in STRIDES:
-            kernel, padding = (taps, taps), ((taps // 2,) * 2,) * 2
-            yield any_layer(kernel=kernel, stride=(stride, stride), padding=padding, dtype=dtype, batch=batch)
-    for taps, padding_w in ROWS:
-        padding = ((0, 0), padding_w)
-        yield any_layer(kernel=(1, taps), stride=(1, 1), padding=padding, dtype=dtype, batch=batch)
+    for layout in LAYOUTS:
+        for taps in TAPS:
+            for stride in STRIDES:
+                yield any_layer(
+                    kernel=(taps, taps),
+                    stride=(stride, stride),
+                    padding=((taps // 2,) * 2,) * 2,
+                    dtype=dtype,
+                    batch=batch,
+                    layout=layout,
+                )
+        for taps, beside in ROWS:
+            padding = ((0, 0), beside)
+            yield any_layer(kernel=(1, taps), stride=(1, 1), padding=padding, dtype=dtype, batch=batch, layout=layout)
 
 
 def any_layer(
@@ -123,6 +132,7 @@ def any_layer(
     padding: tuple[Pair, Pair],
     dtype: DType = "float32",
     batch: int = _BATCH,
+    layout: Layout = "nhwc",
 ) -> Workload:
     """An fprop of any size and any number of channels."""
     return Workload(
@@ -134,7 +144,7 @@ def any_layer(
         stride=stride,
         padding=padding,
         dtype=dtype,
-        layout="nhwc",
+        layout=layout,
         any_size=True,
         any_channels=True,
     )

@@ -4,9 +4,10 @@
 
 A layer must have ``C`` channels, ``I`` input size, ``K`` kernel, ``S`` stride and ``P`` padding. It may have ``D``
 dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, ``epilogue``, ``n``, how often it
-occurs, and ``block``, what trains around it as one with it: then its passes are those of the block. A 1-D layer has one
-number in each list, a 3-D one three. Padding may be given per side: before and after in 1-D; top, bottom, left, right
-in 2-D; front and back before these in 3-D. ``causal`` says of a 1-D layer that there is none after.
+occurs, ``sizes``, further input sizes for which one kernel of any size is tuned, and ``block``, what trains around it
+as one with it: then its passes are those of the block. A 1-D layer has one number in each list, a 3-D one three.
+Padding may be given per side: before and after in 1-D; top, bottom, left, right in 2-D; front and back before these in
+3-D. ``causal`` says of a 1-D layer that there is none after.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from dwconv.system.new_file import check_name, check_replaceable, replace_file
 
 _REQUIRED = ("C", "I", "K", "S", "P")
 _MOST_BYTES = 2**26
-_KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilogue", "block", "causal", "n")
+_KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilogue", "block", "causal", "sizes", "n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,8 @@ class Layer:
     """Of fprop."""
     block: Block | None = None
     """What trains around it as one with it: then the passes are those of the block."""
+    sizes: tuple[Sizes, ...] = ()
+    """Further sizes for which one kernel of any size is tuned; without any, kernels are built for ``input_size``."""
 
     @classmethod
     def of(cls, workload: Workload, *, count: int, passes: Sequence[Pass]) -> Layer:
@@ -111,6 +114,8 @@ class Layer:
             bias=self.bias if self.bias is not None else bias and (not self.block or self.block.layer_norm is not None),
             epilogue=self.epilogue,
             block=self.block,
+            any_size=bool(self.sizes),
+            also_at=self.sizes,
         )
         return problem.for_pass(pass_)
 
@@ -192,6 +197,7 @@ def _layer(fields: Any, *, name: str) -> Layer:
         passes=layer.passes(),
         epilogue=layer.word("epilogue", EPILOGUES) or "none",
         block=layer.block(),
+        sizes=layer.further_sizes(axes),
     )
 
 
@@ -212,6 +218,15 @@ class _Fields:
         if not isinstance(value, list) or not value or any(type(size) is not int or size < 0 for size in value):
             raise self._wrong(key, "is not a list of whole numbers")
         return value
+
+    def further_sizes(self, axes: int) -> tuple[Sizes, ...]:
+        given: object = self._fields.get("sizes", [])
+        if not isinstance(given, list):
+            raise self._wrong("sizes", "is not a list of input sizes, each as I")
+        if given and "block" in self._fields:
+            raise self._wrong("sizes", "are for a layer without a block, whose kernels are each built for one size")
+        found = dict.fromkeys(_Fields({"I": each}, self._layer).along("I", axes) for each in given)
+        return tuple(size for size in found if size != self.along("I", axes))
 
     def along(self, key: str, axes: int) -> Sizes:
         """(height, width) or (depth, height, width); a 1-D layer has height 1."""
@@ -321,6 +336,7 @@ def _as_data(layer: Layer) -> dict[str, Any]:
     fields |= {"P": padding, "M": layer.multiplier, "N": layer.batch, "dtype": layer.dtype, "layout": layer.layout}
     fields |= {"bias": layer.bias, "passes": list(layer.passes), "epilogue": layer.epilogue, "n": layer.count}
     fields |= {"block": str(layer.block) if layer.block else None}
+    fields |= {"sizes": [list(each[1:] if is_1d else each) for each in layer.sizes] or None}
     passes = list(BLOCK_PASSES if layer.block else PASSES)
     usual = {"D": [1] * len(fields["D"]), "M": 1, "passes": passes, "epilogue": "none"}
     return {key: value for key, value in fields.items() if value is not None and usual.get(key) != value}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -97,9 +98,12 @@ class Problem:
 
     def workload(self, pass_: Pass) -> Workload:
         """Raises InvalidWorkload for an empty batch, or a dtype that has no kernels."""
+        return _workload(self, pass_)
+
+    def _first_workload(self) -> Workload:
         batch, channels, *size = self.input_shape
         out_channels, _, *kernel = self.weight_shape
-        first = Workload(
+        return Workload(
             pass_=self.passes[0],
             batch=batch,
             channels=channels,
@@ -115,7 +119,6 @@ class Problem:
             epilogue=self.epilogue,
             block=self.block,
         )
-        return first.for_pass(pass_)
 
     def __str__(self) -> str:
         """``8×144×56×56 nhwc float32, kernel 3×3, stride 1×1, padding 1×1×1×1``, the defaults left out."""
@@ -137,3 +140,11 @@ class Problem:
         if self.block:
             words.append(f"block {self.block}" + " in evaluation" * (not self.trains))
         return ", ".join(words) + " with a bias" * self.bias
+
+
+@lru_cache(maxsize=64)
+def _workload(problem: Problem, pass_: Pass) -> Workload:
+    """To decide what runs a call asks for the same ones several times."""
+    if pass_ == problem.passes[0]:
+        return problem._first_workload()
+    return _workload(problem, problem.passes[0]).for_pass(pass_)

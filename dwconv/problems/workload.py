@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.block import NOTHING, Block
+from dwconv.system.forks import cached_property
 
 Pass = Literal["fprop", "dgrad", "wgrad", "forward", "backward", "inference"]
 """The passes of a convolution, and those of a block, which has a convolution inside: two of training, and one of
@@ -60,7 +61,10 @@ _READ_AGAIN: dict[Pass, tuple[list[str], list[str]]] = {
     "inference": ([], []),
 }
 """Images that a pass of a block moves once more for its first norm, and for its second."""
-_ABSENT = {"bias": False, "epilogue": "none", "block": None, "x_pitch": 0, "any_size": False, "any_channels": False}
+_ABSENT = {
+    **{"bias": False, "epilogue": "none", "block": None, "x_pitch": 0},
+    **{"any_size": False, "any_channels": False, "also_at": ()},
+}
 """Fields that are written only where they have another value."""
 
 
@@ -77,8 +81,8 @@ class Workload:
     passes.
     ``x_pitch``: x is a slice of the channels of a dense tensor that has so many, all else of which lies as x's layout
     says; 0: x is dense itself. Records are of dense tensors, and hold for slices; only kernels are built for one.
-    ``any_size``: the kernel takes the sizes of images with each call; ``input_size`` is one of them, for which its
-    configuration was chosen. Records are of known sizes; only kernels are built for any.
+    ``any_size``: the kernel takes the sizes of images with each call; ``input_size`` is one of them, for which it is
+    cut. A record of one says what it took there; with ``also_at``, at those sizes as well.
     ``any_channels``: it takes the number of channels, too, from a vector of them on.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
@@ -100,6 +104,7 @@ class Workload:
     x_pitch: int = 0
     any_size: bool = False
     any_channels: bool = False
+    also_at: tuple[Sizes, ...] = ()
 
     def __post_init__(self) -> None:
         _one_of("pass", self.pass_, (*BLOCK_PASSES, *EVAL_PASSES) if self.block else PASSES)
@@ -126,6 +131,10 @@ class Workload:
             raise InvalidWorkload(
                 f"any_size=True: a kernel of the block {self.block} is built for one size; leave it out"
             )
+        if self.also_at and not self.any_size:
+            raise InvalidWorkload(
+                f"also_at={self.also_at}: a kernel that is built for one size runs at no other; leave it out"
+            )
         if self.any_channels and not (self.any_size and self.multiplier == 1 and not self.x_pitch):
             raise InvalidWorkload(
                 "any_channels=True: such a kernel has any_size=True, multiplier=1 and no x_pitch; leave it out"
@@ -146,6 +155,10 @@ class Workload:
                     f"kernel={by(self.kernel)} with dilation={by(self.dilation)} is larger than the padded input "
                     f"{by(self.input_size)} in {axis}; use a smaller kernel or more padding"
                 )
+        for size in self.also_at:
+            if len(size) != self.axes:
+                raise InvalidWorkload(f"also_at={by(size)} is not of the {self.axes} axes of the input")
+            dataclasses.replace(self, input_size=size, also_at=())
 
     # -- tensors -----------------------------------------------------------------------------------------------
 
@@ -282,18 +295,19 @@ class Workload:
     @property
     def layer(self) -> str:
         """The key without the batch and input sizes: what a layer has in common at every size."""
-        return f"{self.pass_}-c{self.channels}-{self._sizeless()}"
+        return f"{self.pass_}-c{self.channels}-{self._sizeless}"
 
     @property
     def layer_kind(self) -> str:
         """The key without batch, sizes and channels: what a kernel that takes all of them with each call is built
         for."""
-        sizeless = self._sizeless().removesuffix("-channels").removesuffix("-any")
+        sizeless = self._sizeless.removesuffix("-channels").removesuffix("-any")
         return f"{self.pass_}-{'row-' * self.is_row}{sizeless}"
 
     def _batchless(self) -> str:
-        return f"c{self.channels}-{_key(self.input_size)}-{self._sizeless()}"
+        return f"c{self.channels}-{_key(self.input_size)}-{self._sizeless}"
 
+    @cached_property
     def _sizeless(self) -> str:
         padding = "x".join(str(a) if a == b else f"{a}.{b}" for a, b in self.padding)
         return (
@@ -331,6 +345,17 @@ class Workload:
         """The same for kernels that take the sizes of images with each call."""
         return dataclasses.replace(self, any_size=True)
 
+    @property
+    def of_one_size(self) -> Workload:
+        """The same for a kernel that is built for its size."""
+        return dataclasses.replace(self, any_size=False, also_at=()) if self.any_size else self
+
+    @property
+    def at_each_size(self) -> tuple[Workload, ...]:
+        """The workload alone; or with ``also_at`` one of each of the sizes that it is measured at, its own first."""
+        alone = dataclasses.replace(self, also_at=()) if self.also_at else self
+        return (alone, *(alone.with_input_size(size) for size in self.also_at))
+
     def with_input_size(self, input_size: Sizes) -> Workload:
         """The same problem at another size. Raises InvalidWorkload if the kernel is larger."""
         return dataclasses.replace(self, input_size=input_size)
@@ -354,8 +379,8 @@ class Workload:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias``, ``epilogue``,
-        ``x_pitch``, ``any_size`` and ``block`` are written only if there is one, as in logs from before there were
-        any."""
+        ``x_pitch``, ``any_size``, ``also_at`` and ``block`` are written only if there is one, as in logs from before
+        there were any."""
         fields = dataclasses.asdict(self) | {"block": str(self.block) if self.block else None}
         there = {name: value for name, value in fields.items() if name not in _ABSENT or value != _ABSENT[name]}
         return {"pass": there.pop("pass_"), **there}
@@ -370,6 +395,8 @@ class Workload:
                 fields[name] = whole_sizes(name, fields[name])
             if "block" in fields:
                 fields["block"] = Block.parse(fields["block"])
+            if "also_at" in fields:
+                fields["also_at"] = tuple(whole_sizes("also_at", sizes) for sizes in fields["also_at"])
             return cls(pass_=fields.pop("pass"), padding=padding, **fields)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):

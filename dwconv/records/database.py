@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
-from dwconv.problems.workload import Workload, kind_of, layer_of
+from dwconv.problems.workload import Pass, Workload, kind_of, layer_of
 from dwconv.records import shared
 from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import encode
@@ -30,8 +31,9 @@ RecordsByKey = Mapping[tuple[str, str], Sequence[TuningRecord]]
 """The records of one file, by device and ``Workload.batchless_key``, in the order of the lines."""
 _Bests = dict[tuple[Workload, bool], TuningRecord]
 """By workload and kind of arithmetic."""
-_Candidate = tuple[int, frozenset[tuple[str, int | str]]]
-"""A candidate of a workload at any batch size: the batch size it was measured at, and its configuration."""
+_Candidate = tuple[int, str, frozenset[tuple[str, int | str]]]
+"""A candidate of a workload at any batch size: the batch size it was measured at, what it is built for, and its
+configuration."""
 
 
 def _every(record: TuningRecord) -> bool:
@@ -160,7 +162,7 @@ class Database:
             first.append(HeldLog())
         assert isinstance(first[0], HeldLog), "the first place was read from a log"
         first[0].add(encode(record))
-        for index in ("_by_layer", "_devices"):
+        for index in ("_by_layer", "_devices", "_passes", "fastest_at_any_size"):
             self.__dict__.pop(index, None)
         bests = self._bests.get(kind_of(record.workload.batchless_key))
         if record.status is Status.OK and bests is not None:
@@ -169,12 +171,18 @@ class Database:
     def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
         """The same layer at each other input size of which there are records on ``device``, at the batch size of
         ``workload``. Asking costs nothing after the first time."""
+        own = workload.batchless_key
+        return [each for each in self.at_sizes(workload, device) if each.batchless_key != own]
+
+    def at_sizes(self, workload: Workload, device: str) -> list[Workload]:
+        """The same with its own size among them."""
         known = self._by_layer.get((device, workload.layer), {})
-        return [
-            records[0].workload.with_batch(workload.batch)
-            for key, records in known.items()
-            if key != workload.batchless_key
-        ]
+        return [records[0].workload.with_batch(workload.batch) for records in known.values()]
+
+    @cached_property
+    def fastest_at_any_size(self) -> dict[tuple[str, str, bool], Any]:
+        """What ``knowledge.at_any_size`` has found; empty again when a record is added."""
+        return {}
 
     @cached_property
     def _by_layer(self) -> dict[tuple[str, str], dict[str, Sequence[TuningRecord]]]:
@@ -189,7 +197,20 @@ class Database:
 
     def devices(self, workload: Workload) -> list[str]:
         """Devices with records of this workload at any batch size. Asking costs nothing after the first time."""
-        return sorted(self._devices.get(workload.batchless_key, ()))
+        return sorted({device for key in _keys(workload) for device in self._devices.get(key, ())})
+
+    def knows(self, pass_: Pass) -> bool:
+        """True if there are records of that pass, of whatever workload and device. Asking costs nothing after the first
+        time."""
+        return pass_ in self._passes
+
+    @cached_property
+    def _passes(self) -> set[str]:
+        return {key.partition("-")[0] for (_, key), _ in self._groups()}
+
+    def devices_of_layer(self, workload: Workload) -> list[str]:
+        """The same of its layer at any size."""
+        return sorted(device for device, layer in self._by_layer if layer == workload.layer)
 
     @cached_property
     def _devices(self) -> dict[str, set[str]]:
@@ -218,8 +239,8 @@ class Database:
         when it was measured again is out. If files of one place disagree, a candidate that failed in one of them is
         out; otherwise a confirmed record goes before an unconfirmed one, and a slower before a faster one. The first
         place that has the candidate decides. Three kinds of records never count: computed ones, those of kernels with
-        other arithmetic than ``fast_math`` says, and contended times. Whether a configuration is still legal is not
-        checked here.
+        other arithmetic than ``fast_math`` says, and contended times. Kernels of any size that were measured at this
+        size alone are among the candidates of one. Whether a configuration is still legal is not checked here.
         """
         words = self._last_words(workload, device, is_current=is_current, fast_math=fast_math)
         by_batch: dict[int, list[_Word]] = defaultdict(list)
@@ -234,7 +255,8 @@ class Database:
     ) -> list[TuningRecord]:
         """The records of candidates, at any batch size, that failed when they were tried last."""
         words = self._last_words(workload, device, is_current=is_current, fast_math=fast_math)
-        return [word.record for word in words.values() if word.record.status is not Status.OK]
+        failures = [word.record for word in words.values() if word.record.status is not Status.OK]
+        return [record for record in failures if record.workload.any_size == workload.any_size]
 
     def _last_words(
         self, workload: Workload, device: str, *, is_current: IsCurrent, fast_math: bool
@@ -242,11 +264,13 @@ class Database:
         """The record of each candidate that counts, see ``ranked_by_batch``."""
         words: dict[_Candidate, _Word] = {}
         for number, place in reversed(list(enumerate(self.places))):  # the first has the last word
-            key = device, workload.batchless_key
-            said = _words(place, key, place=number, is_current=is_current, fast_math=fast_math)
-            for candidate, word in said.items():
-                if candidate not in words or word.current >= words[candidate].current:
-                    words[candidate] = word
+            for key in _keys(workload):
+                said = _words(place, (device, key), place=number, is_current=is_current, fast_math=fast_math)
+                for candidate, word in said.items():
+                    if candidate not in words or word.current >= words[candidate].current:
+                        words[candidate] = word
+        if not workload.any_size:
+            return {each: word for each, word in words.items() if not word.record.workload.also_at}
         return words
 
 
@@ -276,6 +300,12 @@ def _note_best(bests: _Bests, record: TuningRecord) -> None:
         bests[record.workload, record.fast_math] = record
 
 
+def _keys(workload: Workload) -> tuple[str, ...]:
+    """``Workload.batchless_key`` of the kernels that are built for its size, and of those that take any."""
+    own = workload.batchless_key
+    return (own,) if workload.any_size or workload.block else (own, f"{own}-any")
+
+
 def _by_key(records: Iterable[TuningRecord]) -> RecordsByKey:
     by_key: dict[tuple[str, str], list[TuningRecord]] = defaultdict(list)
     for record in records:
@@ -302,7 +332,8 @@ def _words(
                 record.status is Status.OK and (not record.measured or record.contended)
             ):
                 continue
-            candidate = (record.workload.batch, frozenset(record.config.to_dict().items()))
+            built_for = f"{record.workload.any_size} {record.workload.also_at}"
+            candidate = (record.workload.batch, built_for, frozenset(record.config.to_dict().items()))
             word = _Word(record=record, current=is_current(record), place=place)
             if candidate not in last or word.current >= last[candidate].current:
                 last[candidate] = word

@@ -12,7 +12,7 @@ from typing import Annotated, overload
 
 import msgspec
 
-from dwconv.records.line import FEW, MeasurementLine, RecordLine, VerdictLine, WorkloadLine, checked
+from dwconv.records.line import FEW, AtSizeLine, MeasurementLine, RecordLine, VerdictLine, WorkloadLine, checked
 from dwconv.records.record import Status, TuningRecord
 
 _MOST_KEPT = 1024
@@ -97,6 +97,11 @@ class _Measurement(MeasurementLine, array_like=True):
     pass
 
 
+class _AtSize(AtSizeLine, array_like=True):
+    measurement: _Measurement
+    providers: Annotated[Mapping[str, _Measurement], FEW] = {}
+
+
 class _Verdict(VerdictLine, array_like=True):
     pass
 
@@ -108,6 +113,7 @@ class _Row(RecordLine, array_like=True):
     measurement: _Measurement | None = None
     verdict: _Verdict | None = None
     providers: Annotated[Mapping[str, _Measurement], FEW] = {}
+    others: Annotated[tuple[_AtSize, ...], FEW] = ()
 
 
 _encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
@@ -126,9 +132,14 @@ def _packed(line: RecordLine) -> bytes:
         line.confirmed,
         line.raced,
         line.verdict and _fields(line.verdict),
-        {name: _fields(measured) for name, measured in line.providers.items()},
+        _of_providers(line.providers),
         line.resources,
         line.detail,
         line.versions,
         line.created,
+        [(each.input_size, _fields(each.measurement), _of_providers(each.providers)) for each in line.others],
     ))  # fmt: skip
+
+
+def _of_providers(providers: Mapping[str, MeasurementLine]) -> dict[str, tuple[object, ...]]:
+    return {name: _fields(measured) for name, measured in providers.items()}

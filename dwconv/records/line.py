@@ -25,7 +25,7 @@ import msgspec
 from dwconv.errors import InvalidWorkload, LogError, one_line
 from dwconv.problems.block import Block
 from dwconv.problems.workload import DType, Epilogue, Layout, Pass, Workload
-from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.records.record import AtSize, Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 
 FORMAT = 1
@@ -49,8 +49,9 @@ def encode(record: TuningRecord) -> bytes:
             **{
                 field.name: _as_stored(getattr(record, field.name))
                 for field in dataclasses.fields(record)
-                if field.name not in ("workload", "config", "detail")
+                if field.name not in ("workload", "config", "detail", "others")
             },
+            **({"others": [_as_stored(each) for each in record.others]} if record.others else {}),
             "detail": one_line(record.detail, most=_TEXT_CHARACTERS),  # a compiler may quote bytes that are no text
         }
     )
@@ -59,6 +60,8 @@ def encode(record: TuningRecord) -> bytes:
 
 
 def _as_stored(value: object) -> object:
+    if isinstance(value, AtSize):
+        return {each.name: _as_stored(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, Measurement):
         return MeasurementLine(**{each.name: getattr(value, each.name) for each in dataclasses.fields(value)})
     return {name: _as_stored(each) for name, each in value.items()} if isinstance(value, dict) else value
@@ -122,6 +125,8 @@ class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     bias: bool = False
     epilogue: Epilogue = "none"
     block: str | None = None
+    any_size: bool = False
+    also_at: Annotated[tuple[_Sizes, ...], FEW] = ()
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019  # neighbouring lines are of one workload, and share it
     def to_workload(self) -> Workload:
@@ -138,6 +143,19 @@ class MeasurementLine(msgspec.Struct, rename={"computed": "predicted"}):  # the 
 
     def to_measurement(self) -> Measurement:
         return Measurement(**msgspec.structs.asdict(self))
+
+
+class AtSizeLine(msgspec.Struct):
+    input_size: _Sizes
+    measurement: MeasurementLine
+    providers: Annotated[Mapping[str, MeasurementLine], FEW] = {}
+
+    def to_at_size(self) -> AtSize:
+        return AtSize(
+            input_size=self.input_size,
+            measurement=self.measurement.to_measurement(),
+            providers={name: taken.to_measurement() for name, taken in self.providers.items()},
+        )
 
 
 class VerdictLine(msgspec.Struct):
@@ -172,6 +190,7 @@ class RecordLine(msgspec.Struct):
     detail: str = ""
     versions: Annotated[dict[str, str], FEW] = {}
     created: str = ""
+    others: Annotated[tuple[AtSizeLine, ...], FEW] = ()
 
     def check(self) -> None:
         """Raises ValidationError or InvalidWorkload if no record can be made."""
@@ -181,6 +200,8 @@ class RecordLine(msgspec.Struct):
         if max(map(len, names)) > _NAME_CHARACTERS or not "".join(names).isprintable():
             raise msgspec.ValidationError("a name is too long, or has characters that do not print")
         self.workload.to_workload()
+        if self.others and tuple(each.input_size for each in self.others) != self.workload.also_at:
+            raise msgspec.ValidationError("others are not of the sizes of also_at")
 
     def to_record(self) -> TuningRecord:
         """The record of a line that was checked."""
@@ -196,6 +217,7 @@ class RecordLine(msgspec.Struct):
             raced=self.raced,
             verdict=self.verdict.to_verdict() if self.verdict else None,
             providers={name: measured.to_measurement() for name, measured in self.providers.items()},
+            others=tuple(each.to_at_size() for each in self.others),
             resources=self.resources,
             detail=one_line(self.detail, most=_TEXT_CHARACTERS),
             versions=self.versions,
@@ -205,7 +227,8 @@ class RecordLine(msgspec.Struct):
     def _names(self) -> list[str]:
         """Strings that are identifiers rather than text, and that may be printed."""
         chosen = (value for value in self.config.values() if isinstance(value, str))
-        listed = (*self.providers, *self.resources, *self.versions, *self.versions.values())
+        others = (name for each in self.others for name in each.providers)
+        listed = (*self.providers, *others, *self.resources, *self.versions, *self.versions.values())
         return [self.device, self.created, *self.config, *chosen, *listed]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import Sizes, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import version_of
 
@@ -51,6 +52,15 @@ class Measurement:
     """The share of the time of these rounds that other work on the machine took, 0 to 1."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AtSize:
+    """What a kernel of any size took at one more size of its workload's ``also_at``, with the providers beside it."""
+
+    input_size: Sizes
+    measurement: Measurement
+    providers: dict[str, Measurement] = field(default_factory=dict)
+
+
 Rank = tuple[bool, bool, bool, tuple[bool, float]]
 
 
@@ -77,6 +87,8 @@ class TuningRecord:
     providers: dict[str, Measurement] = field(default_factory=dict)
     """Other providers, measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …; of a block also
     ``AROUND``, which does a part of it."""
+    others: tuple[AtSize, ...] = ()
+    """What it took at the sizes of ``also_at``, in their order."""
     resources: dict[str, int] = field(default_factory=dict)
     """Reported by the compiler: ``registers``, ``shared_bytes``, ``spill_bytes``, …; ``counted_from_text`` if the
     machine code could not be followed through its loops."""
@@ -105,7 +117,26 @@ class TuningRecord:
     def contention(self) -> float:
         """The share of its time that other work took, or of a provider's time if that is larger."""
         taken = [self.measurement] if self.measurement else []
-        return max((measured.contention for measured in (*taken, *self.providers.values())), default=0.0)
+        taken += self.providers.values()
+        for other in self.others:
+            taken += other.measurement, *other.providers.values()
+        return max((measured.contention for measured in taken), default=0.0)
+
+    @property
+    def at_each_size(self) -> tuple[TuningRecord, ...]:
+        """What it says of each size that it was measured at, its own first."""
+        if not self.others:
+            return (self,)
+        alone = dataclasses.replace(self, others=())
+        return alone, *(
+            dataclasses.replace(
+                alone,
+                workload=dataclasses.replace(self.workload, input_size=other.input_size, also_at=()),
+                measurement=other.measurement,
+                providers=other.providers,
+            )
+            for other in self.others
+        )
 
     @property
     def disturbed(self) -> bool:
@@ -139,8 +170,11 @@ class TuningRecord:
     @property
     def relative_time(self) -> float | None:
         """Time divided by the baseline's: they were measured in turns, so other work on the machine cancels out. None
-        without a baseline, and if the candidate failed."""
-        return 1 / self.speedup if self.status is Status.OK and self.speedup else None
+        without a baseline, and if the candidate failed. At several sizes it is the geometric mean."""
+        if self.status is not Status.OK or not self.speedup:
+            return None
+        speedups = [each.speedup for each in self.at_each_size if each.speedup]
+        return 1 / math.prod(speedups) ** (1 / len(speedups))
 
     @property
     def time_us(self) -> float:

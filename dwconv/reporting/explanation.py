@@ -21,7 +21,7 @@ from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import IMAGES, Layout, Pass
+from dwconv.problems.workload import IMAGES, Layout, Pass, by
 from dwconv.records.record import Measurement, TuningRecord, in_us
 from dwconv.schedules.template import template
 from dwconv.system import versions
@@ -60,6 +60,8 @@ class PassExplanation:
     """The knobs of the kernel that runs, or of the best that is known; empty if nothing is."""
     expected: Expected | None = None
     """What the choice relies on where nothing that was measured with the versions installed decides."""
+    is_of_another_size: bool = False
+    """True if ``record`` is of a kernel of any size that was measured at another one."""
     copies: tuple[Copy, ...] = ()
     """Copies of the call's tensors by dwconv's kernel. How the gradient will lie is not known yet."""
 
@@ -78,7 +80,8 @@ class PassExplanation:
         lines = [f"  {self.pass_}  {self.provider:<7}  {self.reason}"]
         if self.measured and self.pytorch:
             name, theirs = self.pytorch
-            lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}")
+            at = f", both at {by(self.record.workload.input_shape)}" if self.is_of_another_size and self.record else ""
+            lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}{at}")
         if self.config:
             lines.append(f"         {self.config}")
         lines += [f"         {copy}" for copy in self.copies]
@@ -162,6 +165,8 @@ def explain(
                 record=made.record,
                 config=_config(made),
                 expected=made.expected,
+                is_of_another_size=made.record is not None
+                and made.record.workload.input_size != problem.input_shape[2:],
                 copies=_copies(made, {"x": x, "w": w}),
             )
             for pass_, made in decisions.items()

@@ -14,6 +14,7 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.dispatch.advantage import kernel_us
+from dwconv.dispatch.any_size import times_of
 from dwconv.dispatch.decide import decide_on
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
@@ -85,11 +86,14 @@ class ExpectedGains:
         """``record`` is of any batch size, with the bias or without."""
         sweeps = workload.bias and not record.workload.bias
         scale = workload.batch / record.workload.batch
+        if workload.input_size != record.workload.input_size:  # it is of a kernel of any size
+            scale = times_of(workload, record.workload)
         kernel = scale * kernel_us(record, sweeps=sweeps)
         bare = scale * kernel_us(record, sweeps=False)
         alternative = record.alternative
         now_us = min(kernel, scale * alternative[1].median_us) if alternative else kernel
         is_searched = record.ends_search and record.device == self._target.device
+        is_searched &= workload.input_size in (record.workload.input_size, *record.workload.also_at)
         left = 0.0 if is_searched else _LEFT_TO_WIN
         return ExpectedGain(now_us=now_us, win_us=max(left * now_us, now_us - bare * (1 - left)), basis="measured")
 
@@ -118,7 +122,7 @@ def with_both_gradients(counts: Mapping[Workload, int], target: Target) -> dict[
     found: dict[Workload, int] = {}
     for workload, count in counts.items():
         found[workload] = count
-        few = target.kind == "cuda" and math.prod(workload.kernel) <= _TAPS_AT_ONCE
+        few = target.kind == "cuda" and math.prod(workload.kernel) <= _TAPS_AT_ONCE and not workload.any_size
         if few and workload.pass_ == "wgrad" and not workload.bias:
             dgrad, both = workload.for_pass("dgrad"), workload.for_pass("backward")
             if dgrad in counts and both not in counts and can_run(both, target):

@@ -9,6 +9,7 @@ workloads are still to come, which run, and how the others ended.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +18,16 @@ from typing import TYPE_CHECKING
 
 from dwconv.dispatch import packed
 from dwconv.dispatch.advantage import beats_pytorch
+from dwconv.dispatch.any_size import of_any_size
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed, measured_here
 from dwconv.dispatch.legality import Broken, runnable
 from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError
 from dwconv.measure.comparisons import Comparisons
-from dwconv.problems.target import Target
+from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.system.versions import can_build
 from dwconv.tuner.expected_gain import expected_gains_us, shares
@@ -43,7 +44,7 @@ def is_known(workload: Workload, target: Target, known: Database, *, broken: Bro
     """True if ``known`` has what runs the workload fastest on ``target``, at its own batch size: a kernel that is
     confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked."""
     of_all_batches = measured_here(workload, target, current=True, known=known)
-    worked = [record for record in of_all_batches if record.workload == workload]
+    worked = [record for record in of_all_batches if record.workload in (workload, _at_any_size(workload))]
     if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
         return True
     tried = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
@@ -58,6 +59,17 @@ def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:
     return True
 
 
+def _at_any_size(workload: Workload) -> Workload | None:
+    return None if workload.block else workload.with_any_size()
+
+
+def _is_as_fast(workload: Workload) -> bool:
+    """True if a kernel of any size is about as fast as one that is built for the size, so that one is enough where
+    there is little to win."""
+    return workload.layout == "nhwc" and (workload.pass_ != "wgrad" or math.prod(workload.kernel) <= _FEW_TAPS)
+
+
+_FEW_TAPS = 9
 _MOST_INCONCLUSIVE = 8
 """After so many inconclusive comparisons in a row the machine is too busy to continue."""
 
@@ -72,10 +84,10 @@ class _End(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """Candidates of one workload that are timed side by side."""
+    """Candidates of one workload that are timed side by side: kernels that are built for its size, and of any size."""
 
     workload: Workload
-    configs: Sequence[Config]
+    candidates: Sequence[Candidate]
     again: bool = False
     """Other work disturbed it the first time."""
 
@@ -126,9 +138,9 @@ class RaceState:
         nothing to race now, or the time is up."""
         while (self.waiting or self._again) and not self.problem and time.monotonic() < self._ends_s:
             comparison = self._again.pop(0) if not self.waiting else self._comparison_of(self.waiting.pop(0))
-            if comparison.configs:
+            if comparison.candidates:
                 self._running.append(comparison)
-                return [Candidate(comparison.workload, config) for config in comparison.configs]
+                return list(comparison.candidates)
             self._ends[comparison.workload] = _End.WITHOUT_KERNELS
         return None
 
@@ -138,13 +150,19 @@ class RaceState:
         except NoTemplate:
             found = []
         configs = [start.config for start in found] if can_build() else packed.configs_for(workload, self._target)
-        return _Comparison(workload=workload, configs=configs[: self._shares[workload]])
+        configs = configs[: self._shares[workload]]
+        candidates = [Candidate(workload, config) for config in configs]
+        if can_build() and configs and isinstance(self._target, CpuTarget):
+            general = of_any_size(workload, configs[0], self._target)
+            alone = self._shares[workload] == 1 and _is_as_fast(workload)
+            candidates = [*([] if alone else candidates), general] if general else candidates
+        return _Comparison(workload=workload, candidates=candidates)
 
     def add(self, records: Sequence[TuningRecord]) -> None:
         """The records of the comparison that began first of those that run."""
         comparison = self._running.pop(0)
         self._records += records
-        latest = {record.config: record for record in records}
+        latest = {Candidate(record.workload, record.config): record for record in records}
         worked = [record for record in latest.values() if record.status is Status.OK]
         calm = [record for record in worked if not record.contended]
         if any(record.confirmed for record in worked):
@@ -156,9 +174,9 @@ class RaceState:
         else:
             end = _End.INCONCLUSIVE
             # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
-            if len(worked) < len(comparison.configs) or not comparison.again:
-                configs = [record.config for record in worked]
-                self._again.append(_Comparison(workload=comparison.workload, configs=configs, again=True))
+            if len(worked) < len(comparison.candidates) or not comparison.again:
+                candidates = [Candidate(record.workload, record.config) for record in worked]
+                self._again.append(_Comparison(workload=comparison.workload, candidates=candidates, again=True))
         self._ends[comparison.workload] = end
         self._inconclusive_in_a_row = self._inconclusive_in_a_row + 1 if end is _End.INCONCLUSIVE else 0
         if self._inconclusive_in_a_row == _MOST_INCONCLUSIVE:

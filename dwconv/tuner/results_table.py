@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dwconv.problems.as_written import resolve_padding, short_sizes
 from dwconv.problems.target import CudaTarget, Limits, Target
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import Workload, by
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import cost_data, cost_lines, resource_words
 from dwconv.tuner.search.search_result import Stop, TuningResult
@@ -131,7 +131,8 @@ class Progress(LiveView):
 
 def label(workload: Workload) -> str:
     """A short name of a workload, for people: ``8,144,56,56 k3 s2 float32 nhwc``. Default values are left out."""
-    words = [",".join(map(str, workload.input_shape)), f"k{short_sizes(workload.kernel)}"]
+    words = [",".join(map(str, workload.input_shape)), *(f"+{by(size)}" for size in workload.also_at)]
+    words.append(f"k{short_sizes(workload.kernel)}")
     if set(workload.stride) != {1}:
         words.append(f"s{short_sizes(workload.stride)}")
     sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
@@ -143,7 +144,7 @@ def label(workload: Workload) -> str:
         words.append(f"m{workload.multiplier}")
     if workload.bias:
         words.append("bias")
-    return " ".join([*words, workload.dtype, workload.layout])
+    return " ".join([*words, workload.dtype, workload.layout, *["any size"] * workload.any_size])
 
 
 def state(result: TuningResult) -> str:
@@ -221,6 +222,11 @@ def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]
         "predicted": bool(result and result.computed),
         "workload_fields": workload.to_dict(),
     }
+    if best and best.others:
+        data["sizes"] = [
+            {"input_size": each.workload.input_size, "median_us": each.time_us, "speedup": each.speedup}
+            for each in best.at_each_size
+        ]
     if best and best.resources:
         data["resources"] = best.resources
     if result and result.ranked:
@@ -338,6 +344,10 @@ def _beneath(outcome: Outcome) -> list[str]:
     if result.best is None:
         return [f"none of {result.trials} candidates worked: {failures}; the last one: {detail}"]
     lines = [f"{result.best.config.template} {result.best.config}"]
+    lines += [
+        f"{by(each.workload.input_size)}: {microseconds(each.time_us)} µs, {each.speedup or 0:.2f}× the baseline"
+        for each in result.best.at_each_size[1:]
+    ]
     if result.best.resources:
         lines.append(resource_words(result.best.resources))
     if failures:

@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from dwconv.commands.tune_arguments import asks_for_both_gradients, parser_of_tune, workloads_from
+from dwconv.commands.tune_arguments import asks_for_both_gradients, at_any_size, parser_of_tune, workloads_from
 from dwconv.problems import target
-from dwconv.problems.layer_files import read_layers
+from dwconv.problems.layer_files import read_layers, write_layers
 from dwconv.system import cpu_facts
+from tests import fake_tuning as fake
 from tests.tune_command import SHAPE, error_of, plant, run
 
 LAYERS = {
@@ -77,6 +79,12 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8,8,8", "--kernel", "3"], "has 6 sizes, not 4 (N,C,H,W) or 5 (N,C,D,H,W)"),
         (["--shape", "1,8,8,8,8", "--kernel", "3,3"], "kernel=3,3 has 2 sizes; give one, or 3 (depth,height,width)"),
         (["--shape", "1,8,8,8,8", "--kernel", "3", "--padding", "1,2"], "is not P, PD,PH,PW, FRONT,BACK,TOP,BOTTOM"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--sizes", "9,x"], "sizes=9,x: x is not a size of 2 axes"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--sizes", "9x9x9"], "9x9x9 is not a size of 2 axes; give it as 256"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--sizes", "0"], "0 is not a size of 2 axes"),
+        (["--shape", "1,8,8,8", "--kernel", "7", "--padding", "0", "--sizes", "3"], "kernel=7×7"),
+        (["--network", "MobileNetV2@224", "--batch", "8", "--sizes", "9"], "--sizes goes with --shape or --model"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--block", "none,ln", "--sizes", "9"], "--sizes is for convolutions"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
         (["--shape", "1,8,8,8", "--model", "tests.models:TinyNet"], "give --shape or --model, not both"),
         (["--model", "tests.models:TinyNet"], "--model needs --input"),
@@ -316,3 +324,57 @@ def test_when_the_minutes_are_over_it_says_what_is_left(capsys, fakes, layers):
     out, err = capsys.readouterr()
     assert json.loads(out)["results"] == []
     assert err.endswith("time is up, 4 passes are left: run the same command to continue\n")
+
+
+# -- several sizes -----------------------------------------------------------------------------------------------
+
+
+def workloads_of(*options):
+    parser = parser_of_tune()
+    return workloads_from(parser, parser.parse_args([*map(str, options)]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "sizes", "also_at"),
+    [
+        ("1,8,9,9", "3", "12,9,14x20", ((12, 12), (14, 20))),
+        ("1,8,1,90", "1,31", "50,400", ((1, 50), (1, 400))),
+        ("1,8,4,9,9", "3", "8,4x12x10", ((8, 8, 8), (4, 12, 10))),
+    ],
+    ids=["images", "rows", "volumes"],
+)
+def test_sizes_make_one_workload_of_any_size(shape, kernel, sizes, also_at):
+    counts = workloads_of("--shape", shape, "--kernel", kernel, "--sizes", sizes)
+    assert {each.pass_ for each in counts} == {"fprop", "dgrad", "wgrad"}
+    assert all(each.any_size and each.also_at == also_at for each in counts)
+    assert all(",".join(map(str, each.input_shape)) == shape for each in counts)
+
+
+def test_layers_of_a_model_at_several_sizes_are_one_each():
+    def at(size, channels, count):
+        workload = replace(fake.WORKLOAD, channels=channels, input_size=(size, size))
+        return {workload: count, workload.for_pass("dgrad"): count}
+
+    counts = at_any_size([at(28, 96, 2) | at(14, 192, 3), at(32, 96, 2) | at(16, 192, 3) | at(8, 96, 1)])
+    found = {(each.pass_, each.channels): (each.input_size, each.also_at, count) for each, count in counts.items()}
+    assert found == {
+        (pass_, channels): facts
+        for pass_ in ("fprop", "dgrad")
+        for channels, facts in {96: ((28, 28), ((32, 32), (8, 8)), 3), 192: ((14, 14), ((16, 16),), 3)}.items()
+    }
+
+
+def test_a_file_of_layers_lists_sizes(tmp_path, capsys):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [PLAIN | {"sizes": [[12, 14], [9, 9]]}, PLAIN | {"C": 9}]}))
+    one, other = read_layers(path, network="Net")
+    general = one.workload("dgrad", batch=2, dtype="float32", layout="nhwc", bias=False)
+    assert (general.any_size, general.also_at) == (True, ((12, 14),))
+    assert not other.workload("dgrad", batch=2, dtype="float32", layout="nhwc", bias=False).any_size
+    write_layers(path, {"Net": [one, other]})
+    assert read_layers(path, network="Net") == [one, other]
+    for wrong, words in (([12], "I=12 is not a list"), ([[12]], "does not have 2 sizes"), ("12", "is not a list of")):
+        path.write_text(json.dumps({"Net": [PLAIN | {"sizes": wrong}]}))
+        assert words in error_of(capsys, "--layers", path, "--batch", 2)
+    path.write_text(json.dumps({"Net": [PLAIN | {"sizes": [[12, 12]], "block": "none,ln"}]}))
+    assert "are for a layer without a block" in error_of(capsys, "--layers", path, "--batch", 2)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 import dwconv
 from dwconv.call import loaded
 from dwconv.call.call_plan import kernel_state, plan_for
+from dwconv.dispatch import legality
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.errors import DwconvWarning
@@ -20,7 +21,7 @@ from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Status
+from dwconv.records.record import AtSize, Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.untuned import other_size
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
@@ -129,6 +130,102 @@ def test_the_kernel_of_another_size_computes_what_pytorch_does(logs):
     assert {type(plan.kernels[pass_]) for pass_ in PASSES} == {Kernel}
 
 
+# -- measured kernels of any size -------------------------------------------------------------------------------------
+
+
+def any_size_tuned(workload, **more):
+    return tuned(workload.with_any_size(), **more)
+
+
+def test_a_measured_kernel_of_any_size_serves_the_layer_at_every_size(logs, planted):
+    planted.knows = lambda workload: True
+    write(logs, *(any_size_tuned(at(18).for_pass(pass_), gain=3.0) for pass_ in PASSES), tuned(at(20), gain=2.0))
+    for size, reason in (
+        (18, "3.00× as fast as onednn-nhwc, by a kernel of any size"),
+        (20, "2.00× as fast as onednn-nhwc"),
+        (200, "3.00× as fast as onednn-nhwc, by a kernel of any size, measured at 2×8×18×18"),
+    ):
+        (plan,) = plans_of([size])
+        decision = plan.decisions["fprop"]
+        assert (decision.provider, decision.reason, decision.command) == ("dwconv", reason, "")
+        assert decision.workload == (at(20) if size == 20 else at(18).with_any_size())
+    assert not planted.asked, "what was measured is not predicted"
+    other = decide(dataclasses.replace(at(200), bias=True), "cpu").reason
+    assert (
+        other
+        == "1.50× as fast as onednn-nhwc, by a kernel of any size, measured at 2×8×18×18, with a sweep for the bias"
+    )
+
+
+def test_a_new_size_of_a_measured_layer_costs_a_look_up(logs, planted, monkeypatch):
+    write(logs, *(any_size_tuned(at(19).for_pass(pass_)) for pass_ in PASSES))
+    plans_of([19])
+    made = []
+    monkeypatch.setattr(legality, "_space", lambda *given: made.append(given))
+    assert all(
+        plan.decisions["dgrad"].workload == at(19).for_pass("dgrad").with_any_size() for plan in plans_of([30, 31])
+    )
+    assert not made, "a space takes longer"
+
+
+def test_one_that_is_slower_or_saves_less_than_a_call_leaves_it_to_pytorchs_op(logs):
+    write(logs, any_size_tuned(at(18), gain=1.5), any_size_tuned(at(100, stride=2), gain=1.01))
+    assert decide(at(30), "cpu").provider == "dwconv"
+    small = decide(at(6), "cpu")
+    assert small.provider == "pytorch"
+    assert small.reason == (
+        "onednn-nhwc is faster: 8.3 µs, dwconv 5.6 µs + 10.0 µs for the call, measured at 2×8×18×18 and computed for "
+        "this size"
+    )
+    assert "onednn-nhwc is faster" in decide(at(60, stride=2), "cpu").reason
+
+
+def test_the_nearest_of_the_sizes_that_one_was_tuned_for_decides(logs):
+    one = any_size_tuned(at(18))
+    times = {size: dataclasses.replace(one.measurement, median_us=us) for size, us in ((36, 100.0), (72, 4000.0))}
+    one = dataclasses.replace(
+        one,
+        workload=dataclasses.replace(one.workload, also_at=tuple((size, size) for size in times)),
+        others=tuple(
+            AtSize(input_size=(s, s), measurement=taken, providers=one.providers) for s, taken in times.items()
+        ),
+    )
+    write(logs, one)
+    assert decide(at(18), "cpu").reason.startswith("64.00× as fast")
+    assert decide(at(40), "cpu").reason.startswith(
+        "32.00× as fast as onednn-nhwc, by a kernel of any size, measured at 2×8×36×36"
+    )
+    assert "onednn-nhwc is faster" in decide(at(80), "cpu").reason
+    assert decide(at(40), "cpu").workload == one.workload, "its kernel is one for all of them"
+
+
+def test_what_a_search_found_for_several_sizes_goes_before_what_was_raced(logs):
+    several = any_size_tuned(at(18), gain=3.0, confirmed=True)
+    several = dataclasses.replace(several, workload=dataclasses.replace(several.workload, also_at=((30, 30),)))
+    other = AtSize(input_size=(30, 30), measurement=several.measurement, providers=several.providers)
+    raced = any_size_tuned(at(22), gain=4.0, confirmed=True, raced=True)
+    write(logs, dataclasses.replace(several, others=(other,)), raced, any_size_tuned(at(18), raced=True))
+    assert decide(at(23), "cpu").reason.startswith("3.00× as fast")
+    assert decide(at(200), "cpu").reason.startswith("3.00× as fast")
+    assert decide(at(22), "cpu").reason == "4.00× as fast as onednn-nhwc, by a kernel of any size", (
+        "it was measured here"
+    )
+    write(logs, any_size_tuned(at(400), gain=5.0, raced=True))
+    assert decide(at(200), "cpu").reason.startswith("5.00× as fast"), "far away a search tells no more"
+
+
+@pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+def test_what_is_expected_of_a_kernel_of_any_size_is_asked_once_also_if_it_is_not_sure(logs, planted):
+    planted.knows, planted.at_least = lambda workload: True, 0.9
+    plans_of([20, 21])
+    asked = len(planted.asked)
+    (plan,) = plans_of([22])
+    assert plan.is_pytorch and "the same kernel at another size" in plan.decisions["fprop"].reason
+    plans_of(range(23, 23 + MOST_SIZES))
+    assert len(planted.asked) == asked
+    assert not any(each.too_many_sizes for plan in plans_of([24]) for each in plan.decisions.values())
+
+
 # -- sizes without end -------------------------------------------------------------------------------------------------
 
 
@@ -139,8 +236,7 @@ def plans_of(sizes, layout="nhwc"):
 @pytest.fixture
 def one_size_each(monkeypatch):
     """No kernel takes any size."""
-    for module in ("dispatch.decide", "call.call_plan"):
-        monkeypatch.setattr(f"dwconv.{module}.of_any_size", lambda *_: None)
+    monkeypatch.setattr("dwconv.dispatch.any_size.of_any_size", lambda *_: None)
 
 
 def test_one_kernel_serves_all_sizes_near_its_own(logs, planted):

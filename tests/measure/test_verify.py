@@ -13,7 +13,9 @@ import torch
 
 from dwconv.errors import BuildError
 from dwconv.kernels import build
+from dwconv.kernels.any_size import AnySize
 from dwconv.kernels.kernel import Kernel
+from dwconv.measure.measuring import Check, Measurer, MeasureSetup, Trial
 from dwconv.measure.runner import LocalRunner
 from dwconv.measure.verify.cases import batches_of_finalists, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.verify.cases import judge as judge_numbers
@@ -284,3 +286,42 @@ def test_the_runner_builds_verifies_times_and_confirms():
     }
     (record,) = confirmed
     assert record.status is Status.OK and len(record.providers) == 2, record.detail
+
+
+SIZES = ((9, 7), (12, 5), (3, 16))
+
+
+@pytest.fixture(scope="module")
+def of_any_size():
+    of = dataclasses.replace(workload("fprop", channels=32), input_size=SIZES[0], any_size=True, also_at=SIZES[1:])
+    return build(default(of, cpu_target(threads=2)), cpu_target(threads=2))
+
+
+@pytest.mark.usefixtures("brief_timing")
+def test_a_kernel_of_any_size_is_timed_at_every_size_that_it_is_tuned_for(of_any_size):
+    of, target = of_any_size.candidate.workload, cpu_target(threads=2)
+    with LocalRunner(of, target, jobs=1) as runner:
+        (record,) = runner.measure([of_any_size.candidate])
+        (confirmed,) = runner.confirm([of_any_size.candidate])
+    for each, providers in ((record, 1), (confirmed, 2)):
+        assert each.status is Status.OK, each.detail
+        assert [there.workload.input_size for there in each.at_each_size] == list(SIZES)
+        assert all(there.measured and len(there.providers) == providers for there in each.at_each_size)
+
+
+@pytest.mark.usefixtures("brief_timing", "threads_as_asked")
+@pytest.mark.parametrize("wrong_at", ["another", "odd"])
+def test_a_kernel_that_is_wrong_at_another_size_is_refused(of_any_size, monkeypatch, wrong_at):
+    usual = AnySize.at
+
+    def at(self, size):
+        if size.input_size == SIZES[1] if wrong_at == "another" else size.input_size not in SIZES:
+            return usual(AnySize(self.artifact, lambda *_: None, 0), size)
+        return usual(self, size)
+
+    monkeypatch.setattr(AnySize, "at", at)
+    measurer = Measurer(MeasureSetup(target=cpu_target(threads=2), compiles_calls=False))
+    trial, check = measurer(Trial(artifact=of_any_size)), measurer(Check(artifact=of_any_size))
+    assert trial.verdict.right == (wrong_at == "odd")
+    assert not check.verdict.right and check.verdict.reason.startswith("not written")
+    assert "at 12×5" in check.verdict.reason or wrong_at == "odd"

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from tests import forked
 
@@ -144,4 +145,7 @@ def _serve(rank: int, world: int, port: int, pipe: Connection) -> None:
             answer = function(*args), None
         except Exception:  # noqa: BLE001  told to the test
             answer = None, traceback.format_exc()
+        for group in list(distributed_c10d._world.pg_map):  # each has threads that take a core's time without work
+            if group is not dist.group.WORLD:
+                dist.destroy_process_group(group)
         pipe.send_bytes(pickle.dumps(answer))  # tensors by value: ``send`` would share memory that ends with us

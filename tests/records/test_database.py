@@ -340,3 +340,20 @@ def test_a_log_that_is_missing_can_be_added_to(tmp_path):
     database = Database.behind_log(tmp_path / "log.jsonl", alone=True)
     database.add(known(config=A))
     assert configs_of(database) == [A] == configs_of(database.of_own_places)
+
+
+def test_kernels_of_any_size_are_among_those_of_the_size_that_they_were_measured_at(database):
+    general = WORKLOAD.with_any_size()
+    several = dataclasses.replace(general, also_at=((28, 28),))
+    found = database(
+        known(config=A, median_us=2),
+        known(workload=general, config=A, median_us=1),
+        known(workload=several, config=B, median_us=0.5),
+        known(workload=general.with_input_size((15, 15)), config=C, median_us=0.1),
+        known(workload=general, config=B, status=Status.CRASHED),
+    )
+    assert [each.workload for each in found.ranked(WORKLOAD, "here")] == [general, WORKLOAD]
+    assert [each.workload for each in found.ranked(general, "here")] == [several, general]
+    assert not found.failed(WORKLOAD, "here"), "that one crashes says nothing of a kernel for one size"
+    assert {each.input_size for each in found.at_sizes(general, "here")} == {(14, 14), (15, 15)}
+    assert found.devices(workload_of(shape=(8, 16, 15, 15))) == found.devices_of_layer(general) == ["here"]

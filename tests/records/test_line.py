@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 
@@ -14,14 +15,23 @@ from hypothesis import strategies as st
 
 from dwconv.errors import LogError
 from dwconv.problems.workload import Workload
+from dwconv.records.held import HeldLog
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.records.record import AtSize, Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from tests.planted_records import record_of, workload_of
 
 RECORD = record_of(workload_of())
 LINE = encode(RECORD)
+ANY = dataclasses.replace(
+    RECORD,
+    workload=dataclasses.replace(workload_of(), any_size=True, also_at=((20, 21), (1, 40))),
+    others=tuple(
+        AtSize(input_size=size, measurement=RECORD.measurement, providers=RECORD.providers)
+        for size in ((20, 21), (1, 40))
+    ),
+)
 
 times_us = st.floats(min_value=1e-3, max_value=1e9)
 measurements = st.builds(
@@ -195,3 +205,22 @@ def test_what_went_wrong_is_one_line_that_does_nothing_to_a_terminal():
 def test_no_record_is_so_short_that_it_is_passed_over_unread():
     shortest = workload_of(shape=(1, 1, 1, 1), kernel=(1, 1), padding=0)
     assert len(msgspec.json.encode(shortest.to_dict())) > LEAST_BYTES
+
+
+def test_a_record_of_several_sizes_reads_back_with_the_times_at_each():
+    assert decode(encode(ANY)) == ANY
+    held = HeldLog()
+    held.add(encode(ANY))
+    assert [list(records) for records in held.values()] == [[ANY]]
+    assert [each.workload.input_size for each in ANY.at_each_size] == [(9, 7), (20, 21), (1, 40)]
+    slow = dataclasses.replace(ANY.others[0], measurement=dataclasses.replace(RECORD.measurement, median_us=800.0))
+    assert dataclasses.replace(ANY, others=(slow, ANY.others[1])).relative_time == pytest.approx(
+        (0.5 * 8 * 0.5) ** (1 / 3)
+    )
+    for others in (ANY.others[:1], ANY.others[::-1]):
+        with pytest.raises(LogError, match="others are not of the sizes of also_at"):
+            encode(dataclasses.replace(ANY, others=others))
+
+
+def test_a_record_of_one_size_has_none_of_these_fields():
+    assert not {"any_size", "also_at"} & json.loads(LINE)["workload"].keys() and "others" not in json.loads(LINE)

@@ -135,6 +135,22 @@ def test_right_with_every_number_of_channels(pass_: Pass, wanted: dict[str, Valu
         assert verdict.right, f"{at.key}: {verdict.reason}"
 
 
+@pytest.mark.parametrize(
+    ("pass_", "wanted"),
+    [("fprop", {"tile_h": 2}), ("dgrad", {}), ("wgrad", {"parallel": "channels"}), ("wgrad", {"parallel": "planes"})],
+    ids=str,
+)
+def test_right_with_every_number_of_planes(pass_: Pass, wanted: dict[str, Value]) -> None:
+    layer_of_all = layer(64, (14, 14), (3, 3), padding=SAME, stride=(2, 2), bias=pass_ != "dgrad", layout="nchw")
+    layer_of_all = dataclasses.replace(layer_of_all, any_size=True, any_channels=True)
+    kernel = any_size(layer_of_all.for_pass(pass_), wanted)
+    assert wanted.items() <= kernel.artifact.candidate.config.to_dict().items()
+    for channels in (1, 2, 7, 65):
+        at = dataclasses.replace(kernel.workload, channels=channels, input_size=(5, channels % 11 + 3))
+        verdict = verify_once(kernel.any_size.at(at), make_case(at, data="integers"))
+        assert verdict.right, f"{at.key}: {verdict.reason}"
+
+
 @pytest.mark.parametrize(("layout", "pass_"), in_turns(LAYOUTS, PASSES))
 def test_right_on_volumes(layout: Layout, pass_: Pass) -> None:
     volume = layer(16, (4, 6, 9), (3, 3, 3), padding=(*SAME, (1, 1)), stride=(2, 1, 2), layout=layout)

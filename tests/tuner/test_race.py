@@ -109,6 +109,37 @@ def test_what_has_most_to_win_comes_first_and_gets_more_candidates(comparisons, 
     assert often[SMALL] > often[LARGE]
 
 
+@pytest.fixture
+def of_any_size(comparisons, monkeypatch):
+    templates = [dataclasses.replace(fake.template(pass_=pass_), any_size=True) for pass_ in PASSES]
+    monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in templates})
+    return comparisons
+
+
+def test_a_kernel_of_any_size_is_raced_beside_those_of_the_size(of_any_size, log):
+    often = {LARGE.for_pass(pass_): 1000 for pass_ in PASSES}
+    small = {SMALL.for_pass(pass_): 1 for pass_ in PASSES}
+    result = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    raced = dict(of_any_size.raced)
+    assert all(raced[each] > 1 for each in often)
+    assert raced[SMALL.with_any_size()] == 1, "there is little to win, and it is as fast"
+    assert set(result.won) == {*often, *small}
+    records = log.load().records
+    for workload in (*often, *small):
+        (general,) = (each for each in records if each.workload == workload.with_any_size())
+        assert is_known(workload, fake.TARGET, Database.of([general]), broken={})
+    again = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of(records), workers=None)
+    assert again.raced == 0
+
+
+def test_a_kernel_of_any_size_is_no_substitute_where_it_is_slower(of_any_size, log):
+    large_kernel = dataclasses.replace(SMALL, kernel=(5, 5), padding=((2, 2), (2, 2))).for_pass("wgrad")
+    often = {SMALL: 1, large_kernel: 1, LARGE: 1_000_000}
+    race(often, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    assert dict(of_any_size.raced)[SMALL.with_any_size()] == 1
+    assert dict(of_any_size.raced)[large_kernel] == 2
+
+
 def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
     now = iter(range(0, 1000, 10))
     monkeypatch.setattr(race_module.time, "monotonic", lambda: float(next(now)))

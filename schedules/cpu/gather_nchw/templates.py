@@ -59,6 +59,7 @@ TEMPLATES = gather_family(
     most_axes=3,
     activates=True,
     any_size=True,
+    any_channels=True,
     misfit=plane_misfit,
     space=gather_space,
     schedule=schedule,

@@ -7,12 +7,14 @@ meets as many dy as there are kernel rows in the group. The lanes of each sum ar
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import at_any_size
+from dwconv.schedules.cpu.emit.lanes import extent
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one
 from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.words import argument, parallel
@@ -28,6 +30,8 @@ def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
     if tasks are planes, what each image gives: workspace (n, C·M, KH, KW) and, for the bias, workspace_1 (n, C·M).
     In 3-D with depths before heights."""
     cut = at_any_size(cut, workload)
+    if workload.any_channels:
+        cut = replace(cut, work=replace(cut.work, x_pitch=cut.work.channels))
     work, channels = cut.work, cut.work.channels
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
@@ -81,8 +85,9 @@ def add_images(partial: Any, result: Any, n: Expr, blocks: Expr) -> None:
         return (part,) if is_one(blocks) else (part // blocks, part % blocks)
 
     parts = n * blocks
-    channels, *taps = (int(size) for size in result.shape)
-    loop = parallel if channels * math.prod(taps) > PARALLEL_SUMS else serial
+    channels, taps = extent(result, 0), [int(size) for size in result.shape[1:]]
+    is_little = isinstance(channels, int) and channels * math.prod(taps) <= PARALLEL_SUMS
+    loop = serial if is_little else parallel
     for channel in loop("channel", channels):
         if result.dtype != "float32":  # which would round every sum: they stay where those of the first image are
             for part in serial("image", 1, parts):

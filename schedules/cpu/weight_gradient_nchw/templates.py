@@ -55,6 +55,7 @@ TEMPLATES = (
         layout="nchw",
         most_axes=3,
         any_size=True,
+        any_channels=True,
         misfit=plane_misfit,
         space=space,
         schedule=schedule,
