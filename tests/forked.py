@@ -46,7 +46,7 @@ _READ_LATE = (
     "PYTHONPATH", "TMPDIR", "HOME", "PATH", "CXX", "CC", "PWD", "OLDPWD", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "_",
 )  # fmt: skip
 """Beginnings of the names of variables that change nothing of what is imported."""
-_PATIENCE_S, _IDLE_S = 300.0, 600.0
+_PATIENCE_S, _IDLE_S, _LONGEST = 300.0, 600.0, 100
 
 
 def shim(*, preload: str = WORKERS) -> SimpleNamespace:
@@ -166,21 +166,28 @@ def _connect(env: Mapping[str, str], *, preload: str) -> socket.socket:
         fcntl.flock(lock, fcntl.LOCK_EX)
         connection = socket.socket(socket.AF_UNIX)
         with contextlib.suppress(OSError):
-            connection.connect(str(path))
+            connection.connect(_address(path))
             return connection
         path.unlink(missing_ok=True)
         with (folder / f"fork-{number}.log").open("w") as log:
-            subprocess.Popen(
+            forking = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, str(_ROOT), str(path), preload], stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, cwd=_ROOT, env={**env, "TMPDIR": str(folder)}, start_new_session=True,
             )  # fmt: skip
         until = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < until:
+        while time.monotonic() < until and forking.poll() is None:
             with contextlib.suppress(OSError):
-                connection.connect(str(path))
+                connection.connect(_address(path))
                 return connection
             time.sleep(0.01)
-        raise OSError(f"{path} does not begin")
+        raise OSError(f"{path} does not begin: {path.with_suffix('.log').read_text()[-2000:]}")
+
+
+def _address(path: Path) -> str:
+    """A name of a socket that is short enough, whatever the folder."""
+    if len(str(path)) < _LONGEST:
+        return str(path)
+    return f"/proc/self/fd/{os.open(path.parent, os.O_PATH)}/{path.name}"
 
 
 _BOOT = (
@@ -196,7 +203,7 @@ def serve(path: str, preload: str) -> None:
     gc.freeze()  # a search would copy all pages that are shared
     gc.enable()
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(f"{path}.new")
+    listening.bind(_address(Path(f"{path}.new")))
     listening.listen(64)
     woken, wake = os.pipe()
     for end in (woken, wake):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import multiprocessing
 from collections import Counter
 from functools import partial
 
@@ -173,9 +172,6 @@ def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkey
     def here(*of):
         raise AssertionError("a step is timed in this process")
 
-    forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload(["bench.paired_steps"])
-    monkeypatch.setattr(paired_steps.multiprocessing, "get_context", lambda method: forking)
     monkeypatch.setattr(paired_steps, "lap_of", here)
     out = tmp_path / "figures.json"
     options = ["--model", "tests.bench.small_networks:TARDY", "--steps", "3", "--warmup", "1"]

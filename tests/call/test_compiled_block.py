@@ -135,8 +135,7 @@ def test_other_batches_are_one_op_too(planted):
 
 
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
-def test_every_backend_runs_it_as_one(planted, backend, monkeypatch):
-    monkeypatch.setattr("torch._inductor.config.cpp_cache_precompile_headers", False)  # longer than one kernel takes
+def test_every_backend_runs_it_as_one(planted, backend):
     model = plain()
     exact = copy.deepcopy(model).double()
     assert_same(torch.compile(converted(model), backend=backend, fullgraph=True), exact)

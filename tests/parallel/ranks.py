@@ -104,7 +104,7 @@ class Ranks:
         self._store = new_store()
         pipes = [context.Pipe() for _ in range(world)]
         self._processes = [
-            context.Process(target=_serve, args=(rank, world, self._store.port, theirs), daemon=True)
+            context.Process(target=_serve, args=(rank, world, self._store.port, theirs, {**os.environ}), daemon=True)
             for rank, (_, theirs) in enumerate(pipes)
         ]
         self._pipes = [ours for ours, _ in pipes]
@@ -133,8 +133,9 @@ class Ranks:
             process.join()
 
 
-def _serve(rank: int, world: int, port: int, pipe: Connection) -> None:
-    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "DWCONV_NATIVE": "0"}
+def _serve(rank: int, world: int, port: int, pipe: Connection, environment: dict[str, str]) -> None:
+    os.environ.clear()  # that of the process that forks may be older
+    os.environ |= environment | {"GLOO_SOCKET_IFNAME": "lo", "DWCONV_NATIVE": "0"}
     torch.set_num_threads(1)
     limit = timedelta(seconds=ANSWERS_WITHIN_S)
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=limit)
