@@ -99,9 +99,12 @@ def swap(one: str, other: str) -> Callable[[Manifest], Manifest]:
     """The machine code of two passes in each other's place."""
 
     def change(manifest: Manifest) -> Manifest:
-        files = {kernel.workload["pass"]: kernel.file for kernel in manifest.kernels}
-        files[one], files[other] = files[other], files[one]
-        kernels = [msgspec.structs.replace(each, file=files[each.workload["pass"]]) for each in manifest.kernels]
+        passes = {one: other, other: one}
+        files = {(kernel.workload["layout"], kernel.workload["pass"]): kernel.file for kernel in manifest.kernels}
+        kernels = []
+        for kernel in manifest.kernels:
+            layout, pass_ = kernel.workload["layout"], kernel.workload["pass"]
+            kernels.append(msgspec.structs.replace(kernel, file=files[layout, passes.get(pass_, pass_)]))
         return msgspec.structs.replace(manifest, kernels=kernels)
 
     return change
