@@ -314,9 +314,12 @@ def test_a_kernel_of_any_size_is_timed_at_every_size_that_it_is_tuned_for(of_any
 def test_a_kernel_that_is_wrong_at_another_size_is_refused(of_any_size, monkeypatch, wrong_at):
     usual = AnySize.at
 
+    def idle(sized):
+        return Kernel.of_machine_code(sized, lambda *_: None, 0)
+
     def at(self, size):
         if size.input_size == SIZES[1] if wrong_at == "another" else size.input_size not in SIZES:
-            return usual(AnySize(self.artifact, lambda *_: None, 0), size)
+            return usual(AnySize(self.artifact, idle), size)
         return usual(self, size)
 
     monkeypatch.setattr(AnySize, "at", at)
