@@ -59,6 +59,7 @@ def test_each_name_is_raced_on_a_gpu_that_has_it(gpus: None, monkeypatch: pytest
     assert [(result.won, result.problem) for result in results] == [((one,), ""), ((other,), "")]
 
 
+@pytest.mark.usefixtures("started_anew")
 def test_a_worker_has_the_gpu_that_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
