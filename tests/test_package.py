@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
 import shutil
@@ -160,3 +161,9 @@ def test_the_wrong_tvm_ffi_is_named_with_the_way_out(tmp_path):
     assert done.returncode != 0
     assert "BrokenInstallation: apache-tvm-ffi 0.1.15 is installed" in done.stderr
     assert "pip install 'apache-tvm-ffi>=0.1.14,<0.1.15'" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["root", "kernels", "train"])
+def test_what_runs_on_arm_imports(module):
+    """Beside the suite nothing else would notice a name that moved."""
+    importlib.import_module(f"tests.arm.{module}")

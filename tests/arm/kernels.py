@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dwconv.kernels import wire
+from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
 from dwconv.problems.workload import ALL_PASSES, DTYPES, PASSES, DType, Epilogue, Pass, Workload
 
@@ -95,7 +95,7 @@ def build(path: Path, parts: set[str]) -> None:
         made.append(dataclasses.replace(artifact, library=shared_library(artifact), source=""))
         if len(made) % 50 == 0:
             print(f"{len(made)} built", flush=True)
-    path.write_bytes(wire.encode(made))
+    path.write_bytes(entry.encode(made))
     print(f"{len(made)} kernels in {path}; of {unfit} more no template fits")
 
 
@@ -113,7 +113,7 @@ def verify(path: Path, *, turn: int = 1, of: int = 1) -> int:
 
     torch.set_num_threads(2)
     wrong, started_s = 0, time.monotonic()
-    artifacts: tuple[Artifact, ...] = wire.decode(path.read_bytes())[turn - 1 :: of]
+    artifacts: tuple[Artifact, ...] = entry.decode(path.read_bytes())[turn - 1 :: of]
     for number, artifact in enumerate(artifacts):
         workload, faults = artifact.candidate.workload, []
         try:
