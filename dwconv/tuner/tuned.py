@@ -104,9 +104,7 @@ class Tuned:
         else:
             where = "" if self.is_own_log else f", with DWCONV_TUNING_LOGS={self.log}"
             faster = sum((best.speedup or 0) > 1 and not best.contended for best in bests)
-            lines.append(
-                f"faster than PyTorch's own op: {faster} of {len(bests)}; where not, PyTorch's op keeps running"
-            )
+            lines.append(f"faster than PyTorch's own op: {faster} of {len(bests)}; the others keep PyTorch's op")
             if faster:
                 lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
             elif any(best.contended for best in bests):
