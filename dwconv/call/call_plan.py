@@ -346,7 +346,7 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     lock = locked.current()
-    later = settings.untuned() == "predict" and lock is None and (problem, device) not in locked.agreed
+    later = settings.untuned() == "predict" and lock is None and not locked.agreed_on(problem, device)
     with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
         for pass_ in problem.passes if _layer_of(problem, device) else ():
             loaded.state.meet(problem.workload(pass_))

@@ -71,7 +71,7 @@ def decisions(
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
     target = target_of(device) if target is None else target
-    if agreed := locked.agreed.get((problem, device)):
+    if agreed := locked.agreed_on(problem, device):
         return dict(agreed), target
     if lock := locked.current():
         return lock.decisions(problem, target, broken={} if state is None else state.broken), target

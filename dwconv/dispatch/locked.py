@@ -36,8 +36,23 @@ if TYPE_CHECKING:
 
 _Call = tuple[Problem, str, int]
 """With the device's name, and PyTorch's threads."""
-agreed: dict[tuple[Problem, torch.device], dict[Pass, DispatchDecision]] = {}
-"""Until decisions are forgotten."""
+_Decisions = dict[Pass, DispatchDecision]
+agreed: dict[tuple[Problem, torch.device], _Decisions] = {}
+"""By problems of an empty batch, until decisions are forgotten."""
+
+
+def agree(problem: Problem, device: torch.device, made: _Decisions) -> None:
+    """From now on these run the problem on ``device``, at any batch."""
+    agreed[_of_any_batch(problem), device] = made
+
+
+def agreed_on(problem: Problem, device: torch.device) -> _Decisions | None:
+    """None where nothing was agreed on."""
+    return agreed.get((_of_any_batch(problem), device)) if agreed else None
+
+
+def _of_any_batch(problem: Problem) -> Problem:
+    return replace(problem, input_shape=(0, *problem.input_shape[1:]))
 
 
 class Lock:

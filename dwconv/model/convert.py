@@ -54,7 +54,8 @@ def convert(
     ran, and that are untuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
     next call on, and is remembered in the user's own log. After ``seconds``, 60 by default, no further pass is begun;
     those with most to win came first. Call it on every rank of a distributed job: one races for all, and ranks on
-    devices of one name then run the same kernels at the sizes of the example; one line says where they would not have.
+    devices of one name then run the same kernels at the sizes of the example, at any batch; one line says where they
+    would not have.
 
     ``functional``: what becomes of calls of ``F.conv1d``, ``F.conv2d`` and ``F.conv3d`` in the model's own code, on the
     weight of a layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the

@@ -61,7 +61,7 @@ def agree(discovery: Discovery) -> None:
     firsts = {each.call: each.first for each in differing}
     for call, made in followed.items():
         found = {pass_: fault for theirs in faults for pass_, fault in theirs.get(call, {}).items()}
-        locked.agreed[call[1], devices[call]] = _agreed(made, found, devices[call], first=firsts[call])
+        locked.agree(call[1], devices[call], _agreed(made, found, devices[call], first=firsts[call]))
     _warn_of([each for each in differing if each.first == rank], faults, calls=len(devices))
 
 

@@ -50,12 +50,13 @@ def converted(folders: list[Path], faulty: int | None, agrees: bool) -> dict[str
             plan_kernels.PlanKernels._kernel_of = lambda *_: (None, "cannot be built: planted")  # type: ignore[method-assign]
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)).to(memory_format=torch.channels_last)
-        x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last).requires_grad_()
+        example = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
+        x = torch.randn(3, 8, 9, 7).to(memory_format=torch.channels_last).requires_grad_()  # steps have another batch
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
-            dwconv.convert(model, *([x] if agrees else []), **({"seconds": 0} if agrees else {}))
+            dwconv.convert(model, *([example] if agrees else []), **({"seconds": 0} if agrees else {}))
             model(x).sin().sum().backward()
-        plan = plan_for(Problem.of(workload_of()), torch.device("cpu"))
+        plan = plan_for(Problem.of(workload_of(shape=(3, 8, 9, 7))), torch.device("cpu"))
         return {
             "gradients": [x.grad, *(each.grad for each in model.parameters())],
             "configs": {pass_: each.config for pass_, each in plan.decisions.items()},
