@@ -20,7 +20,7 @@ GROUPS = {
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
     "search": {
-        "search": "the default search against the best of many random candidates, timed or replayed",
+        "search": "the default search against the best of many random candidates",
     },
     "systems": {
         "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
