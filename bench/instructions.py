@@ -1,7 +1,7 @@
-"""``python -m bench instructions``: how lean the CUDA kernels are, counted in their machine code, without a GPU.
+"""``python -m bench instructions``: how lean the CUDA kernels are, compiled, without a GPU.
 
-A line a regime and configuration: executed lane-instructions an output, over the budget that the memory leaves time
-for; the share of multiply-adds; registers, spills, threads and loads in flight on an SM; bank conflicts; computed time.
+A line a regime and configuration: lane-instructions an output, over the budget that the memory leaves time for; the
+share of multiply-adds; registers, spills, threads and loads in flight on an SM; computed time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Regime:
     def missed(self, cost: Cost, *, others_us: float) -> list[str]:
         """The goals that ``cost`` misses; ``others_us``: the time of the fastest template without tensor cores."""
         found = []
-        if self.least_gain and cost.issued_per_output["tensor"] and others_us / cost.microseconds < self.least_gain:
+        if self.least_gain and cost.on_tensor_cores and others_us / cost.microseconds < self.least_gain:
             found.append(f"gain <{self.least_gain:.1f} ({others_us / cost.microseconds:.1f})")
         if self.most_of_budget and cost.share_of_budget > self.most_of_budget:
             found.append(f"budget >{self.most_of_budget:.2f}")
@@ -63,15 +63,12 @@ class Regime:
             found.append("in flight <50 KB")
         if any(kernel.resources.get("spill_bytes") or kernel.resources.get("stack_bytes") for kernel in cost.kernels):
             found.append("spills")
-        if any(kernel.note for kernel in cost.kernels):
-            found.append("counted from the text alone")
         return found
 
 
 def fma_share(cost: Cost) -> float:
     """The share of multiply-adds in the instructions that the slowest kernel issues."""
-    issued = cost.slowest.issued_per_output
-    return issued["fma"] / sum(issued.values())
+    return cost.slowest.fma_per_output / cost.slowest.instructions_per_output
 
 
 _GOALS: tuple[tuple[DType, float, float], ...] = (
@@ -154,7 +151,7 @@ def _write(out: Path, rows: list[dict[str, Any]]) -> None:
 
 _HEADING = (
     f"{'regime':34} {'config':8} {'instr':>6} {'budget':>6} {'share':>5} {'fma':>4} {'regs':>4} {'spill':>5} "
-    f"{'thr/SM':>6} {'KB/SM':>5} {'bank':>5} {'sect':>5} {'µs':>7} {'limit':>7}  by          goals missed"
+    f"{'thr/SM':>6} {'KB/SM':>5} {'µs':>7} {'limit':>7}  by          goals missed"
 )
 
 
@@ -175,7 +172,7 @@ def _rows(regime: Regime, target: CudaTarget, arguments: argparse.Namespace) -> 
             costs.append((which, config, _cost(regime.workload, config, target)))
         except BuildError as error:
             print(f"{regime.name:34} {which:8} {error}", flush=True)
-    others = [cost.microseconds for _, _, cost in costs if not cost.issued_per_output["tensor"]]
+    others = [cost.microseconds for _, _, cost in costs if not cost.on_tensor_cores]
     for which, config, cost in costs:
         missed = regime.missed(cost, others_us=min(others, default=math.inf))
         print(_line(regime, which, config, cost, missed), flush=True)
@@ -213,9 +210,8 @@ def _line(regime: Regime, which: str, config: Config, cost: Cost, missed: list[s
         f"{regime.name:34} {which:8} {cost.instructions_per_output:6.1f} {cost.budget_per_output:6.1f} "
         f"{cost.share_of_budget:5.2f} {fma_share(cost):4.0%} {slowest.resources['registers']:4} "
         f"{slowest.resources['spill_bytes']:5} {slowest.occupancy.threads_per_sm:6} "
-        f"{slowest.bytes_in_flight_per_sm / 1e3:5.0f} {slowest.conflicts:5.2f} {slowest.sectors_over_ideal:5.2f} "
-        f"{cost.microseconds:7.1f} {cost.limit_us:7.1f}  {cost.limiter:10}  {', '.join(missed)}"
-        f"  [{config.template.removeprefix('cuda.')}]"
+        f"{slowest.bytes_in_flight_per_sm / 1e3:5.0f} {cost.microseconds:7.1f} {cost.limit_us:7.1f}  "
+        f"{cost.limiter:10}  {', '.join(missed)}  [{config.template.removeprefix('cuda.')}]"
     )
 
 

@@ -8,9 +8,10 @@
     bytes ────────────────►  cache, DRAM ────┤    an SM has; a launch
     instructions of a warp ► latency ────────┘
 
-An estimate of a configuration fills ``BlockWork`` from plain integers; the computed cost of a built candidate fills it
-from machine code. Both are priced here, so that candidates of all families stand in one list. The model ranks; it is
-not a measurement. Its constants are those below, or those that were fitted to the device (``CostConstants``).
+An estimate of a configuration fills ``BlockWork`` from plain integers; the computed cost of a built candidate takes
+registers, shared memory and spills from the compiler. Both are priced here, so that candidates of all families stand in
+one list. The model ranks; it is not a measurement. Its constants are those below, or those that were fitted to the
+device (``CostConstants``).
 """
 
 from __future__ import annotations
