@@ -29,7 +29,6 @@ GROUPS = {
     },
     "gpu": {
         "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
-        "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
     },
 }
 """Benchmarks by group and name, with a description."""
