@@ -16,7 +16,6 @@ GROUPS = {
     },
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
-        "losses": "whether a model learns the same with its blocks as one, against what rounding does",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
     "search": {
