@@ -212,7 +212,7 @@ class Plan:
     def until_ready(self) -> None:
         """PyTorch's op runs the passes whose kernels are not built yet."""
         found = {
-            pass_: dataclasses.replace(decision, provider="pytorch", reason=_UNTIL_READY, is_open=True)
+            pass_: dataclasses.replace(decision, provider="pytorch", reason=UNTIL_READY, is_open=True)
             if (known := chosen(self.problem, decision)) and not loaded.is_ready(*known, self.device)
             else decision
             for pass_, decision in self.decisions.items()
@@ -409,7 +409,7 @@ def _tell_the_rest() -> None:
         warn(rest)
 
 
-_UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
+UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
 """The plans that were open, of a layer's sizes."""
