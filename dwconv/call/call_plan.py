@@ -33,8 +33,8 @@ from dwconv.call.untuned_warnings import (
     warn_of_first,
 )
 from dwconv.dispatch import locked
-from dwconv.dispatch.any_size import nearest_of_any_size
-from dwconv.dispatch.decide import decisions
+from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
+from dwconv.dispatch.decide import decisions, target_of
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
@@ -67,15 +67,22 @@ class Plan:
     """The kernels that run the passes of one Problem on one device: decided once, built when first used."""
 
     def __init__(
-        self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
+        self,
+        problem: Problem,
+        device: torch.device,
+        *,
+        decisions: dict[Pass, DispatchDecision],
+        target: Target | None,
+        other: Plan | None = None,
     ) -> None:
+        """``other``: one of the layer at another size, whose kernels run this one, too."""
         self.problem = problem
+        self._other = other
         self.memory_format = problem.memory_format
         self.device = device
         self.target = target
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
-        self._layer = _layer_of(problem, device)
         self._looked_at = 0
         self._made_at = loaded.state.cleared
         self._met: dict[int, int] = {}
@@ -99,7 +106,9 @@ class Plan:
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
         """True if both gradients of the layer come from one kernel, where both are wanted."""
-        self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check)
+        self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check,
+            other=self._other.kernels if self._other else None,
+        )  # fmt: skip
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         for pass_, each in decisions.items():
             self._note_any_size(each)
@@ -140,8 +149,8 @@ class Plan:
 
     def _calls_of_layer(self, weight: int) -> int:
         """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel serves them."""
-        calls = 0
-        for plan in itertools.chain([self], _of_layer.get(self._layer, ()) if self._layer else ()):
+        calls, layer = 0, _layer_of(self.problem, self.device)
+        for plan in itertools.chain([self], _of_layer.get(layer, ()) if layer else ()):
             calls += 0 if calls and plan is self else plan.calls_with(weight)
             if calls >= BUILT_FROM:
                 break
@@ -257,7 +266,7 @@ class Plan:
         """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
         nothing is amiss, and ``explain`` names the command. Nor are epilogues and blocks: without a kernel the plan
         without one runs."""
-        if self.target is None or self._refused:
+        if self.target is None or self._refused or (self._other and not _untold.is_waiting):
             return
         sizes = sizes_of(self.problem)
         if self.problem.epilogue != "none" or self.problem.block:
@@ -309,11 +318,29 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
                 _of_layer.clear()
+                _at_all_sizes.clear()
                 _met.clear()
-            found = _plans[key] = _new_plan(problem, device)
+            found = _plans[key] = _as_at_other_sizes(problem, device) or _new_plan(problem, device)
             if found.is_open and (layer := _layer_of(problem, device)):
                 _of_layer.setdefault(layer, []).append(found)
     return found
+
+
+def _as_at_other_sizes(problem: Problem, device: torch.device) -> Plan | None:
+    """The plan of a layer that kernels of any size run at its other sizes; None if another one may run it here."""
+    for decided, other in _at_all_sizes.get(_sizeless(problem), ()):
+        if (
+            other.device == device
+            and decided.target == target_of(device)
+            and decided.holds_at(problem, device, broken=loaded.state.broken)
+        ):
+            return Plan(problem, device, decisions=other.decisions, target=other.target, other=other)
+    return None
+
+
+def _sizeless(problem: Problem) -> Problem:
+    """The same for all sizes, at one batch."""
+    return dataclasses.replace(problem, input_shape=problem.input_shape[:2])
 
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
@@ -368,6 +395,12 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     plan = Plan(problem, device, decisions=chosen, target=target)
     if later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
+    if target and not plan.is_open:
+        decided, _ = loaded.attempt(
+            lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=loaded.state.broken)
+        )
+        if decided:
+            _at_all_sizes.setdefault(_sizeless(problem), []).append((decided, plan))
     return plan
 
 
@@ -376,6 +409,7 @@ def forget() -> None:
     with loaded.lock:
         _plans.clear()
         _of_layer.clear()
+        _at_all_sizes.clear()
         _met.clear()
         forget_warnings()
         expect({})
@@ -413,6 +447,8 @@ _UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs unt
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
 """The plans that were open, of a layer's sizes."""
+_at_all_sizes: dict[Problem, list[tuple[AtAllSizes, Plan]]] = {}
+"""What was decided of layers for all their sizes, with the first plan of each."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untold = UntunedWarnings()

@@ -60,9 +60,12 @@ class PlanKernels(_BuiltWhenFirstUsed):
         decisions: Mapping[Pass, DispatchDecision],
         refused: Collection[Pass],
         check: Callable[[Collection[Pass]], None],
+        other: PlanKernels | None = None,
     ) -> None:
-        """``check`` raises Untuned for ``refused`` passes."""
+        """``check`` raises Untuned for ``refused`` passes. ``other``: those of the layer at another size, where they
+        run this one, too."""
         super().__init__(self._build_dense)
+        self._other = other
         self._problem, self._device, self._decisions = problem, device, decisions
         self._refused, self._check = refused, check
         self.of_slices: dict[int, _BuiltWhenFirstUsed] = {}
@@ -93,6 +96,9 @@ class PlanKernels(_BuiltWhenFirstUsed):
         return self
 
     def _build_dense(self, pass_: Pass) -> Kernel | None:
+        if self._other is not None:
+            kernel = self._other[pass_]
+            return None if kernel is None else self._at_size(kernel)
         self._check([pass_])
         decision = self._decisions[pass_]
         if loaded.lock.abandoned:  # nothing can be imported
@@ -143,11 +149,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
 
     def _at_size(self, kernel: Kernel) -> Kernel:
         size = self._problem.input_shape[2:]
-        return (
-            kernel
-            if kernel.any_size is None
-            else kernel.any_size.at(dataclasses.replace(kernel.workload, input_size=size, also_at=()))
-        )
+        return kernel if kernel.any_size is None else kernel.any_size.at(kernel.workload.with_input_size(size))
 
     def _named(self, workload: Workload) -> str:
         """The key of what a kernel runs here, which may be one of any size."""

@@ -16,7 +16,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,7 +60,9 @@ class Kernel:
         are, if not on the kind of device that the kernel was built for, as in a simulator."""
         self.any_size: AnySize | None = None
         """Of a kernel of any size, what it is at all of them."""
-        self.artifact = artifact
+        self._artifact: Artifact | None = artifact
+        self._machine_code: tuple[RawCall, int] | None = None
+        """What ``load_cpu`` gave."""
         self.workload: Workload = artifact.candidate.workload
         self._call = call
         self._device = device or artifact.kind
@@ -77,6 +79,7 @@ class Kernel:
         self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
         """True if inputs that are dense in the workload's layout, x but for its ``x_pitch``, can be passed as they
         are."""
+        self._workspaces = artifact.workspaces
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
         self._code = code if self.is_direct else None
         self._native: Any | None = None
@@ -121,12 +124,36 @@ class Kernel:
     @classmethod
     def of_machine_code(cls, artifact: Artifact, call: RawCall, entry: int) -> Kernel:
         """What ``load_cpu`` gave, at the size of ``artifact``."""
-        sizes = artifact.sizes
-        return cls(
-            artifact,
-            (lambda batch, *addresses: call(batch, *addresses, *sizes)) if sizes else call,
-            code=(lambda compiled: compiled.MachineCode(entry, call, list(sizes))) if entry else None,
+        sized, code = _at_sizes(call, entry, artifact.sizes)
+        kernel = cls(artifact, sized, code=code)
+        kernel._machine_code = call, entry
+        return kernel
+
+    def resized(self, workload: Workload) -> Kernel | None:
+        """A kernel of any size on a CPU at the size of ``workload``, which is else the same: a training step may meet
+        a new one, so nothing is made that depends on no size. None where all has to be made."""
+        if self.any_size is None or self._machine_code is None:
+            return None
+        made = object.__new__(Kernel)
+        made.__dict__.update(self.__dict__, workload=workload, _artifact=None, _native=None, _scratch_at={})
+        sizes, built = workload.image_sizes, self.any_size.artifact
+        made._inputs, made._results = (
+            tuple(each.at(workload) for each in operands) for operands in (self._inputs, self._results)
         )
+        made._one = made._results[0] if self._one else None
+        made._workspaces = tuple(argument.at(sizes) for argument in built.workspaces)
+        call, entry = self._machine_code
+        made._call, code = _at_sizes(call, entry, tuple(sizes[name] for name in self.any_size.names))
+        made._code = code if self._code else None
+        return made
+
+    @property
+    def artifact(self) -> Artifact:
+        """As it was built; one of any size, at the size of the workload."""
+        if self._artifact is None:
+            assert self.any_size is not None, "no other is resized"
+            self._artifact = self.any_size.artifact.at(self.workload)
+        return self._artifact
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         """Run on tensors of PyTorch's shapes, ``Workload.shape_of``, at any batch.
@@ -201,7 +228,7 @@ class Kernel:
                 getattr(torch, argument.dtype).itemsize,
                 [compiled.Size(*times_and_over(size)) for size in argument.shape],
             )
-            for argument in self.artifact.workspaces
+            for argument in self._workspaces
         ]
         inputs, results = (
             [
@@ -217,7 +244,7 @@ class Kernel:
     def _place_workspaces(self, batch: int) -> tuple[tuple[int, ...], int]:
         """The offset of each workspace, side by side, and the size of all together."""
         offsets, end = [], 0
-        for argument in self.artifact.workspaces:
+        for argument in self._workspaces:
             offsets.append(end)
             size_bytes = math.prod(argument.shape_at(batch)) * getattr(torch, argument.dtype).itemsize
             end += -(-size_bytes // _CACHE_LINE_BYTES) * _CACHE_LINE_BYTES
@@ -225,6 +252,12 @@ class Kernel:
             self._scratch_at.clear()
         placed = self._scratch_at[batch] = (tuple(offsets), end)
         return placed
+
+
+def _at_sizes(call: RawCall, entry: int, sizes: tuple[int, ...]) -> tuple[RawCall, Callable[[Any], Any] | None]:
+    """Machine code that is given these behind the addresses, for Python and for C++."""
+    sized: RawCall = (lambda batch, *addresses: call(batch, *addresses, *sizes)) if sizes else call
+    return sized, (lambda compiled: compiled.MachineCode(entry, call, list(sizes))) if entry else None
 
 
 _ADDRESS = torch.Tensor.data_ptr
@@ -293,6 +326,18 @@ class _Operand:
             alignment=alignment_bytes(artifact.kind, workload.dtype_of(name)),
         )
 
+    def at(self, workload: Workload) -> _Operand:
+        """The same of a workload that is of another size, or number of channels."""
+        shape = workload.shape_of(self.name)
+        if not self.is_image:
+            return self if shape == self.shape else replace(self, shape=shape, strides=_dense(shape))
+        _, channels, *size = shape
+        held = self.pitch or channels
+        if self.lies is torch.contiguous_format:
+            return replace(self, shape=shape[1:], strides=_dense((1, held, *size)))
+        batch, *strides, last = _dense((1, *size, held))
+        return replace(self, shape=shape[1:], strides=(batch, last, *strides))
+
     @property
     def any_shape(self) -> tuple[int, ...]:
         """The shape; for an image, with a batch of 1 as a placeholder."""
@@ -333,6 +378,14 @@ class _Operand:
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
         shape = (batch, *self.shape) if self.is_image else self.shape
         return like.new_empty_strided(shape, self.strides, dtype=self.dtype)
+
+
+def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dense tensor."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    return tuple(reversed(strides))
 
 
 def _freed(tensor: torch.Tensor) -> InvalidCall:
