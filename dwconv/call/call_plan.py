@@ -34,7 +34,7 @@ from dwconv.call.untuned_warnings import (
 )
 from dwconv.dispatch import locked
 from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
-from dwconv.dispatch.decide import decisions, target_of
+from dwconv.dispatch.decide import decisions
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
@@ -67,17 +67,9 @@ class Plan:
     """The kernels that run the passes of one Problem on one device: decided once, built when first used."""
 
     def __init__(
-        self,
-        problem: Problem,
-        device: torch.device,
-        *,
-        decisions: dict[Pass, DispatchDecision],
-        target: Target | None,
-        other: Plan | None = None,
+        self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
     ) -> None:
-        """``other``: one of the layer at another size, whose kernels run this one, too."""
         self.problem = problem
-        self._other = other
         self.memory_format = problem.memory_format
         self.device = device
         self.target = target
@@ -106,9 +98,7 @@ class Plan:
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
         """True if both gradients of the layer come from one kernel, where both are wanted."""
-        self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check,
-            other=self._other.kernels if self._other else None,
-        )  # fmt: skip
+        self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         for pass_, each in decisions.items():
             self._note_any_size(each)
@@ -116,6 +106,15 @@ class Plan:
                 loaded.state.note_prediction(problem.workload(pass_), target)
         if not self.is_open:
             self._warn_of_untuned()
+
+    def resized(self, problem: Problem) -> Plan:
+        """The same at another size of the layer, where the same kernels run: nothing is decided or built."""
+        made = object.__new__(Plan)
+        kernels = self.kernels.resized(problem)
+        made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally(), _met={}, meanwhile=[])
+        if _untold.is_waiting:
+            made._warn_of_untuned()
+        return made
 
     def meet(self, weight: int) -> bool:
         """A call of an open plan. Its kernels are made in the background: at once if they are known from measurements;
@@ -266,7 +265,7 @@ class Plan:
         """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
         nothing is amiss, and ``explain`` names the command. Nor are epilogues and blocks: without a kernel the plan
         without one runs."""
-        if self.target is None or self._refused or (self._other and not _untold.is_waiting):
+        if self.target is None or self._refused:
             return
         sizes = sizes_of(self.problem)
         if self.problem.epilogue != "none" or self.problem.block:
@@ -320,27 +319,20 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
                 _of_layer.clear()
                 _at_all_sizes.clear()
                 _met.clear()
-            found = _plans[key] = _as_at_other_sizes(problem, device) or _new_plan(problem, device)
+            layer = dataclasses.replace(problem, input_shape=problem.input_shape[:2]), *key[1:]
+            found = _as_at_other_sizes(problem, layer) or _new_plan(problem, device, layer=layer)
+            _plans[key] = found
             if found.is_open and (layer := _layer_of(problem, device)):
                 _of_layer.setdefault(layer, []).append(found)
     return found
 
 
-def _as_at_other_sizes(problem: Problem, device: torch.device) -> Plan | None:
+def _as_at_other_sizes(problem: Problem, layer: _Layer) -> Plan | None:
     """The plan of a layer that kernels of any size run at its other sizes; None if another one may run it here."""
-    for decided, other in _at_all_sizes.get(_sizeless(problem), ()):
-        if (
-            other.device == device
-            and decided.target == target_of(device)
-            and decided.holds_at(problem, device, broken=loaded.state.broken)
-        ):
-            return Plan(problem, device, decisions=other.decisions, target=other.target, other=other)
+    for decided, plan in _at_all_sizes.get(layer, ()):
+        if decided.holds_at(problem, plan.device, broken=loaded.state.broken):
+            return plan.resized(problem)
     return None
-
-
-def _sizeless(problem: Problem) -> Problem:
-    """The same for all sizes, at one batch."""
-    return dataclasses.replace(problem, input_shape=problem.input_shape[:2])
 
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
@@ -369,7 +361,7 @@ def decide_open_plans() -> bool:
     return bool(found)
 
 
-def _new_plan(problem: Problem, device: torch.device) -> Plan:
+def _new_plan(problem: Problem, device: torch.device, *, layer: _Layer) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     lock = locked.current()
@@ -400,7 +392,7 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
             lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=loaded.state.broken)
         )
         if decided:
-            _at_all_sizes.setdefault(_sizeless(problem), []).append((decided, plan))
+            _at_all_sizes.setdefault(layer, []).append((decided, plan))
     return plan
 
 
@@ -444,10 +436,12 @@ def _tell_the_rest() -> None:
 
 
 _UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
+_Layer = tuple[Problem, torch.device, int]
+"""With its batch, and without a size; the device, and PyTorch's threads."""
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
 """The plans that were open, of a layer's sizes."""
-_at_all_sizes: dict[Problem, list[tuple[AtAllSizes, Plan]]] = {}
+_at_all_sizes: dict[_Layer, list[tuple[AtAllSizes, Plan]]] = {}
 """What was decided of layers for all their sizes, with the first plan of each."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""

@@ -60,17 +60,21 @@ class PlanKernels(_BuiltWhenFirstUsed):
         decisions: Mapping[Pass, DispatchDecision],
         refused: Collection[Pass],
         check: Callable[[Collection[Pass]], None],
-        other: PlanKernels | None = None,
     ) -> None:
-        """``check`` raises Untuned for ``refused`` passes. ``other``: those of the layer at another size, where they
-        run this one, too."""
+        """``check`` raises Untuned for ``refused`` passes."""
         super().__init__(self._build_dense)
-        self._other = other
         self._problem, self._device, self._decisions = problem, device, decisions
         self._refused, self._check = refused, check
         self.of_slices: dict[int, _BuiltWhenFirstUsed] = {}
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.update({pass_: None for pass_ in of_pytorch if pass_ not in refused})
+
+    def resized(self, problem: Problem) -> PlanKernels:
+        """The same of any size, at the size of another problem."""
+        made = PlanKernels.__new__(PlanKernels)
+        made.__dict__.update(self.__dict__, _problem=problem, of_slices={})
+        made._build = lambda pass_: None if (kernel := self[pass_]) is None else made._at_size(kernel)
+        return made
 
     def code(self, pass_: Pass) -> str | None:
         """The digest of the code that runs a pass; empty if it was not used yet, None where PyTorch's op runs."""
@@ -96,9 +100,6 @@ class PlanKernels(_BuiltWhenFirstUsed):
         return self
 
     def _build_dense(self, pass_: Pass) -> Kernel | None:
-        if self._other is not None:
-            kernel = self._other[pass_]
-            return None if kernel is None else self._at_size(kernel)
         self._check([pass_])
         decision = self._decisions[pass_]
         if loaded.lock.abandoned:  # nothing can be imported

@@ -11,7 +11,7 @@ import torch
 
 from dwconv import settings
 from dwconv.dispatch import knowledge, legality, locked, packed
-from dwconv.dispatch.advantage import beats_pytorch, why_not_faster
+from dwconv.dispatch.advantage import beats_pytorch, least_times
 from dwconv.errors import InvalidConfig, InvalidWorkload
 from dwconv.kernels.kernel import MOST_ELEMENTS
 from dwconv.problems.problem import Problem
@@ -77,7 +77,7 @@ def fastest_of_any_size(workload: Workload, target: Target, *, known: Database) 
 def times_of(workload: Workload, measured: Workload) -> float:
     """How many times as long a kernel is taken to run at the size of ``workload`` as where it was measured: times
     follow the number of pixels."""
-    return workload.batch * math.prod(workload.output_size) / (measured.batch * math.prod(measured.output_size))
+    return _pixels(workload.output_shape) / _pixels(measured.output_shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,22 +86,19 @@ class _Nearest:
 
     kernel: Workload
     """The pass at another size; without the bias, if that is swept."""
-    sweeps: bool
-    on: Target
     record: TuningRecord
-    nearest: TuningRecord
+    size: Sizes
+    """The one that it was measured at."""
+    from_pixels: float
+    """The output of fewer takes less time than a call."""
     is_only: bool
     """True if nothing else is known of the layer."""
 
-    def holds_at(self, problem: Problem, target: Target, *, known: Database) -> bool:
-        size, measured = problem.input_shape[2:], self.nearest.workload
-        if not self.is_only:
-            _, record, nearest = measured_nearest(self.kernel, target, known=known, size=size)[0]
-            if record is not self.record or nearest.workload.input_size != measured.input_size:
-                return False
-        batch, _, *outputs = problem.output_shape
-        times = batch * math.prod(outputs) / (measured.batch * math.prod(measured.output_size))
-        return not why_not_faster(self.nearest, self.on, sweeps=self.sweeps, times=times)
+    def is_nearest(self, size: Sizes, target: Target, *, known: Database) -> bool:
+        if self.is_only:
+            return True
+        _, record, nearest = measured_nearest(self.kernel, target, known=known, size=size)[0]
+        return record is self.record and nearest.workload.input_size == self.size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +106,10 @@ class AtAllSizes:
     """What runs a layer on kernels of any size, by what was measured at the nearest size: decided once, and looked at
     again in microseconds."""
 
-    decisions: Mapping[Pass, DispatchDecision]
     target: Target
     known: Database
     measured_at: frozenset[Sizes]
-    """Where records of some size decide."""
+    """Where records of the size itself decide."""
     nearest: tuple[_Nearest, ...]
     relies_on: tuple[object, ...]
 
@@ -126,48 +122,57 @@ class AtAllSizes:
         if not isinstance(target, CpuTarget) or problem.block or decisions.keys() - PASSES or locked.current():
             return None
         ways: list[Workload] = []
-        nearest: list[_Nearest] = []
+        found: list[_Nearest] = []
         for pass_, each in decisions.items():
-            workload = problem.workload(pass_)
-            own = [workload, *([replace(workload, bias=False)] if workload.bias else ())]
+            asked = problem.workload(pass_)
+            own = [asked, *([replace(asked, bias=False)] if asked.bias else ())]
             ways += own
             if each.provider != "dwconv" or each.expected or each.record is None or not each.record.workload.any_size:
                 return None
-            kernel = own[each.record.workload.bias != workload.bias]
-            on, record, at = measured_nearest(kernel, target, known=known)[0]
+            kernel = own[each.record.workload.bias != asked.bias]
+            on, record, nearest = measured_nearest(kernel, target, known=known)[0]
             if record is not each.record:
                 return None
+            times = least_times(nearest, on, sweeps=kernel is not asked)
             every = knowledge.at_any_size(kernel, target, known=known)
-            is_only = len(every) == 1 and not record.others
-            nearest.append(_Nearest(
-                kernel=kernel, sweeps=kernel.bias != workload.bias, on=on, record=record, nearest=at, is_only=is_only
+            found.append(_Nearest(
+                kernel=kernel, record=record, size=nearest.workload.input_size,
+                from_pixels=times * _pixels(nearest.workload.output_shape),
+                is_only=len(every) + len(record.others) == 1,
             ))  # fmt: skip
         if known.knows("backward") and not problem.bias and problem.epilogue == "none":
             ways.append(problem.workload("backward"))
         measured_at = frozenset(size for each in ways for size in known.sizes_of(each))
         if problem.input_shape[2:] in measured_at:
             return None
-        return cls(
-            decisions=decisions, target=target, known=known, measured_at=measured_at, nearest=tuple(nearest),
-            relies_on=_relied_on(problem, broken=broken),
-        )  # fmt: skip
+        relies_on = _relied_on(problem, problem.output_shape, broken=broken)
+        return cls(target=target, known=known, measured_at=measured_at, nearest=tuple(found), relies_on=relies_on)
 
     def holds_at(self, problem: Problem, device: torch.device, *, broken: legality.Broken) -> bool:
         """Whether all of it holds for a problem that differs in the size alone. Raises InvalidSetting."""
+        size, output_shape = problem.input_shape[2:], problem.output_shape
+        pixels = _pixels(output_shape)
         return (
-            problem.input_shape[2:] not in self.measured_at
+            size not in self.measured_at
+            and all(pixels > each.from_pixels for each in self.nearest)
+            and all(each.is_nearest(size, self.target, known=self.known) for each in self.nearest)
+            and max(math.prod(problem.input_shape), math.prod(output_shape)) <= MOST_ELEMENTS
             and knowledge.database() is self.known
-            and _relied_on(problem, broken=broken) == self.relies_on
+            and _relied_on(problem, output_shape, broken=broken) == self.relies_on
             and locked.current() is None
             and locked.agreed_on(problem, device) is None
-            and max(math.prod(problem.input_shape), math.prod(problem.output_shape)) <= MOST_ELEMENTS
-            and all(each.holds_at(problem, self.target, known=self.known) for each in self.nearest)
         )
 
 
-def _relied_on(problem: Problem, *, broken: legality.Broken) -> tuple[object, ...]:
-    """What changes decisions besides records and sizes. Images of height 1 are other layers where kernels are, too."""
-    return len(broken), packed.count(), settings.nan(), settings.untuned(), problem.is_row
+def _pixels(shape: Sequence[int]) -> int:
+    batch, _, *size = shape
+    return batch * math.prod(size)
+
+
+def _relied_on(problem: Problem, output_shape: Sequence[int], *, broken: legality.Broken) -> tuple[object, ...]:
+    """What changes decisions besides records and sizes. To kernels, images of height 1 are another layer, too."""
+    is_row = problem.axes == 2 and problem.input_shape[2] == problem.weight_shape[2] == output_shape[2] == 1
+    return is_row, len(broken), packed.count(), settings.nan(), settings.untuned(), settings.cpu_vector_set()
 
 
 # -- predicted ---------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -40,6 +40,7 @@ def alignment_bytes(kind: str, dtype: DType) -> int:
     return 16 if kind == "cuda" else ITEMSIZE[dtype]
 
 
+Made = TypeVar("Made")
 RawCall = Callable[..., Any]
 """Takes the batch, then the addresses of ``artifact.arguments``; a CUDA kernel is launched on PyTorch's current device
 and stream."""
@@ -134,18 +135,16 @@ class Kernel:
         a new one, so nothing is made that depends on no size. None where all has to be made."""
         if self.any_size is None or self._machine_code is None:
             return None
-        made = object.__new__(Kernel)
-        made.__dict__.update(self.__dict__, workload=workload, _artifact=None, _native=None, _scratch_at={})
-        sizes, built = workload.image_sizes, self.any_size.artifact
-        made._inputs, made._results = (
-            tuple(each.at(workload) for each in operands) for operands in (self._inputs, self._results)
+        sizes = workload.image_sizes
+        inputs, results = (
+            tuple([each.at(workload) for each in operands]) for operands in (self._inputs, self._results)
         )
-        made._one = made._results[0] if self._one else None
-        made._workspaces = tuple(argument.at(sizes) for argument in built.workspaces)
-        call, entry = self._machine_code
-        made._call, code = _at_sizes(call, entry, tuple(sizes[name] for name in self.any_size.names))
-        made._code = code if self._code else None
-        return made
+        call, code = _at_sizes(*self._machine_code, tuple([sizes[name] for name in self.any_size.names]))
+        return _changed(
+            self, workload=workload, _artifact=None, _inputs=inputs, _results=results,
+            _one=results[0] if self._one else None, _call=call, _code=code if self._code else None, _native=None,
+            _workspaces=tuple([argument.at(sizes) for argument in self.any_size.artifact.workspaces]), _scratch_at={},
+        )  # fmt: skip
 
     @property
     def artifact(self) -> Artifact:
@@ -254,6 +253,13 @@ class Kernel:
         return placed
 
 
+def _changed(of: Made, **fields: Any) -> Made:
+    """The same with other fields, which nothing checks again."""
+    made: Made = object.__new__(type(of))
+    made.__dict__.update(of.__dict__, **fields)
+    return made
+
+
 def _at_sizes(call: RawCall, entry: int, sizes: tuple[int, ...]) -> tuple[RawCall, Callable[[Any], Any] | None]:
     """Machine code that is given these behind the addresses, for Python and for C++."""
     sized: RawCall = (lambda batch, *addresses: call(batch, *addresses, *sizes)) if sizes else call
@@ -330,13 +336,10 @@ class _Operand:
         """The same of a workload that is of another size, or number of channels."""
         shape = workload.shape_of(self.name)
         if not self.is_image:
-            return self if shape == self.shape else replace(self, shape=shape, strides=_dense(shape))
-        _, channels, *size = shape
-        held = self.pitch or channels
-        if self.lies is torch.contiguous_format:
-            return replace(self, shape=shape[1:], strides=_dense((1, held, *size)))
-        batch, *strides, last = _dense((1, *size, held))
-        return replace(self, shape=shape[1:], strides=(batch, last, *strides))
+            return self if shape == self.shape else _changed(self, shape=shape, strides=_dense(shape))
+        layout: Layout = "nchw" if self.lies is torch.contiguous_format else "nhwc"
+        held = (1, self.pitch or shape[1], *shape[2:])
+        return _changed(self, shape=shape[1:], strides=dense_strides(held, layout=layout))
 
     @property
     def any_shape(self) -> tuple[int, ...]:
@@ -378,6 +381,15 @@ class _Operand:
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
         shape = (batch, *self.shape) if self.is_image else self.shape
         return like.new_empty_strided(shape, self.strides, dtype=self.dtype)
+
+
+def dense_strides(shape: Sequence[int], *, layout: Layout) -> tuple[int, ...]:
+    """Those of a dense image, (N, C, H, W) or (N, C, D, H, W), that lies as ``layout`` says."""
+    if layout == "nchw":
+        return _dense(shape)
+    batch, channels, *size = shape
+    batch_stride, *strides, last = _dense((batch, *size, channels))
+    return (batch_stride, last, *strides)
 
 
 def _dense(shape: Sequence[int]) -> tuple[int, ...]:

@@ -83,11 +83,6 @@ class Problem:
         return len(self.stride)
 
     @property
-    def is_row(self) -> bool:
-        """``Workload.is_row`` of its passes."""
-        return self.axes == 2 and self.input_shape[2] == self.weight_shape[2] == self.output_shape[2] == 1
-
-    @property
     def output_shape(self) -> tuple[int, ...]:
         """(N, C·multiplier, OH, OW) or (N, C·multiplier, OD, OH, OW) of y"""
         axes = range(self.axes)

@@ -180,9 +180,10 @@ class Database:
         return [records[0].workload.with_batch(workload.batch) for records in known.values()]
 
     def sizes_of(self, workload: Workload) -> set[Sizes]:
-        """Every input size of the layer of which there are records on some device. Asking costs little after the first
-        time."""
-        return {size_of(key) for key in self._keys_of_layer.get(workload.layer, ())}
+        """Every input size of the layer of which there are records on some device, of kernels of any size too. Asking
+        costs little after the first time."""
+        layers = workload.layer, f"{workload.layer}-any"
+        return {size_of(key) for layer in layers for key in self._keys_of_layer.get(layer, ())}
 
     @cached_property
     def _keys_of_layer(self) -> dict[str, set[str]]:
