@@ -16,11 +16,10 @@ GROUPS = {
     },
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
-        "losses": "whether a model learns the same with its blocks as one, against what rounding does",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
     "search": {
-        "search": "the default search against the best of many random candidates, timed or replayed",
+        "search": "the default search against the best of many random candidates",
     },
     "systems": {
         "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
@@ -29,7 +28,6 @@ GROUPS = {
     },
     "gpu": {
         "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
-        "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
     },
 }
 """Benchmarks by group and name, with a description."""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from dwconv.errors import BrokenInstallation
+from dwconv.kernels import nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import message
 from dwconv.measure.processes.worker import locate
@@ -70,7 +72,16 @@ class Builder:
 
 
 def _import_tvm(target: Target) -> None:
-    """Now: it takes a second or two, which should not count as the first candidate's time."""
-    if target.kind == "cpu":  # TVM would import PyTorch, three times the work of its own import; no CPU build needs it
+    """Now: it takes a second or two, which should not count as the first candidate's time. Without PyTorch, which TVM
+    would import, three times the work of its own import: no build needs it, where it need not find NVRTC."""
+    if target.kind == "cpu" or _has_nvrtc():
         sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
     import tvm  # noqa: F401
+
+
+def _has_nvrtc() -> bool:
+    try:
+        nvrtc.library()
+    except BrokenInstallation:
+        return False
+    return True

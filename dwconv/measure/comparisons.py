@@ -4,7 +4,8 @@
     measuring worker    load, verify A   │ time A   │ verify the winner of A more, │ time B   │ …
                                          │          │ load, verify B               │          │
 
-Nothing is built while something is timed; what is built waits for its turn. Where a request fails, or a kernel wrote
+On a CPU nothing is built while something is timed. On a GPU, whose clock builds do not disturb, build workers always
+go on. What is built waits for its turn. Where a request fails, or a kernel wrote
 where it must not, the comparison is taken apart: each of its candidates is tried alone, as in a search, so that a
 bad one costs itself only. The measuring worker is replaced after any that was wrong.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dwconv import settings
@@ -23,6 +24,7 @@ from dwconv.measure.measuring import Comparison, LineUp, Measured, is_late
 from dwconv.measure.outcomes import failed_to_build, measured_record, right_finalist
 from dwconv.measure.runner import LocalRunner, Workers, found_wrong, is_vandalism
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
+from dwconv.problems.target import Target
 from dwconv.records.record import TuningRecord, Verdict
 from dwconv.schedules.template import Candidate
 
@@ -31,16 +33,30 @@ NextComparison = Callable[[], Sequence[Candidate] | None]
 """The candidates of one workload; None if there are none now. There may be when what runs has ended."""
 
 _AHEAD = 4
-"""Comparisons that may wait, built."""
+_AHEAD_OF_GPU = 8
+"""Comparisons that may wait, built; more where the next ones take several times as long to build as to time."""
 
 
 @dataclass(kw_only=True)
 class _Built:
-    """The candidates of a comparison, built."""
+    """The candidates of a comparison, and what came of building them."""
 
-    artifacts: list[Artifact] = field(default_factory=list)
-    records: list[TuningRecord] = field(default_factory=list)
-    """Of those that could not be built."""
+    candidates: Sequence[Candidate]
+    outcomes: dict[int, Artifact | WorkerError] = field(default_factory=dict)
+    """By position."""
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.outcomes) == len(self.candidates)
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        return [each for _, each in sorted(self.outcomes.items()) if isinstance(each, Artifact)]
+
+    def records(self, target: Target) -> list[TuningRecord]:
+        """Of those that could not be built."""
+        failed = {at: each for at, each in self.outcomes.items() if isinstance(each, WorkerError)}
+        return [failed_to_build(self.candidates[at], failed[at], target=target) for at in sorted(failed)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,88 +77,54 @@ class Comparisons:
         self._workers = workers
         self._target = workers.target
         self._is_worth = is_worth
+        self._line = _Line(workers, lambda: None)
 
     def run(self, next_comparison: NextComparison) -> Iterator[list[TuningRecord]]:
         """The records of each comparison, a record per candidate, in the order of the comparisons: as soon as its
         winner is verified. ``next_comparison`` gives the next ones while one runs.
 
         Raises WorkerCannotStart if no worker can start, EnvironmentFailure if the machine stays short of something."""
-        ready = deque(self._built(next_comparison))
+        self._line = _Line(self._workers, next_comparison)
         ran: _Ran | None = None
-        while ready or ran is not None:
-            waiting = ready.popleft() if ready else None
-            verdict = self._line_up(waiting, ran, ready, next_comparison)
-            if ran is not None:
-                yield [*ran.records, *self._judged(ran, verdict)]
-            ran = None if waiting is None else self._timed(waiting)
-            if not ready:
-                ready.extend(self._built(next_comparison))
+        try:
+            while (waiting := self._line.take(waits=ran is None)) or ran:
+                verdict = self._line_up(waiting, ran)
+                if ran is not None:
+                    yield [*ran.records, *self._judged(ran, verdict)]
+                ran = self._timed(waiting) if waiting else None
+        finally:
+            self._line.close()
 
-    # -- beside each other: nothing is timed -----------------------------------------------------------------------
-
-    def _built(self, next_comparison: NextComparison) -> list[_Built]:
-        """The next comparison, built; or several small ones, so that all build workers have something to do."""
-        candidates: list[Candidate] = []
-        comparisons: list[_Built] = []
-        owners: list[_Built] = []
-        while len(candidates) < self._workers.jobs and (coming := next_comparison()) is not None:
-            comparisons.append(_Built())
-            candidates += coming
-            owners += [comparisons[-1]] * len(coming)
-        if comparisons:
-            self._workers.measurer.start()  # takes as long as the first builds
-        artifacts: dict[int, Artifact] = {}
-        for position, outcome in self._workers.builders.map(candidates, timeout_s=settings.BUILD_TIMEOUT_S):
-            if isinstance(outcome, WorkerError):
-                record = failed_to_build(candidates[position], outcome, target=self._target)
-                owners[position].records.append(record)
-            else:
-                artifacts[position] = outcome
-        for position in sorted(artifacts):
-            owners[position].artifacts.append(artifacts[position])
-        return comparisons
-
-    def _line_up(
-        self, waiting: _Built | None, ran: _Ran | None, ready: deque[_Built], next_comparison: NextComparison
-    ) -> Verdict | None:
+    def _line_up(self, waiting: _Built | None, ran: _Ran | None) -> Verdict | None:
         """Line up what waits to be timed, and verify the winner of the comparison that ran, while the next
-        comparisons are built and made ``ready``. The winner's verdict, None if there is none."""
+        comparisons are built. The winner's verdict, None if there is none."""
         artifacts = tuple(waiting.artifacts) if waiting else ()
         winner = ran.winner[0] if ran and ran.winner else None
         if not artifacts and winner is None:
             return None
-        measurer = self._workers.measurer
         share = len(artifacts) + (CASES_OF_A_FINALIST if winner else 0)
-        measurer.submit(LineUp(artifacts=artifacts, winner=winner), timeout_s=settings.RUN_TIMEOUT_S * share)
-        try:
-            while not ready or (len(ready) < _AHEAD and not measurer.has_settled()):
-                built = self._built(next_comparison)
-                if not built:
-                    break
-                ready.extend(built)
-        except BaseException:  # ctrl-C, or no worker can start: the answer is not needed
-            measurer.kill()
-            raise
-        answer = self._answer()
+        answer = self._answer(LineUp(artifacts=artifacts, winner=winner), share=share, builds=True)
+        if self._target.kind == "cpu":
+            self._line.finish()
         return answer.verdict if answer else None
 
     # -- alone: the comparison ----------------------------------------------------------------------------------------
 
     def _timed(self, built: _Built) -> _Ran:
-        if not built.artifacts:
-            return _Ran(records=built.records, winner=None)
-        artifacts = tuple(built.artifacts)
+        artifacts, unbuilt = tuple(built.artifacts), built.records(self._target)
+        if not artifacts:
+            return _Ran(records=unbuilt, winner=None)
         measurer = self._workers.measurer
-        measurer.submit(Comparison(artifacts=artifacts), timeout_s=settings.RUN_TIMEOUT_S * len(artifacts))
-        answer = self._answer()
+        builds = self._target.kind != "cpu"
+        answer = self._answer(Comparison(artifacts=artifacts), share=len(artifacts), builds=builds)
         if answer is not None and found_wrong(answer):
             measurer.kill()
             if any(is_vandalism(verdict) for verdict in answer.verdicts_after):
                 answer = None
             elif sum(not verdict.right for verdict in answer.verdicts_after) > 1:  # perhaps one made the others wrong
-                return self._without_the_first_wrong(built, answer)
+                return _Ran(records=[*unbuilt, *self._without_the_first_wrong(artifacts, answer)], winner=None)
         if answer is None:
-            return _Ran(records=[*built.records, *self._one_by_one(artifacts)], winner=None)
+            return _Ran(records=[*unbuilt, *self._one_by_one(artifacts)], winner=None)
         taken = iter(answer.kernels)
         records = []
         for artifact, verdict in zip(artifacts, answer.verdicts_after, strict=True):
@@ -153,25 +135,34 @@ class Comparisons:
         artifact, best = min(records, key=lambda each: each[1].slowness)
         counts = answer.is_clear or not best.contended
         if best.measurement is None or not counts or not self._is_worth(best):
-            return _Ran(records=[*built.records, *(record for _, record in records)], winner=None)
+            return _Ran(records=[*unbuilt, *(record for _, record in records)], winner=None)
         others = [record for _, record in records if record is not best]
-        return _Ran(records=[*built.records, *others], winner=(artifact, best))
+        return _Ran(records=[*unbuilt, *others], winner=(artifact, best))
 
-    def _without_the_first_wrong(self, built: _Built, answer: Measured) -> _Ran:
+    def _without_the_first_wrong(self, artifacts: Sequence[Artifact], answer: Measured) -> list[TuningRecord]:
         """The verdict on that one stays, the others are tried alone."""
         verdicts = list(enumerate(answer.verdicts_after))
         first, verdict = min((each for each in verdicts if not each[1].right), key=lambda each: is_late(each[1]))
-        wrong = measured_record(built.artifacts[first], Measured(verdict=verdict), target=self._target)
-        others = [artifact for number, artifact in enumerate(built.artifacts) if number != first]
-        return _Ran(records=[*built.records, wrong, *self._one_by_one(others)], winner=None)
+        wrong = measured_record(artifacts[first], Measured(verdict=verdict), target=self._target)
+        others = [artifact for number, artifact in enumerate(artifacts) if number != first]
+        return [wrong, *self._one_by_one(others)]
 
-    def _answer(self) -> Measured | None:
-        """What the measuring worker answers; None if it does not."""
+    def _answer(self, request: LineUp | Comparison, *, share: int, builds: bool) -> Measured | None:
+        """What the measuring worker answers, None if it does not; with ``builds`` the next comparisons are built
+        meanwhile."""
+        measurer = self._workers.measurer
+        measurer.submit(request, timeout_s=settings.RUN_TIMEOUT_S * share)
         try:
-            answer: Measured = self._workers.measurer.collect()
+            if builds:
+                self._line.build_beside()
+        except BaseException:  # ctrl-C, or no worker can start: the answer is not needed
+            measurer.kill()
+            raise
+        try:
+            answer: Measured = measurer.collect()
         except WorkerError as error:
             if str(error).startswith("DeviceLost"):
-                self._workers.measurer.kill()
+                measurer.kill()
             return None
         return answer
 
@@ -194,6 +185,7 @@ class Comparisons:
         """The records of candidates that are tried alone; the best is confirmed. Where PyTorch's op cannot be timed
         there is nothing to compare with: the workload has no record, and the next one is compared."""
         candidates = [artifact.candidate for artifact in artifacts]
+        self._line.finish()
         with LocalRunner(candidates[0].workload, self._target, workers=self._workers) as runner:
             try:
                 records = list(runner.measure(candidates))
@@ -205,8 +197,83 @@ class Comparisons:
         return records
 
     def _confirmed_alone(self, artifact: Artifact) -> list[TuningRecord]:
+        self._line.finish()
         with LocalRunner(artifact.candidate.workload, self._target, workers=self._workers) as runner:
             return _raced(runner.confirm([artifact.candidate]))
+
+
+class _Line:
+    """The next comparisons, in their order, from when their first candidate is built until they are taken."""
+
+    def __init__(self, workers: Workers, next_comparison: NextComparison) -> None:
+        self._workers = workers
+        self._next_comparison = next_comparison
+        self._most = _AHEAD if workers.target.kind == "cpu" else _AHEAD_OF_GPU
+        self._comparisons = deque[_Built]()
+        self._unbuilt = deque[tuple[_Built, int]]()
+        """Candidates that no build worker has begun, by their positions."""
+        self._begun: list[tuple[_Built, int]] = []
+        self._builds: Iterator[tuple[int, Artifact | WorkerError] | None] | None = None
+        self._finishes = False
+
+    def take(self, *, waits: bool) -> _Built | None:
+        """The first comparison, built; None if there is none, or it is not built and this does not wait."""
+        while not (is_built := bool(self._comparisons) and self._comparisons[0].is_complete) and waits:
+            if not self._go_on():
+                return None
+        return self._comparisons.popleft() if is_built else None
+
+    def build_beside(self) -> None:
+        """Build until the request to the measuring worker has ended, or there is nothing to build now."""
+        while not self._workers.measurer.settled and self._go_on():
+            pass
+
+    def finish(self) -> None:
+        """Wait for what is being built, and begin no other: then build workers have nothing to do."""
+        self._finishes = True
+        while self._builds and self._go_on():
+            pass
+        self._finishes = False
+
+    def close(self) -> None:
+        """End what is being built."""
+        if isinstance(self._builds, Generator):
+            self._builds.close()
+
+    def _go_on(self) -> bool:
+        """Wait until a build has ended, or the request to the measuring worker; False if nothing can be built now."""
+        if self._builds is None:
+            self._begun = []
+            self._builds = self._workers.builders.stream(
+                self._next, timeout_s=settings.BUILD_TIMEOUT_S, beside=self._workers.measurer
+            )
+        try:
+            ended = next(self._builds)
+        except StopIteration:
+            self._builds = None
+            return False
+        if ended is not None:
+            position, outcome = ended
+            built, at = self._begun[position]
+            built.outcomes[at] = outcome
+        return True
+
+    def _next(self) -> Candidate | None:
+        """The next candidate to build; None if there is none now."""
+        if self._finishes:
+            return None
+        while not self._unbuilt:
+            if sum(built.is_complete for built in self._comparisons) >= self._most:
+                return None
+            if (coming := self._next_comparison()) is None:
+                return None
+            self._workers.measurer.start()  # takes as long as the first builds
+            built = _Built(candidates=coming)
+            self._comparisons.append(built)
+            self._unbuilt += [(built, at) for at in range(len(coming))]
+        self._begun.append(self._unbuilt.popleft())
+        built, at = self._begun[-1]
+        return built.candidates[at]
 
 
 def _raced(records: Iterable[TuningRecord]) -> list[TuningRecord]:

@@ -11,7 +11,7 @@ candidate is tried again, and if the shortage stays, measuring ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -77,6 +77,14 @@ class Builders(Protocol):
     def start(self) -> None: ...
 
     def map(self, bodies: Sequence[Candidate], *, timeout_s: float) -> Iterator[tuple[int, Artifact | WorkerError]]: ...
+
+    def stream(
+        self,
+        next_body: Callable[[], Candidate | None],
+        *,
+        timeout_s: float,
+        beside: IsolatedProcess | None = None,
+    ) -> Iterator[tuple[int, Artifact | WorkerError] | None]: ...
 
     def kill(self) -> None: ...
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cstdlib>
 #include <memory>
@@ -48,6 +50,35 @@ template <class T>
 T& kept_by_graph(const c10::IValue& kept) {
   return **static_cast<const c10::intrusive_ptr<T>*>(kept.toTensor().const_data_ptr());
 }
+
+// A weight in the type of x, to which autocast lowers it. Autograd does not see this cast: it saves a node. As the op that
+// is given the weight returns a gradient of x's type, autograd casts that back.
+inline at::Tensor lowered(const at::Tensor& weight, const at::Tensor& x) {
+  if (weight.scalar_type() == x.scalar_type()) return weight;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return empty_strided(weight.sizes(), weight.strides(), x.scalar_type(), x.device()).copy_(weight);
+}
+
+// A weight that autocast lowered, for a backward pass that is to be differentiated again: there autograd sees the cast.
+class LoweredWeight {
+ public:
+  static void keep(const at::Tensor& weight, torch::autograd::AutogradContext* context) {
+    context->saved_data["weight"] = weight;
+    context->saved_data["version"] = static_cast<int64_t>(weight._version());
+  }
+
+  // `saved` unless the weight was lowered.
+  static at::Tensor of(torch::autograd::AutogradContext* context, const at::Tensor& saved) {
+    const auto kept = context->saved_data.find("weight");
+    if (kept == context->saved_data.end() || !saved.defined()) return saved;
+    const at::Tensor weight = kept->second.toTensor();
+    TORCH_CHECK(
+        context->saved_data["version"].toInt() == weight._version(),
+        "the weight of a depthwise convolution was modified in place after the forward pass, and its backward pass is to "
+        "be differentiated again; take a step after that");
+    return weight.to(saved.scalar_type());
+  }
+};
 
 // A tensor that was saved, with the strides of `like`: hooks may have brought it back otherwise, or at an odd address.
 inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {

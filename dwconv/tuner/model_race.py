@@ -9,6 +9,7 @@ Devices are distinguished by name, so on machines of several kinds there is one 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -39,6 +40,8 @@ T = TypeVar("T")
 Counts = Mapping[Workload, int]
 """How often a step runs each workload."""
 Race = Callable[[Target, Counts], RaceResult]
+_MOST_BUILDERS = 24
+"""More build sooner than one process measures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +166,8 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
 
     known = Database.usual().behind(packed.records(), packed.logs())
     jobs = min(contention.cores(), MOST_STARTS)
+    if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
+        jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
     with (
         Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers,
         RaceProgress() as progress,
@@ -182,7 +187,15 @@ class _Packs:
         pass
 
     def map(self, bodies: Sequence[Candidate], *, timeout_s: float) -> Iterator[tuple[int, Artifact]]:
-        for position, candidate in enumerate(bodies):
+        coming = iter(bodies)
+        yield from self.stream(lambda: next(coming, None), timeout_s=timeout_s)
+
+    def stream(
+        self, next_body: Callable[[], Candidate | None], *, timeout_s: float, beside: object = None
+    ) -> Iterator[tuple[int, Artifact]]:
+        for position in itertools.count():
+            if (candidate := next_body()) is None:
+                return
             artifact = packed.artifact_of(candidate, self._target)
             assert artifact is not None, "a pack has all that is raced"
             yield position, artifact

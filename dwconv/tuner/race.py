@@ -145,12 +145,14 @@ class RaceState:
         return None
 
     def _comparison_of(self, workload: Workload) -> _Comparison:
+        share = self._shares[workload]
         try:
-            found = starts(workload, self._target, self._database.bests_of_kind(workload)) if can_build() else []
+            records = self._database.bests_of_kind(workload)
+            found = starts(workload, self._target, records, most=share) if can_build() else []
         except NoTemplate:
             found = []
         configs = [start.config for start in found] if can_build() else packed.configs_for(workload, self._target)
-        configs = configs[: self._shares[workload]]
+        configs = configs[:share]
         candidates = [Candidate(workload, config) for config in configs]
         if can_build() and configs and isinstance(self._target, CpuTarget):
             general = of_any_size(workload, configs[0], self._target)

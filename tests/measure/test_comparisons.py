@@ -1,6 +1,7 @@
 """Comparisons with faults planted in builders and kernels, in real worker processes."""
 
 import dataclasses
+import itertools
 from functools import partial
 
 import pytest
@@ -9,9 +10,10 @@ from dwconv import settings
 from dwconv.errors import RequestFailed
 from dwconv.kernels import cache
 from dwconv.measure import comparisons as comparisons_module
-from dwconv.measure.clock.timing import Taken
+from dwconv.measure.clock.timing import Taken, clearly_faster
 from dwconv.measure.comparisons import _AHEAD, Comparisons
-from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup, clearly_faster
+from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup
+from dwconv.measure.processes.process import wait_for_any
 from dwconv.measure.runner import Workers, misfit_of_answer
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
@@ -146,18 +148,56 @@ def test_a_winner_whose_verification_ends_the_worker_is_tried_alone(workers):
 
 
 def test_small_heats_are_built_together_and_each_gets_its_own(workers, monkeypatch):
-    asked = []
-    usual = workers.builders.map
-    monkeypatch.setattr(
-        workers.builders, "map", lambda bodies, **limit: asked.append(len(bodies)) or usual(bodies, **limit)
-    )
+    begun, usual = [], workers.builders.stream
+
+    def stream(next_body, **how):
+        for ended in usual(lambda: begun.append(next_body()) or begun[-1], **how):
+            begun.append("ended")
+            yield ended
+
+    monkeypatch.setattr(workers.builders, "stream", stream)
     comparisons = [[candidate(order=order)] for order in range(7)]
     comparisons[3] = [candidate("no schedule"), candidate(order=3)]
     records = raced(workers, *comparisons)
-    assert asked[0] == workers.jobs == 2, "one for each build worker"
+    assert begun[:3] == [candidate(order=0), candidate(order=1), "ended"], "one for each of two build workers"
     assert [len(each) for each in records] == [1, 1, 1, 2, 1, 1, 1]
     assert [each[-1].config.order for each in records] == list(range(7)) and all(each[-1].confirmed for each in records)
     assert records[3][0].status is Status.COMPILE_ERROR
+
+
+Gpu = type("CpuTarget", (CpuTarget,), {"kind": "cuda"})
+"""This CPU, beside which builds may go on; under the name that messages know."""
+
+
+class OneBeside:
+    """Builds one candidate beside each request to the measuring worker; ``beside`` has these requests."""
+
+    def __init__(self, requests):
+        self.requests, self.beside = requests, []
+
+    def stream(self, next_body, *, timeout_s, beside):
+        for position in itertools.count():
+            if (body := next_body()) is None:
+                return
+            self.beside.append(None if beside.settled else self.requests[-1])
+            yield position, artifact(body)
+            if not beside.settled:
+                wait_for_any([beside])
+                yield None
+
+
+@pytest.mark.parametrize(("target", "kinds"), [(TARGET, {LineUp}), (Gpu(**vars(TARGET)), {LineUp, Comparison})])
+def test_builds_go_on_while_a_gpu_is_timed_and_never_while_a_cpu_is(workers, monkeypatch, target, kinds):
+    requests, submit = [], workers.measurer.submit
+    builders = OneBeside(requests)
+    monkeypatch.setattr(workers, "target", target)
+    monkeypatch.setattr(workers, "builders", builders)
+    monkeypatch.setattr(
+        workers.measurer, "submit", lambda body, **how: requests.append(type(body)) or submit(body, **how)
+    )
+    records = raced(workers, *([candidate(order=order)] for order in range(6)))
+    assert [record.config.order for (record,) in records] == list(range(6))
+    assert set(builders.beside) - {None} == kinds
 
 
 def test_no_more_heats_are_built_than_may_wait(workers):

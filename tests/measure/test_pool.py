@@ -41,6 +41,20 @@ def test_pool_gives_answers_as_they_come(pool):
     assert [position for position, _ in pool.map([0.6, 0.0, 0.0], timeout_s=10)] == [1, 2, 0]
 
 
+def test_a_stream_takes_a_request_when_a_process_is_idle_and_ends_no_other_one(pool):
+    beside = Pool("tests.measure.planted_handlers:Sleeper", None, size=1, threads=1)._processes[0]
+    beside.call(0.0, timeout_s=30)
+    coming, taken = iter([0.0, 1.0, 0.0, 0.0]), []
+    beside.submit(0.0, timeout_s=30)
+    stream = pool.stream(lambda: taken.append(next(coming, None)) or taken[-1], timeout_s=30, beside=beside)
+    seen = [next(stream)]
+    assert len(taken) == 2, "there are two processes"
+    seen += stream
+    assert None in seen and beside.settled
+    assert [each[0] for each in seen if each] == [0, 2, 3, 1], "nothing waits for the slowest"
+    beside.kill()
+
+
 def test_an_answer_that_waited_counts(pool):
     """The caller may be late; the worker was not."""
     (process, _) = pool._processes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import subprocess
+import sys
 from math import nan
 
 import psutil
@@ -277,6 +279,24 @@ def test_a_gpu_measures_while_others_are_built_and_who_stops_ends_no_builder(tar
         next(records)
         records.close()
     assert workers.done == done
+
+
+def test_a_builder_for_a_gpu_does_without_pytorch_where_it_has_nvrtc():
+    program = """if True:
+        import sys
+        from dwconv.measure.building import BUILD, Builder, BuildSetup
+        from dwconv.problems.target import parse_target
+        from dwconv.schedules.template import Candidate, templates_for
+        from dwconv.problems.workload import Workload
+        target = parse_target("cuda:sm_90")
+        sizes = dict(channels=8, input_size=(5, 5), kernel=(3, 3), stride=(1, 1), padding=((1, 1), (1, 1)))
+        workload = Workload(pass_="fprop", batch=1, dtype="float32", layout="nhwc", **sizes)
+        config = templates_for(workload, target)[0].space(workload, target).default
+        assert Builder(BuildSetup(target=target, build=BUILD))(Candidate(workload, config)).cubin
+        print(sys.modules["torch"], "tvm" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "None True\n", done.stderr
 
 
 def test_where_no_worker_can_start_the_error_says_why():

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from dwconv import settings
 from dwconv.measure import runner
+from dwconv.measure.clock import contention
 from dwconv.measure.processes import started_process
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
@@ -45,9 +46,12 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_name_is_raced_on_a_gpu_that_has_it(gpus: None, monkeypatch: pytest.MonkeyPatch, logs: Path) -> None:
     raced: dict[str, tuple[str, dict[Workload, int]]] = {}
+    jobs: list[int] = []
+    monkeypatch.setattr(contention, "cores", lambda: 12)
 
     def race_on(counts: dict[Workload, int], target: Target, *, workers: runner.Workers, **_: object) -> RaceResult:
         environment = settings.worker_environment(threads=1, gpu=workers.measurer._gpu)
+        jobs.append(workers.jobs)
         raced[target.device] = environment.get("CUDA_VISIBLE_DEVICES", "all"), dict(counts)
         return RaceResult(won=tuple(counts))
 
@@ -57,6 +61,7 @@ def test_each_name_is_raced_on_a_gpu_that_has_it(gpus: None, monkeypatch: pytest
     results = race_for(counts, seconds=1.0)
     assert raced == {"slow-gpu": ("all", {one: 2}), "fast-gpu": ("1", {other: 1})}
     assert [(result.won, result.problem) for result in results] == [((one,), ""), ((other,), "")]
+    assert jobs == [11, 11], "one core is left for what measures"
 
 
 @pytest.mark.usefixtures("started_anew")

@@ -210,7 +210,7 @@ def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(comparisons, 
 
     monkeypatch.setattr(comparisons, "_record", record)
     two = list(fake.space(LARGE, fake.TARGET))[:2]
-    monkeypatch.setattr(race_module, "starts", lambda *known: [Start(config=config, reason="") for config in two])
+    monkeypatch.setattr(race_module, "starts", lambda *known, most: [Start(config=config, reason="") for config in two])
     result = run(log, LARGE)
     assert comparisons.raced == [(LARGE, 2), (LARGE, 1)]
     assert result.won == (LARGE,)

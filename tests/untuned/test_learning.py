@@ -164,6 +164,7 @@ def test_starts_are_legal_and_different_and_begin_with_a_similar_workload():
     configs = [start.config for start in found]
     assert len(set(configs)) == len(configs)
     assert found[0].reason == "the best of a similar workload"
+    assert starts(workload, TARGET, [similar], portfolio=portfolio, most=2) == found[:2]
     assert default in configs
     for start in found:
         if start.config.template == "cpu.fprop_nhwc":

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dwconv import settings
@@ -41,46 +41,66 @@ class Pool:
         error. Requests that failed perhaps because of the machine are tried again at the end, one at a time.
 
         Raises WorkerCannotStart if no process can start, EnvironmentFailure if the machine stays short of something."""
-        doubtful: list[tuple[int, WorkerError]] = []
-        for position, outcome in self._side_by_side(bodies, timeout_s=timeout_s):
-            if isinstance(outcome, WorkerError) and outcome.may_be_the_machine:
-                doubtful.append((position, outcome))
-            else:
-                yield position, outcome
-        for position, error in doubtful:
-            yield position, self._alone(bodies[position], after=error, timeout_s=timeout_s)
+        coming = iter(bodies)
+        for process in self._processes[: len(bodies)]:
+            process.start()
+        for ended in self.stream(lambda: next(coming, None), timeout_s=timeout_s):
+            assert ended is not None, "there is nothing beside"
+            yield ended
+
+    def stream(
+        self, next_body: Callable[[], object | None], *, timeout_s: float, beside: IsolatedProcess | None = None
+    ) -> Iterator[tuple[int, Any | WorkerError] | None]:
+        """The same for requests that are not known yet: ``next_body`` gives one whenever a process is idle, None if
+        there is none now. Positions count them. While a request to ``beside`` is on its way, yield None as soon as
+        that has ended. Ends when nothing is left."""
+        idle, busy = deque(self._processes), dict[IsolatedProcess, tuple[int, object]]()
+        again = deque[tuple[int, object]]()
+        doubtful: list[tuple[int, object, WorkerError]] = []
+        patience, taken = Patience(), 0
+        try:
+            while True:
+                while idle:
+                    if again:
+                        request = again.popleft()
+                    elif (body := next_body()) is not None:
+                        request, taken = (taken, body), taken + 1
+                    else:
+                        break
+                    process = idle.popleft()
+                    busy[process] = request
+                    process.submit(request[1], timeout_s=timeout_s)
+                if not busy:
+                    if not doubtful:
+                        return
+                    for position, body, error in doubtful:
+                        yield position, self._alone(body, after=error, timeout_s=timeout_s)
+                    doubtful.clear()
+                    continue
+                for process in wait_for_any([*busy, *([beside] if beside and not beside.settled else [])]):
+                    if process is beside:
+                        yield None
+                        continue
+                    request = busy.pop(process)
+                    outcome = _outcome(process)
+                    if isinstance(outcome, WorkerCannotStart):
+                        again.append(request)
+                        if not idle and not busy and patience.again(outcome):
+                            idle.extend(self._processes)
+                        continue
+                    idle.append(process)
+                    if isinstance(outcome, WorkerError) and outcome.may_be_the_machine:
+                        doubtful.append((*request, outcome))
+                    else:
+                        yield request[0], outcome
+        finally:
+            for process in busy:  # the caller stopped listening
+                process.kill()
 
     def kill(self) -> None:
         """End all processes. The next request starts them again."""
         for process in self._processes:
             process.kill()
-
-    def _side_by_side(self, bodies: Sequence[object], *, timeout_s: float) -> Iterator[tuple[int, Any | WorkerError]]:
-        """Try each request once. A process that cannot start is left out as long as there are others."""
-        idle, busy = deque(self._processes), dict[IsolatedProcess, int]()
-        waiting = deque(range(len(bodies)))
-        patience = Patience()
-        for process in self._processes[: len(bodies)]:
-            process.start()
-        try:
-            while waiting or busy:
-                while waiting and idle:
-                    process = idle.popleft()
-                    busy[process] = waiting.popleft()
-                    process.submit(bodies[busy[process]], timeout_s=timeout_s)
-                for process in wait_for_any(list(busy)):
-                    position = busy.pop(process)
-                    outcome = _outcome(process)
-                    if not isinstance(outcome, WorkerCannotStart):
-                        idle.append(process)
-                        yield position, outcome
-                        continue
-                    waiting.appendleft(position)
-                    if not idle and not busy and patience.again(outcome):
-                        idle.extend(self._processes)
-        finally:
-            for process in busy:  # the caller stopped listening
-                process.kill()
 
     def _alone(self, body: object, *, after: WorkerError, timeout_s: float) -> Any | WorkerError:
         """The outcome of a request that is run alone, ``after`` it ended in that error beside others."""

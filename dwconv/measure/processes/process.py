@@ -218,12 +218,6 @@ class IsolatedProcess:
         except WorkerError as error:
             self._lose(error)
 
-    def has_settled(self) -> bool:
-        """``settled``, after a look that does not wait."""
-        if not self.settled:
-            self.look(arrived=bool(wait([self.connection], timeout=0)))
-        return self.settled
-
     @property
     def patience_s(self) -> float:
         """Time until ``look`` has something to do even if nothing arrives."""
