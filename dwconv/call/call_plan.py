@@ -319,17 +319,17 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
                 _of_layer.clear()
                 _at_all_sizes.clear()
                 _met.clear()
-            layer = dataclasses.replace(problem, input_shape=problem.input_shape[:2]), *key[1:]
-            found = _as_at_other_sizes(problem, layer) or _new_plan(problem, device, layer=layer)
+            sizeless = dataclasses.replace(problem, input_shape=problem.input_shape[:2]), *key[1:]
+            found = _as_at_other_sizes(problem, sizeless) or _new_plan(problem, device, sizeless=sizeless)
             _plans[key] = found
             if found.is_open and (layer := _layer_of(problem, device)):
                 _of_layer.setdefault(layer, []).append(found)
     return found
 
 
-def _as_at_other_sizes(problem: Problem, layer: _Layer) -> Plan | None:
+def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> Plan | None:
     """The plan of a layer that kernels of any size run at its other sizes; None if another one may run it here."""
-    for decided, plan in _at_all_sizes.get(layer, ()):
+    for decided, plan in _at_all_sizes.get(sizeless, ()):
         if decided.holds_at(problem, plan.device, broken=loaded.state.broken):
             return plan.resized(problem)
     return None
@@ -361,7 +361,7 @@ def decide_open_plans() -> bool:
     return bool(found)
 
 
-def _new_plan(problem: Problem, device: torch.device, *, layer: _Layer) -> Plan:
+def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     lock = locked.current()
@@ -392,7 +392,7 @@ def _new_plan(problem: Problem, device: torch.device, *, layer: _Layer) -> Plan:
             lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=loaded.state.broken)
         )
         if decided:
-            _at_all_sizes.setdefault(layer, []).append((decided, plan))
+            _at_all_sizes.setdefault(sizeless, []).append((decided, plan))
     return plan
 
 
@@ -436,12 +436,12 @@ def _tell_the_rest() -> None:
 
 
 _UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
-_Layer = tuple[Problem, torch.device, int]
+_Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
 """The plans that were open, of a layer's sizes."""
-_at_all_sizes: dict[_Layer, list[tuple[AtAllSizes, Plan]]] = {}
+_at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, Plan]]] = {}
 """What was decided of layers for all their sizes, with the first plan of each."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""

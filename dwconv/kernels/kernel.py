@@ -26,6 +26,7 @@ from dwconv.errors import BuildError, InvalidCall
 from dwconv.kernels.artifact import Artifact, times_and_over
 from dwconv.problems.problem import memory_format
 from dwconv.problems.workload import IMAGES, ITEMSIZE, DType, Layout, Workload, by
+from dwconv.system.forks import cached_property
 
 if TYPE_CHECKING:
     from dwconv.kernels.any_size import AnySize
@@ -61,7 +62,7 @@ class Kernel:
         are, if not on the kind of device that the kernel was built for, as in a simulator."""
         self.any_size: AnySize | None = None
         """Of a kernel of any size, what it is at all of them."""
-        self._artifact: Artifact | None = artifact
+        self.artifact = artifact
         self._machine_code: tuple[RawCall, int] | None = None
         """What ``load_cpu`` gave."""
         self.workload: Workload = artifact.candidate.workload
@@ -140,19 +141,19 @@ class Kernel:
             tuple([each.at(workload) for each in operands]) for operands in (self._inputs, self._results)
         )
         call, code = _at_sizes(*self._machine_code, tuple([sizes[name] for name in self.any_size.names]))
-        return _changed(
-            self, workload=workload, _artifact=None, _inputs=inputs, _results=results,
+        made = _changed(
+            self, workload=workload, _inputs=inputs, _results=results,
             _one=results[0] if self._one else None, _call=call, _code=code if self._code else None, _native=None,
             _workspaces=tuple([argument.at(sizes) for argument in self.any_size.artifact.workspaces]), _scratch_at={},
         )  # fmt: skip
+        made.__dict__.pop("artifact", None)
+        return made
 
-    @property
+    @cached_property
     def artifact(self) -> Artifact:
         """As it was built; one of any size, at the size of the workload."""
-        if self._artifact is None:
-            assert self.any_size is not None, "no other is resized"
-            self._artifact = self.any_size.artifact.at(self.workload)
-        return self._artifact
+        assert self.any_size is not None, "others have it from the beginning"
+        return self.any_size.artifact.at(self.workload)
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         """Run on tensors of PyTorch's shapes, ``Workload.shape_of``, at any batch.

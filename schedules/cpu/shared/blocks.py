@@ -66,7 +66,7 @@ def column_blocks(config: Config, axes: Axes) -> int:
 
 
 def block_width(config: Config, axes: Axes) -> int:
-    """Columns of a block, about. At any size, a row of up to twice as many columns stays whole, if rows are whole at the
+    """Columns of a block, about. At any size, rows of up to twice as many columns stay whole, if they are whole at the
     size that the configuration was chosen for: nothing else was found to pay there."""
     whole = axes.columns.home.outputs
     width = int(config.to_dict().get("block_w", whole))
