@@ -186,9 +186,9 @@ class _OnNumbers(TorchFunctionMode):
 
 def lock(path: Path | str) -> None:
     """Write what runs each pass of the convolutions that this process has called. Call it after some steps: a warning
-    counts the passes whose kernels are still being built. With ``DWCONV_LOCK=path`` another process, or another rank, runs the same on a device of that
-    name, on as many threads, and gives the same bits; one line says where it cannot. Raises InvalidSetting, naming the
-    file, if it cannot be written."""
+    counts the passes whose kernels are still being built. With ``DWCONV_LOCK=path`` another process, or another rank,
+    runs the same on a device of that name, on as many threads, and gives the same bits; one line says where it cannot.
+    Raises InvalidSetting, naming the file, if it cannot be written."""
     calls = {
         (plan.problem, plan.target): {pass_: (made, plan.kernels.code(pass_)) for pass_, made in plan.decisions.items()}
         for plan in call_plan.plans()
