@@ -13,7 +13,7 @@ from dwconv.schedules.cpu.emit.rows import Plane, Row
 from dwconv.schedules.cpu.emit.storage import load, load_lanes
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import scratch
-from dwconv.schedules.emit import Expr, bind, divided, least, most, serial, store, when
+from dwconv.schedules.emit import Expr, bind, ceil_div, divided, least, most, serial, store, when
 from dwconv.schedules.taps import Axis
 
 
@@ -149,12 +149,22 @@ class SpanStaging:
     planes: int
     pitch: int
     """Columns of a part, in whole vectors."""
+    tile: int
+    """Results of a tile."""
 
     @classmethod
-    def of(cls, columns: Axis, *, vectors: Vectors, results: int, planes: int) -> SpanStaging:
+    def of(cls, columns: Axis, *, vectors: Vectors, results: int, planes: int, tile: int) -> SpanStaging:
         """For what so many neighbouring results read."""
         pitch = _round_up(columns.spanned(_round_up(results, vectors.lanes))[1], vectors.lanes)
-        return cls(vectors=vectors, axis=columns, planes=planes, pitch=pitch)
+        return cls(vectors=vectors, axis=columns, planes=planes, pitch=pitch, tile=tile)
+
+    def read_from(self, first: Expr) -> Expr:
+        """Vectors that the results of a row from ``first`` on read: at any size, a part may be larger than the row."""
+        most, outputs = self.pitch // self.vectors.lanes, self.axis.outputs
+        if isinstance(outputs, int):
+            return most
+        read = _round_up(outputs - first, self.tile) + self.axis.spanned(1)[1] - 1
+        return least(most, ceil_div(read, self.vectors.lanes))
 
     def allocate(self) -> StagedSpan:
         """Emits scratch memory of this task."""
@@ -175,7 +185,7 @@ class StagedSpan:
         start = bind("start", first + staging.axis.spanned(1)[0])
         for number in serial("plane", staging.planes):
             row = plane.next(number).row(0)
-            for vector in serial("vector", staging.pitch // vectors.lanes):
+            for vector in serial("vector", staging.read_from(first)):
                 column = bind("source_column", start + vector * vectors.lanes)
                 is_whole = tirx.all(column >= 0, column + vectors.lanes <= staging.axis.inputs)
                 with when(is_whole):
@@ -208,4 +218,4 @@ class StagedPart:
 
 
 def _round_up(size: Expr, multiple: int) -> Expr:
-    return -(-size // multiple) * multiple
+    return ceil_div(size, multiple) * multiple

@@ -72,7 +72,13 @@ class RowBlock:
             return cls(tensors, cut, top, columns, runs, None)
         if cut.stages_span:
             results = cut.block_columns(runs)
-            span = SpanStaging.of(cut.work.columns, vectors=tensors.vectors, results=results, planes=cut.work.fan_in)
+            span = SpanStaging.of(
+                cut.work.columns,
+                vectors=tensors.vectors,
+                results=results,
+                planes=cut.work.fan_in,
+                tile=max(run.width for run in runs),
+            )
             return cls(tensors, cut, top, columns, runs, span.allocate())
         staging = Staging.of(
             cut.work.rows,
