@@ -71,7 +71,7 @@ class Arguments(NamedTuple):
 
 
 def image_of(tensor: Tensor, *, axes: int) -> Tensor:
-    """An input, (N, C, L) or (C, L), say, or a weight, as one of images or volumes: a view."""
+    """An input, such as (N, C, L) or (C, L), or a weight, as one of images or volumes: a view."""
     image = tensor if tensor.dim() == axes + 2 else tensor.unsqueeze(0)
     return image.unsqueeze(2) if axes == 1 else image
 

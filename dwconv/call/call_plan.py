@@ -221,7 +221,7 @@ class Plan:
             self._settle(found)
 
     def _make(self, candidate: Candidate, target: Target, maker: Maker | Kept) -> None:
-        """Have a kernel made; what keeps it from being built, or from being loaded, is told when it is first used."""
+        """Have a kernel made. An error of the build or of the load is reported at the first use of the kernel."""
         if not loaded.is_ready(candidate, target, self.device):
             threads = self.target.threads if isinstance(self.target, CpuTarget) else 1
             if fault := maker.make(candidate, target, threads=threads):
@@ -237,12 +237,12 @@ class Plan:
         if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
             layer = UntunedLayer(problem=self.problem, decisions={pass_: self.decisions[pass_] for pass_ in refused})
             raise Untuned(
-                f"{layer.named} must be tuned, as DWCONV_UNTUNED=error says: {layer.reasons}; tune "
+                f"{layer.named} must be tuned, as DWCONV_UNTUNED=error requires: {layer.reasons}; tune "
                 f"them{versions.where_to_tune()}: {layer.command}"
             )
 
     def _note_any_size(self, decision: DispatchDecision) -> None:
-        """From now on a kernel of any size, and what is expected of it, serves the layer at its other sizes, too."""
+        """From now on a kernel of any size, with its expected times, may run the layer at its other sizes, too."""
         candidate = decision.any_size
         if candidate is None or decision.expected is None or self.target is None:
             return
@@ -254,9 +254,8 @@ class Plan:
             loaded.state.changes += 1
 
     def _warn_of_untuned(self) -> None:
-        """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
-        nothing is amiss, and ``explain`` names the command. Nor are epilogues and blocks: without a kernel the plan
-        without one runs."""
+        """Warn that the problem is untuned, with others, in one line. No warning for predicted kernels: ``explain``
+        names the command. None for epilogues and blocks: without a kernel the plan without one runs."""
         if self.target is None or self._refused:
             return
         sizes = sizes_of(self.problem)
@@ -277,7 +276,7 @@ class Plan:
         _tell(sizes, self.problem, slow)
 
     def _warn_of_many_sizes(self, pass_: Pass) -> None:
-        """Say that further sizes of a layer run on PyTorch's op."""
+        """Warn that further sizes of a layer run on PyTorch's op."""
         warn_of_first(
             "sizes",
             f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
@@ -318,7 +317,7 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """What a plan that is made now would decide in the end: ``dispatch.decide.decisions``, by what this process has
-    learnt."""
+    measured."""
     return decisions(problem, device, state=loaded.state)
 
 
@@ -387,8 +386,8 @@ def forget() -> None:
 
 
 def expect(layers: Mapping[str, Collection[Problem]]) -> None:
-    """These layers, by their names, with what each may run as, are told together if they are untuned, when they have
-    run. What was told before may be told again."""
+    """These layers, by their names, with what each may run as, are named in one warning if they are untuned, when they
+    have run. An earlier warning may be repeated."""
     global _untold
     expected: dict[str, set[str]] = {}
     for name, problems in layers.items():
@@ -416,5 +415,5 @@ _of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untold = UntunedWarnings()
-"""What is to be said of those that are untuned."""
+"""The warning of the untuned ones."""
 atexit.register(_tell_the_rest)

@@ -153,7 +153,7 @@ def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
 
 
 def teach_meanwhile(call: Call, plan: Plan) -> None:
-    """Let C++ run calls like this one on PyTorch's op, for as many calls as the plan says."""
+    """Let C++ run calls like this one on PyTorch's op, for as many calls as the plan allows."""
     if plan.is_pytorch and (compiled := _pytorch_call(call)) is not None:
         compiled.left = 0
         native.learn(compiled, *call.given)
@@ -190,20 +190,20 @@ def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:
 
 
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
-    """A call whose passes tuned kernels run, on tensors as they lie, or, of batches of images and volumes that are
-    padded alike on both sides, PyTorch's own op; None if there is another pass, or no kernel."""
+    """A call whose passes tuned kernels run, on tensors as they are in memory, or, of batches of images and volumes
+    that are padded alike on both sides, PyTorch's own op; None if there is another pass, or no kernel."""
     given, problem, plan = call.given, call.problem, passes.plan
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
-    asked = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
-    kernels = {pass_: kernel for pass_ in asked if (kernel := passes.kernels[pass_])}
+    requested = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
+    kernels = {pass_: kernel for pass_ in requested if (kernel := passes.kernels[pass_])}
     is_other = given.axes == 1 or given.input.dim() < problem.axes + 2 or problem.padding[::2] != problem.padding[1::2]
-    if not kernels or (is_other and not kernels.keys() >= {*asked} - {"backward"}):
+    if not kernels or (is_other and not kernels.keys() >= {*requested} - {"backward"}):
         return None
     compiled, fprop = native.soon(), kernels.get("fprop")
     if compiled is None or (fprop and fprop.workload.bias != problem.bias):
         return None
-    runs = {pass_: kernel.native for pass_, kernel in kernels.items() if passes.reads_as_it_lies(kernel)}
+    runs = {pass_: kernel.native for pass_, kernel in kernels.items() if passes.reads_in_place(kernel)}
     if len(runs) < len(kernels) or None in runs.values():
         return None
     y_shape = problem.workload("fprop").shape_of("y")

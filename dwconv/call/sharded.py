@@ -137,7 +137,7 @@ class ShardedPasses:
 
 
 def _local_passes(given: Arguments, x: Tensor, w: Tensor) -> DispatchedPasses:
-    """The ops on parts, which may be of any kind: fake, say, or still on their way from another rank."""
+    """The ops on parts, which may be of any kind, such as fake ones, or those still on their way from another rank."""
     with torch.no_grad():
         part = given._replace(
             input=given.input.to_local(),  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Tally: how often a plan was called, and with which weight, which tells one layer from another.
+"""Tally: how often a plan was called, and with which weight: each layer has its own.
 
 Of a forward call it counts which gradients it requested: in a training step, the backward passes that follow.
 C++ counts its own calls in the same way. Ops that run for a compiled graph are counted by

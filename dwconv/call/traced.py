@@ -200,7 +200,7 @@ def _in_graph(parent: nn.Module, block: TracedBlock, x: Tensor) -> Any:
                 return block.run(parent, x)
             statistics += [norm.running_mean, norm.running_var]
             momenta.append(norm.momentum)
-    for path, counts in zip(block.norms, block.counts):  # noqa: B905  compilers know no strict
+    for path, counts in zip(block.norms, block.counts):  # noqa: B905  compilers support no strict
         tracked = getattr(at(parent, path), "num_batches_tracked", None)
         if counts and tracked is not None:
             tracked.add_(1)

@@ -1,7 +1,7 @@
 """Compile a candidate for CUDA: schedule -> CUDA C++ and its launches -> cubin. Needs no GPU and no CUDA toolkit.
 
-The launches are read off the host code that TVM generates for its own runtime, so that anybody can compile the source
-and launch it with the grid, block, shared bytes and arguments listed, in that order.
+The launches are read off the host code that TVM generates for its own runtime. So the source can be compiled and
+launched elsewhere, with the grid, block, shared bytes and arguments listed, in that order.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pathlib import Path
 from dwconv.errors import BuildError
 from dwconv.system import forks
 
-# The shell says nothing of its own: what is written to stderr is the compiler's.
+# The shell prints nothing: stderr is the compiler's.
 _SCRIPT = """
 folder=$1 niceness=$2
 shift 2

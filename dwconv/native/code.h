@@ -83,8 +83,8 @@ struct Launch {
   std::vector<Argument> arguments;
 };
 
-// The driver of one GPU. Nothing of CUDA is needed to compile this: Python finds the driver's functions, loads kernels, and
-// knows what a stream is to the driver.
+// The driver of one GPU. Nothing of CUDA is needed to compile this: Python finds the driver's functions, loads kernels,
+// and has the driver's handle of a stream.
 class Driver {
  public:
   using GetContext = int (*)(void** context);

@@ -1,8 +1,8 @@
-// Traced: what a traced forward pass looks at and runs in every call, as call/traced.py has it, in microseconds.
+// Traced: what a traced forward pass checks and runs in every call, as call/traced.py has it, in microseconds.
 //
 //   Guard.holds()            whether modules, modes, hooks and attributes are those that were pinned
 //   run_traced(members, x)   z of a block, by `run_as_one`, in evaluation by `run_in_evaluation`
-//       │                    x is new, a tensor does not lie as the kernel reads it, a watcher: None, and Python does it
+//       │                    x is new or watched, a tensor has other strides than the kernel's: None, and Python does it
 //       ▼
 //   Members ─► parameters and buffers, read anew in every call
 #pragma once
@@ -100,7 +100,7 @@ struct Guard {
 
 // -- blocks ------------------------------------------------------------------------------------------------------------
 
-// Of blocks that were learnt before, C++ knows nothing once this has grown.
+// Once this has grown, C++ has none of the blocks recorded before.
 inline int64_t& generation() {
   static int64_t current = 0;
   return current;
@@ -188,7 +188,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   HANDLE_TH_ERRORS
   auto& members = pybind11::handle(given[0]).cast<Members&>();
   Tensor x, w, bias;
-  if (members.known.empty() || somebody_watches_beside_autocast() || !read_tensor(given[1], x)) Py_RETURN_NONE;
+  if (members.known.empty() || is_watched_beside_autocast() || !read_tensor(given[1], x)) Py_RETURN_NONE;
   Key key;
   if (!members.read_convolution(w, bias) || !members.describe_call(x, w, bias, key)) Py_RETURN_NONE;
   const auto found = members.known.find(key);
@@ -198,7 +198,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   for (size_t i = 0; i < norms.size(); ++i)
     if (!read_norm(members.norms[i], members.is_layer_norm, members.trains, norms[i])) Py_RETURN_NONE;
   const bool is_bias_taken = bias.defined() && (members.is_layer_norm || !members.trains);
-  if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python knows how
+  if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python does it
   Tensor z;
   {
     const pybind11::gil_scoped_release no_gil;
