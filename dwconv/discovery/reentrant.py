@@ -3,7 +3,7 @@ that changes nothing.
 
     torch.autograd.grad(…)                          the step's
       └─ CheckpointFunction.backward                computes again, and calls
-           └─ torch.autograd.backward(outputs, …)   of which PyTorch says: not within torch.autograd.grad
+           └─ torch.autograd.backward(outputs, …)   an error of PyTorch within torch.autograd.grad
 
 In training the inner call adds to ``grad`` of the parameters, and so calls the hooks on these, as those of
 DistributedDataParallel and of optimizers that step in the backward pass. Here it runs and adds to ``grad``, calls no

@@ -1,12 +1,12 @@
 """Tracing: the blocks of a model, found in the graphs of its own modules.
 
     depthwise layer ─► the nearest module around it in whose graph its norms are, too
-                            │ torch.fx; what is inside is called as it is, but for what leads to a block
+                            │ torch.fx; modules inside are not traced, except on the path to a block
                             ▼
     graph ─► norm ─► act ─► conv ─► norm ─► act, each handed to the next one alone (parts) ─► one node (folding)
 
-This is the only place that knows what a block is. A forward pass becomes a trace only where nothing that Python decides
-in it can change unseen: ``decided`` says why another one does not.
+Only this file defines what a block is. A forward pass becomes a trace only where no decision of Python in it can change
+unseen: ``decided`` gives the reason for the others.
 """
 
 from __future__ import annotations

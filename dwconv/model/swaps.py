@@ -1,5 +1,5 @@
 """Swaps: the classes of a model's modules, changed; and changed back. Modules with blocks get traced forward passes;
-the summary says what becomes of each block."""
+the summary lists what became of each block."""
 
 from __future__ import annotations
 
