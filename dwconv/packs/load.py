@@ -1,7 +1,7 @@
-"""Load a pack: check all of it, then let dispatch know its kernels.
+"""Load a pack: check all of it, then add its kernels to dispatch.
 
-Nothing is half loaded: whatever is wrong, the answer is one PackError, and the process is as it was. Every file is read
-once, and the bytes that were checked are the bytes that run.
+Nothing is half loaded: any fault raises one PackError, and the process stays as it was. Every file is read once, and
+the bytes that were checked are the bytes that run.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _target(made_for: MadeFor) -> Target:
 
 
 def _check_version(manifest: Manifest) -> None:
-    """Raises PackError for the pack of another dwconv: what it says of its kernels may mean something else here."""
+    """Raises PackError for the pack of another dwconv: its entries may mean something else here."""
     made, here = manifest.versions.get("dwconv"), versions.installed().get("dwconv")
     if made != here:
         raise PackError(f"it was made by dwconv {made}, this is dwconv {here}; make it again")

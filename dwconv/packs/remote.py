@@ -1,10 +1,10 @@
 """Packs at a URL: put there, listed in an index, and fetched with trust.
 
     URL/index.json                 every pack: its folder, its digest, and the machines that it is for
-    URL/<name>-<digest>/…          a pack as it lies on disk; each has a writer of its own, and none is ever changed
+    URL/<name>-<digest>/…          a pack, as on disk; each has a writer of its own, and none is ever changed
 
 A pack is code. So nothing is got by its address alone: the digest of a pack, or of the index with the digests of all of
-them, says which bytes are meant. What arrives is kept in the cache folder, by its digest, and loaded from there.
+them, identifies the bytes. What arrives is kept in the cache folder, by its digest, and loaded from there.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def put_pack(folder: Path, manifest: Manifest, url: str) -> PutPack:
 
 
 def _listed(url: str, abandoned: Abandoned) -> bytes:
-    """The index, with every pack that lies at ``url``. Others may write it, too: a writer reads it again."""
+    """The index, with every pack at ``url``. Others may write it, too: a writer reads it again."""
     for _ in range(_WRITES):
         found = _content(Remote(url), INDEX, most_bytes=_MOST_INDEX_BYTES, abandoned=abandoned)
         known = {entry.folder: entry for entry in _decoded(found).packs} if found else {}

@@ -42,7 +42,7 @@ _LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """The shared records as they lie here."""
+    """This machine's copy of the shared records."""
 
     folder: Path
     """A folder of logs; it may be missing."""

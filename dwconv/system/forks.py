@@ -4,9 +4,9 @@ A forked child has its parent's memory, and of its threads only the one that for
 it was: a lock is never released, a module stays half imported, a library of C++ half changed. And descriptors are the
 parent's files, with the parent's locks on them.
 
-    Lock         free in the child, whichever thread held it; if it says so, a fork waits until no thread holds it
+    Lock         free in the child, whichever thread held it; with ``holds_up_forks`` a fork waits for its release
     Descriptor   closed in the child, and never twice
-    in_child     what else a child forgets
+    in_child     what else is reset in a child
 """
 
 from __future__ import annotations
