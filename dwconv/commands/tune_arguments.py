@@ -100,7 +100,7 @@ def _add_model(parser: ArgumentParser) -> None:
     )
     model.add_argument("--input", metavar="N,C,H,W", help="shape of the model's input: any number of sizes")
     model.add_argument("--input-dtype", choices=_INPUT_DTYPES, help="default float32; int64 for tokens")
-    model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    model.add_argument("--channels-last", action="store_true", help="model and input are channels_last")
     model.add_argument("--blocks", action="store_true", help="its blocks, too, as convert(…, blocks=True) runs them")
     purpose = model.add_mutually_exclusive_group()
     purpose.add_argument("--train", action="store_true", help="tune the passes of a training step, the default")
@@ -210,7 +210,7 @@ def _add_output(parser: ArgumentParser) -> None:
         metavar="PATH",
         help="log to read and extend, default your own: <device>.jsonl in your data folder",
     )
-    output.add_argument("--no-resume", action="store_true", help="measure again what the log knows")
+    output.add_argument("--no-resume", action="store_true", help="measure again what the log has")
     output.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

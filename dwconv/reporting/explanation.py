@@ -30,7 +30,7 @@ from dwconv.untuned.gain import Expected
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """A tensor that a kernel cannot read where it lies."""
+    """A tensor that a kernel cannot read without a copy."""
 
     tensor: str
     """``x`` or ``w``."""
@@ -63,7 +63,8 @@ class PassExplanation:
     is_of_another_size: bool = False
     """True if ``record`` is of a kernel of any size that was measured at another one."""
     copies: tuple[Copy, ...] = ()
-    """Copies of the call's tensors by dwconv's kernel. How the gradient will lie is not known yet."""
+    """Copies of the call's tensors by dwconv's kernel. Without those of the gradient, whose layout is not decided
+    yet."""
 
     @property
     def measured(self) -> Measurement | None:
@@ -120,7 +121,7 @@ class Explanation:
 
 
 _RACE = "dwconv.convert(model, example_inputs) times a few configurations of each layer"
-_FAILS = "; a call fails, as DWCONV_UNTUNED=error says"
+_FAILS = "; a call fails, as DWCONV_UNTUNED=error requires"
 
 
 def explain(
@@ -143,7 +144,7 @@ def explain(
     axes = weight.dim() - 2
     if axes not in (1, 2, 3):
         raise InvalidWorkload(
-            f"weight has {weight.dim()} dimensions; explain knows 1-D (3), 2-D (4) and 3-D (5) convolutions"
+            f"weight has {weight.dim()} dimensions; explain takes 1-D (3), 2-D (4) and 3-D (5) convolutions"
         )
     call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
     problem, x, w = call.problem, call.x, call.w

@@ -26,7 +26,7 @@ def heading(report: ReportSums) -> str:
 
 
 def nothing_ran(report: ReportSums) -> str:
-    """Said of a report without rows."""
+    """The text of a report without rows."""
     if report.of_an_example:
         return "none of them ran in the example; give inputs that reach them"
     return "none of them ran in this process yet; run a step, or give an example: dwconv.report(model, example_inputs)"
@@ -80,7 +80,7 @@ def commands(report: ReportSums) -> list[str]:
 
 
 def notes(report: ReportSums) -> list[str]:
-    """What else there is to say of the layers."""
+    """The other lines about the layers."""
     lines = []
     hidden = len(report.rows) - len(report.shown)
     if hidden:
