@@ -10,7 +10,7 @@ not make anything wait for longer than a small operator takes:
   or the only reader, the two not both large;
 - a small task joins its only reader.
 
-Sizes are estimates. They say where to cut, and nothing else.
+Sizes are estimates. They only decide where to cut.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dwconv.errors import CannotBeCut, one_line
 
 _MOST_SHOWN = 80
 _KNOWN = ("aten", "prims", "dwconv")
-"""Whose operators are known to do nothing but compute, unless they say so."""
+"""Namespaces whose operators only compute, unless their schema has an effect."""
 
 
 def kind_of(node: Node) -> str:

@@ -20,7 +20,7 @@ from dwconv.measure.clock.contention import allowed_cores
 from dwconv.measure.clock.timing import Call
 
 STREAMS = 2
-"""Tasks of a GPU at a time, unless the options say otherwise. To the strategies a stream is a core."""
+"""Tasks of a GPU at a time, unless set in the options. To the strategies a stream is a core."""
 
 
 _measured: dict[int, Machine] = {}
@@ -135,7 +135,7 @@ _RUN_S = 0.1
 
 def sibling_pairs(*, topology: Path = _TOPOLOGY) -> list[tuple[int, int]]:
     """Pairs of logical processors that share a core, among those that this process may use; none if there are no
-    second hardware threads, or the system does not say."""
+    second hardware threads, or the system does not list them."""
     allowed = allowed_cores()
     pairs: set[tuple[int, int]] = set()
     for listed in topology.glob("cpu[0-9]*/topology/thread_siblings_list"):

@@ -170,7 +170,7 @@ class _Tried:
 
 class _Search:
     """List scheduling from several sets of thread counts, the best of which is then improved task by task. One task at
-    a time is among them, so that nothing co-runs where the predicted times say that it does not pay."""
+    a time is among them, so that nothing co-runs where it does not pay by the predicted times."""
 
     def __init__(
         self, graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int, slots: bool

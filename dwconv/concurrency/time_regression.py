@@ -32,7 +32,7 @@ class Regression:
         self._profiles: dict[str, Profile] = {}
         self._known: dict[str, ScalingCurve] = {}
         self.learnt: Learnt | None = None
-        """What learnt it, and how well; None before ``fit``, and where the profile says everything."""
+        """The learner and its error; None before ``fit``, and where the profile has every count."""
 
     @property
     def profiled_counts(self) -> tuple[int, ...]:
@@ -63,14 +63,14 @@ class Regression:
         return self._known.get(task.signature) or self.predicted(task, timed)
 
     def predicted(self, task: Task, timed: Timed) -> ScalingCurve:
-        """What the model says of ``task``, even if it was fitted on it. Calls ``timed`` for a new signature only.
+        """The model's prediction for ``task``, even if it was fitted on it. Calls ``timed`` for a new signature only.
         Raises InvalidChoice before ``fit``."""
         profile = self._profile(task, timed)
         us = dict(profile.us)
         counts = self._predicted_counts()
         if counts:
             if self.learnt is None:
-                raise InvalidChoice("the regression has learnt nothing yet; call fit on some tasks first")
+                raise InvalidChoice("the regression is not fitted yet; call fit on some tasks first")
             rows: Numbers = np.array([self._row(task, profile, count) for count in counts])
             for count, label in zip(counts, self.learnt.predict(rows).tolist(), strict=True):
                 us[count] = self._guess_us(profile, count) * math.exp(label * self._distance(count))
@@ -139,7 +139,7 @@ class Profile:
 
 
 def features(task: Task, profile: Profile) -> list[float]:
-    """Numbers that say how a task may scale, on logarithmic scales where only ratios matter."""
+    """Numbers on which the scaling of a task depends, on logarithmic scales where only ratios matter."""
     one_us = profile.us[1]
     events = profile.events
     return [

@@ -22,7 +22,7 @@ MOST_NOT_HIDDEN = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class CostConstants:
-    """``schedules/cuda/gpu/cost.py`` says what each of them means."""
+    """``schedules/cuda/gpu/cost.py`` explains each of them."""
 
     memory_gb_per_s: float
     cache_gb_per_s: float

@@ -42,11 +42,11 @@ class Problem:
     block: Block | None = None
     """What stands around the convolution as one with it; the passes are those of the block."""
     trains: bool = True
-    """Whether a block is in training; in evaluation its norms have the statistics that they learnt."""
+    """Whether a block is in training; in evaluation its norms use their running statistics."""
 
     @classmethod
     def of(cls, workload: Workload) -> Problem:
-        """The problem whose pass the workload is; of dgrad without the bias, which it does not know."""
+        """The problem whose pass the workload is; of dgrad without the bias, which it does not have."""
         return cls(
             input_shape=workload.shape_of("x"),
             weight_shape=workload.shape_of("w"),
@@ -74,7 +74,7 @@ class Problem:
 
     @property
     def in_evaluation(self) -> Problem:
-        """That of the block with the statistics that its norms have learnt."""
+        """That of the block with the running statistics of its norms."""
         return dataclasses.replace(self, trains=False)
 
     @property
@@ -144,7 +144,7 @@ class Problem:
 
 @lru_cache(maxsize=64)
 def _workload(problem: Problem, pass_: Pass) -> Workload:
-    """To decide what runs a call asks for the same ones several times."""
+    """Cached, since the decision of one call needs the same ones several times."""
     if pass_ == problem.passes[0]:
         return problem._first_workload()
     return _workload(problem, problem.passes[0]).for_pass(pass_)

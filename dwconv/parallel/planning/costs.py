@@ -34,11 +34,11 @@ DEFAULT_SECONDS = 5.0
 
 
 def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = DEFAULT_SECONDS) -> tuple[LayerCost, ...]:
-    """The cost of each piece of ``cut``, which ``pieces`` made, on one microbatch, on the device that it lies on.
+    """The cost of each piece of ``cut``, which ``pieces`` made, on one microbatch, on its device.
 
     All passes of all pieces are timed in turns, for about ``seconds`` in all. Times are medians. The data needs no
-    gradient, so the first piece has no dgrad. The model is as before afterwards. A DwconvWarning says so if other work
-    took much of the time. Raises CannotBeCut if a piece does not run on the microbatch.
+    gradient, so the first piece has no dgrad. The model is as before afterwards. A DwconvWarning reports that other
+    work took much of the time. Raises CannotBeCut if a piece does not run on the microbatch.
     """
     with unchanged(cut, [microbatch]), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DwconvWarning)  # of layers that run on PyTorch's op: they are only timed

@@ -1,6 +1,6 @@
 """A plan of pipeline × data parallelism, as plain data: contiguous stages of layers, and how many ranks run each.
 
-It knows neither torch nor a clock: partitions can be computed, tested and simulated for any number of devices.
+It needs neither torch nor a clock: partitions can be computed, tested and simulated for any number of devices.
 
 The order in which a rank runs the passes of its stages and microbatches has a name: those of
 torch.distributed.pipelining, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B and ScheduleInterleavedZeroBubble.
