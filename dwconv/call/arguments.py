@@ -78,7 +78,8 @@ def image_of(tensor: Tensor, *, axes: int) -> Tensor:
 
 def with_axes_of(given: Tensor, image: Tensor, *, axes: int) -> Tensor:
     """``image``, not given away yet, with the axes of ``given``. In place: PyTorch's results are no views, of
-    which many things cannot be done in place. Compilers see to that for what they compile; DTensors do not know how."""
+    which many things cannot be done in place. Compilers see to that for what they compile; DTensors do not support
+    it."""
     is_plain = not torch.compiler.is_compiling() and type(image) is Tensor and not image._is_view()
     squeeze = Tensor.squeeze_ if is_plain else Tensor.squeeze
     if axes == 1:

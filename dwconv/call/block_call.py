@@ -120,7 +120,7 @@ def plan_of(
         return None
     try:
         plan = plan_for(place.problem(shape, x.dtype, trains=trains), x.device)
-    except InvalidWorkload:  # the kernel is larger than the image: PyTorch's function says so
+    except InvalidWorkload:  # the kernel is larger than the image: PyTorch's function raises the error
         return None
     if not blocks.is_at_once(plan):
         return None

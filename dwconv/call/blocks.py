@@ -123,7 +123,7 @@ def _for_compiled(plan: Plan) -> tuple[bool, bool, Any | None, Callable[[list[Te
 
 
 decided_by = ""
-"""A digest of what says whether a block is faster as one: compiled graphs are kept under it."""
+"""A digest of what decides whether a block is faster as one: compiled graphs are kept under it."""
 
 
 def note_decisions() -> None:

@@ -98,7 +98,7 @@ class Plan:
         self.is_pytorch = not self._refused and all(each.provider == "pytorch" for each in decisions.values())
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
-        """True if both gradients of the layer come from one kernel, where both are wanted."""
+        """True if both gradients of the layer come from one kernel, where both are requested."""
         self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         for pass_, each in decisions.items():

@@ -172,7 +172,7 @@ class Deferred(Tensor):
     def value(self) -> Tensor:
         """The result itself."""
         if self._value is None:
-            with torch.set_grad_enabled(self.requires_grad):  # not as it is now: others may want it later
+            with torch.set_grad_enabled(self.requires_grad):  # not as it is now: others may use it later
                 self._value = self._sums.run()
         return self._value
 

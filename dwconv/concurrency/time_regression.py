@@ -1,4 +1,4 @@
-"""A task's time by its number of threads, predicted from a few profiled runs by a model learnt on some tasks.
+"""A task's time by its number of threads, predicted from a few profiled runs by a model fitted on some tasks.
 
 some tasks   every count timed    ──► learner: what a guess from the profile must be multiplied by
 every task   profile: 1 thread, and all cores where there are more than two; hardware events if they can be counted

@@ -78,7 +78,7 @@ def _check_is_file(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no file", str(path))  # a device, say
+        raise OSError(errno.EINVAL, "it is no file", str(path))  # such as a device
 
 
 def check_folder(path: Path) -> None:
