@@ -34,7 +34,7 @@ class InvalidConfig(DwconvError, ValueError):
 
 
 class UnknownTarget(DwconvError, ValueError):
-    """A target that is not spelt ``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN`` or the like."""
+    """A target other than ``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN`` or the like."""
 
 
 class NoDevice(DwconvError):

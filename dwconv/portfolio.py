@@ -1,4 +1,4 @@
-"""``python -m dwconv.portfolio``: make anew, from tuning logs, what is known of untuned layers."""
+"""``python -m dwconv.portfolio``: fit the predictions for untuned layers to tuning logs."""
 
 from __future__ import annotations
 

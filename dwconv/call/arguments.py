@@ -1,6 +1,6 @@
 """Arguments: what a user gave. Call: the same, checked, as a convolution of images or, in 3-D, of volumes.
 
-A 1-D convolution is one of height 1; what has no batch is a batch of 1.
+A 1-D convolution is one of height 1; an input without a batch is a batch of 1.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A block as a call: what PyTorch's modules are given, one after the other, as the one op of ``blocks``, which also
-leaves the running statistics as they would.
+"""A block as a call: the arguments of PyTorch's modules go to the one op of ``blocks``, which also updates running
+statistics as they do.
 
     z = act2(F.batch_norm(conv2d(act1(F.batch_norm(x, …)), w), …))
     z = F.layer_norm(conv2d(x, w).permute(0, 2, 3, 1), …)

@@ -1,8 +1,7 @@
-"""Plan: what runs a call, pass by pass. ``plan_for`` is what the ops look up in every step.
+"""Plan: what runs a call, pass by pass. Ops look it up with ``plan_for`` in every step.
 
-A Plan decides once and builds a kernel when it is first used. Nothing is ever tuned here, and nothing that goes wrong
-here stops a training step: PyTorch's own op can always run. With ``DWCONV_UNTUNED=error`` a workload that was never
-measured does.
+A Plan decides once and builds a kernel when it is first used. Nothing is tuned here, and no failure here stops a
+training step: PyTorch's own op runs instead. The exception is an unmeasured workload with ``DWCONV_UNTUNED=error``.
 """
 
 from __future__ import annotations

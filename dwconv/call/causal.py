@@ -1,4 +1,4 @@
-"""``causal_conv1d``: the convolution of Mamba and its kin, with the meaning of ``causal_conv1d_fn`` of the package
+"""``causal_conv1d``: the convolution of Mamba-like models, with the meaning of ``causal_conv1d_fn`` of the package
 causal-conv1d, on tuned kernels."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Ops in C++: Python runs the first op of a kind and gives C++ its kernels; C++ runs the next ones.
 
-Compiled code calls ops. Through Python an op costs as much as a small convolution. C++ comes before Python in PyTorch's
-dispatcher: it finds an op by its name, its numbers, and the strides of its tensors. An unknown op goes on to Python,
-which runs it and offers C++ the kernels, or PyTorch's own op. An open plan offers nothing: other kernels may run it
-soon.
+Compiled code calls ops. Through Python an op costs as much as a small convolution. PyTorch's dispatcher calls C++
+before Python: C++ finds an op by its name, its numbers, and the strides of its tensors. An unknown op goes on to
+Python, which runs it and offers C++ the kernels, or PyTorch's own op. An open plan offers nothing: other kernels may
+run it soon.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
                  the traced forward pass ─► block(x) ─► faster as one at these sizes? ─no─► its parts, one by one
                                                             │ yes
                                                             ▼
-                                                        one op; running statistics learn
+                                                        one op; updates running statistics
 
-Parameters, buffers and momenta are read in every call. C++ does the same, ``native/traced.h``, from when it is there.
+Parameters, buffers and momenta are read in every call. C++ does the same, ``native/traced.h``, once it is compiled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choosing: measure a graph in its first step, on copies that leave no trace, and choose what runs it."""
+"""Choosing: measure a graph in its first step, on copies, and choose what runs it."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
     conv ─► bn ─► relu ─┬─► conv ─►          one task each: conv, bn       (large)
                         └─► pool ─► conv ─►  relu joins bn, pool its conv  (small)
 
-A Python scheduler that hands over every operator costs more than it wins, so operators are joined. What is joined must
-not make anything wait for longer than a small operator takes:
+A Python scheduler that hands over every operator costs more than it gains, so operators are joined. A join must not
+delay any task by more than a small operator takes:
 
-- an operator joins the task of one of its inputs if it needs nothing else but what that task needs too, and is small,
+- an operator joins the task of one of its inputs if its other inputs are also inputs of that task, and it is small,
   or the only reader, the two not both large;
 - a small task joins its only reader.
 

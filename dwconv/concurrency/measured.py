@@ -4,7 +4,7 @@
     plain        S3                            the best one against plain, longer
     S3 runs, if it is faster than plain by more than the noise, and nothing disturbed the times; else plain
 
-The fastest of many may have been lucky, so it is timed again, and only that counts.
+The fastest of many may be so by chance, so it is timed again, and only that time counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decided: what Python decides in a forward pass while it is traced, and whether that can change unseen.
 
-A trace is frozen Python. It may stand for a forward pass that reads nothing but the modes and the plain attributes
-of its modules, which the guard of a trace checks. What it reads is taken from the code that ran.
+A trace is frozen Python. It may replace a forward pass that reads only the modes and the plain attributes of its
+modules, which the guard of a trace checks. What it reads is taken from the code that ran.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kernel: an artifact loaded into this process, called with PyTorch tensors.
 
-``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
-results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
+``kernel(x, w)`` is the call for users: it takes tensors of PyTorch's shapes with any strides, allocates the results,
+and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
 
-A training step makes some hundred of these calls, so each is kept short. A kernel is called from C++ once that is
+A training step makes about a hundred of these calls, so each is kept short. A kernel is called from C++ once that is
 compiled (``dwconv.native``). Until then no views are made, and the kernel is given addresses: its shapes are known
 since it was built.
 """

@@ -1,4 +1,4 @@
-"""Attempt: one go at compiling, in the foreground or in the background. Nothing of it outlives this process.
+"""Attempt: one compilation, in the foreground or in the background. It ends with this process.
 
     this process ── pipe ──► sh, in a session of its own
                               ├── watcher     reads the pipe; once that is closed, ends the rest and removes the folder

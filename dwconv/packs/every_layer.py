@@ -1,8 +1,8 @@
 """Which kernels are in a pack for every layer: of any batch, any size and any number of channels.
 
-On the CPU they are built for the least one that has a vector set, with a configuration that suits layers of all sizes:
-it was chosen for a middling one. For a GPU of an architecture there are several of each, those of least computed cost.
-Nothing of them was measured when the pack is loaded; a race does that on each machine.
+On the CPU they are built for the least one that has a vector set, with one configuration for all sizes, chosen for a
+layer of medium size. For a GPU of an architecture there are several of each, those of least computed cost. They are
+unmeasured when the pack is loaded; a race measures them on each machine.
 """
 
 from __future__ import annotations

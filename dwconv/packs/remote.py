@@ -1,10 +1,10 @@
-"""Packs at a URL: put there, listed in an index, and fetched with trust.
+"""Packs at a URL: uploaded, listed in an index, and downloaded by digest.
 
     URL/index.json                 every pack: its folder, its digest, and the machines that it is for
     URL/<name>-<digest>/…          a pack, as on disk; each has a writer of its own, and none is ever changed
 
-A pack is code. So nothing is got by its address alone: the digest of a pack, or of the index with the digests of all of
-them, identifies the bytes. What arrives is kept in the cache folder, by its digest, and loaded from there.
+A pack is code. So nothing is loaded by its address alone: the digest of a pack, or of the index with the digests of all
+of them, identifies the bytes. Downloads are kept in the cache folder, by digest, and loaded from there.
 """
 
 from __future__ import annotations

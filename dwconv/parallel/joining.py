@@ -1,4 +1,4 @@
-"""Joining: the ranks of a job meet, and end together.
+"""Joining: the ranks of a job begin and end together.
 
 A rank that is killed, or hangs, takes the others with it: their next collective fails, at once or after ``timeout_s``,
 and each reports it in one line. Their launcher need not watch them.

@@ -1,4 +1,4 @@
-"""Block: what stands around a depthwise convolution as one with it.
+"""Block: the norms and activations that are fused with a depthwise convolution.
 
     z = act2(norm2(y)),  y = conv(act1(norm1(x)))
 

@@ -1,7 +1,7 @@
 """The constants of the cost model of GPUs: computed from published figures, or fitted to measurements on a device.
 
-``python -m bench cuda fit`` writes those of a device to a file beside its tuning log, which bears the device's name.
-They are found wherever tuning logs are read; without such a file the computed ones count.
+``python -m bench cuda fit`` writes those of a device to a file beside its tuning log, with the device's name. They are
+read wherever tuning logs are; without such a file the computed ones count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problem: the sizes of a convolution as PyTorch has them; from a call, before it is known what can run it.
+"""Problem: the sizes of a convolution in PyTorch's terms, from a call, before the decision what runs it.
 
 A Workload is what can have kernels. A Problem may be of any type, and of an empty batch.
 """
@@ -40,7 +40,7 @@ class Problem:
     epilogue: Epilogue = "none"
     """Of the fprop; the other passes of the problem have none."""
     block: Block | None = None
-    """What stands around the convolution as one with it; the passes are those of the block."""
+    """The norms and activations fused with the convolution; the passes are those of the block."""
     trains: bool = True
     """Whether a block is in training; in evaluation its norms use their running statistics."""
 

@@ -3,7 +3,7 @@
 Of a pass, shapes are PyTorch's, for 1-D with a height of 1, and results have the problem's layout, whatever that of the
 arguments. The passes are not differentiable.
 
-PyTorch's op pads both sides alike. What one side has more is padded before it, which copies the image, and cut off a
+PyTorch's op pads both sides alike. The excess of one side is padded before it, which copies the image, and cut off a
 gradient after it; PyTorch does the same for ``padding="same"`` with an even kernel.
 """
 

@@ -1,6 +1,6 @@
-"""Database: the records of many logs, and the answer to "what is fastest here?".
+"""Database: the records of many logs, and the fastest candidate by them.
 
-It only reads. A file that cannot be read is noted among ``problems`` and passed over: training goes on without it.
+It only reads. A file that cannot be read is noted among ``problems`` and left out: training goes on without it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The line: a TuningRecord as one JSON object, and back.
 
 Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
-does anything to a terminal when it is printed. To check a line takes less time than to make its record, and a record
-takes more memory than its line: ``held`` keeps checked lines until their records are used.
+controls a terminal when it is printed. To check a line takes less time than to make its record, and a record takes more
+memory than its line: ``held`` keeps checked lines until their records are used.
 
 A file of lines may come from any source. A named pipe or the like is refused at once. A file is read up to where it
 ended when it was opened.

@@ -4,8 +4,8 @@
     a run elsewhere  ─► <device>-<time>-<random>.jsonl ┼─► URL ─► a copy in the cache folder ─► a place of Database
     what was merged  ─► merged.jsonl                   ┘
 
-Every run writes an object of its own, and never another's: two writers lose no line. What is read is data, like every
-log: the copy is read by the same reader, line by line.
+Every run writes only an object of its own: two writers lose no line. Shared records are data, like every log, and the
+same reader reads them line by line.
 """
 
 from __future__ import annotations

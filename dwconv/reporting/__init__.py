@@ -1,8 +1,8 @@
-"""``report``: what ran in each depthwise layer of a model, how often, how long, and what tuning would still bring.
+"""``report``: what ran in each depthwise layer of a model, how often, how long, and what tuning can still gain.
 
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
-  ├─ rows         what runs them and how long that takes, by the tuning log; and what there is to win
+  ├─ rows         what runs them and how long that takes, by the tuning log; and the expected gain
   ├─ whole_step   how much of a step on an example they are
   ├─ sums         the rows with their sums
   └─ result       the report: as a table (text) for a terminal, as HTML (page); both in the same words

@@ -1,7 +1,7 @@
 """Ran: the sizes that each layer of a model ran, and how often.
 
-Calls are known by the weight that they came with. Those of a compiled graph, and with weights that FSDP gathered, are
-known by their sizes alone: they count for all layers of such sizes together.
+Calls are identified by their weight. Those of a compiled graph, and with weights that FSDP gathered, are identified by
+their sizes alone: they count for all layers of these sizes together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows: what runs the passes of each layer, how long a call takes, how much of that tuning may win; and their sums."""
+"""Rows: what runs the passes of each layer, how long a call takes, what tuning can gain; and their sums."""
 
 from __future__ import annotations
 

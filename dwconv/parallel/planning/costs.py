@@ -1,11 +1,11 @@
 """Measure what each piece of a model costs, for one microbatch: time of each pass, and bytes.
 
 A piece of several operations has one backward pass, in which the gradients of its parameters need those of its inner
-tensors. So two passes are timed: dgrad alone, and both together. What the second takes longer is wgrad, as a schedule
-that runs them apart has it.
+tensors. So two passes are timed: dgrad alone, and both together. The difference is wgrad, as in a schedule with
+separate passes.
 
-Alone, again and again, a piece finds its data in the cache. In a step it finds what the others left. So the whole step
-is timed in turns with them, and what it takes longer than their sum is shared out among them.
+A piece that is timed alone finds its data in the cache; in a step it does not. So the whole step is timed in turns with
+the pieces, and its excess over their sum is divided among them.
 """
 
 from __future__ import annotations

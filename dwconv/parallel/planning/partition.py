@@ -1,4 +1,5 @@
-"""Cut layers into stages, and share out the ranks among them, so that the slowest part of the pipeline is fastest.
+"""Cut layers into stages, and divide the ranks among them, so that the slowest part of the pipeline is as fast as
+possible.
 
 The parts are the stages, each with the sum of its gradients over its replicas, and the links between them. In the long
 run a step takes as long as its slowest part: the bottleneck. It is found by dynamic programming from the last layer
