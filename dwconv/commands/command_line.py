@@ -170,12 +170,12 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
         "--epilogue",
         default="none",
         metavar="|".join(EPILOGUES),
-        help="what fprop makes of its sums before it stores them; default none",
+        help="applied to fprop's sums before they are stored; default none",
     )
     group.add_argument(
         "--block",
         metavar="BEFORE,AFTER",
-        help="norms and activations around the convolution that run as one with it, as in bn+relu6,bn+relu6; its "
+        help="norms and activations fused with the convolution, such as bn+relu6,bn+relu6; its "
         "passes are forward and backward, in evaluation inference; default none",
     )
     parser.add_argument(

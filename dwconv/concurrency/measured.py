@@ -89,7 +89,7 @@ def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: Budget, fall_bac
     wins = gained_us > max(noise, _LEAST_GAIN * plain.median_us)
     lost = max(plain.contention, found.contention)
     if lost > CONTENDED:
-        said = f"other work took {lost:.0%} of the time while it was measured, so that no schedule is trusted"
+        said = f"other work took {lost:.0%} of the time while it was measured, so no schedule counts"
         return Ranking(winner=PLAIN, reason=said, steps=steps, trusted=False)
     return Ranking(
         winner=best if wins or not fall_back else PLAIN,

@@ -160,7 +160,7 @@ def _warn_of(differing: list[_Differing], faults: list[dict[_Call, dict[Pass, st
     others = sorted({rank for each in differing for rank in each.others})
     named = "rank " + str(others[0]) if len(others) == 1 else f"{len(others)} ranks"
     said = (
-        f"{named} decided otherwise than rank {differing[0].first} in {len(differing)} of {calls} calls, such as "
+        f"{named} decided differently from rank {differing[0].first} in {len(differing)} of {calls} calls, such as "
         f"{differing[0].call[1]}, and run what it decided: their tuning logs, packs or settings differ"
     )
     failed = [

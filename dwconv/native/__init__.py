@@ -214,8 +214,8 @@ def _warn() -> None:
         if not private_files.is_first_not_kept():
             return
         warnings.warn(
-            f"the C++ of calls was compiled for this process alone; every other one takes half a minute for it, "
-            f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",
+            f"the C++ of calls was compiled for this process alone, and each other process takes half a minute for it: "
+            f"{not_kept}, or leave it out: DWCONV_NATIVE=0",
             DwconvWarning,
             stacklevel=3,
         )

@@ -146,7 +146,7 @@ def get_pack(url: str, *, sha256: str | None, trust: bool) -> GotPack:
     if sha256 is None and not trust:
         raise PackError(
             "a pack is code, and this one comes from elsewhere: name the digest that python -m dwconv.export printed, "
-            "sha256=…, or load whatever is there with trust=True"
+            "sha256=…, or load any pack there with trust=True"
         )
     digest = sha256.lower() if sha256 else None
     try:

@@ -141,7 +141,7 @@ def lost_ranks_told(here: Callable[[], str]) -> Iterator[None]:
         if isinstance(error, dist.DistError) or _OF_COMMUNICATION.search(str(error)):
             reason = one_line(_told_by_gloo(str(error)), most=_LONGEST_REASON)
             raise RankLost(
-                f"{here()} lost touch with the others ({reason}): another rank has ended, or does not answer; "
+                f"{here()} lost the connection to the others ({reason}): another rank has ended, or does not answer; "
                 "look at what that one printed, then start all ranks again"
             ) from error
         raise
