@@ -96,8 +96,8 @@ class NormCall(NamedTuple):
 def plan_of(
     place: Place, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], *, trains: bool = True
 ) -> Plan | None:
-    """The plan of a block that is faster as one; None where its parts run one by one. Tensors may be those that stand
-    for others while a graph is made."""
+    """The plan of a block that is faster as one; None where its parts run one by one. Tensors may be placeholders while
+    a graph is made."""
     block = place.block
     lowers = torch._C._is_any_autocast_enabled()
     if lowers and (block.layer_norm or not _is_lowered(x)):

@@ -336,7 +336,7 @@ def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry
 
 
 def _first(named: dict[str, Tensor]) -> str:
-    """The output of the block; its other results serve the backward pass alone."""
+    """The output of the block; its other results are for the backward pass alone."""
     return next(iter(named))
 
 

@@ -138,7 +138,7 @@ class Plan:
         return False
 
     def _calls_of_layer(self, weight: int) -> int:
-        """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel serves them."""
+        """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel runs them."""
         calls = 0
         for plan in itertools.chain([self], _of_layer.get(self._layer, ()) if self._layer else ()):
             calls += 0 if calls and plan is self else plan.calls_with(weight)
@@ -285,7 +285,7 @@ class Plan:
 
 
 def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.device] | None:
-    """What the layer has in common at every size, where a kernel may serve all of them; else None."""
+    """What the layer has in common at every size, where one kernel may run all of them; else None."""
     if problem.block:
         return None
     return dataclasses.replace(problem, input_shape=(0, problem.input_shape[1])), device

@@ -37,13 +37,13 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
     trains = torch.is_grad_enabled() and (
         input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     )
-    # All that decides what runs the call, and how; a look at it costs what a small convolution costs.
+    # All that decides what runs the call, and how. To read it costs as much as a small convolution.
     key = (
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
         stride if type(stride) in _USUAL else whole("stride", stride), padding if type(padding) is int else
         _hashable(padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation), groups, axes,
-        torch.get_num_threads(), trains, native.module or native.why_not,  # once it is there, every call is taught
+        torch.get_num_threads(), trains, native.module or native.why_not,  # once compiled, every call is new
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
     if passes.was_open and (not passes.plan.is_open or passes.plan.meet(id(layers_weight))):
@@ -58,7 +58,7 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
 
 
 def forget() -> None:
-    """Forget all calls, here and in C++."""
+    """Drop all recorded calls, here and in C++."""
     _known.clear()
     native.forget()
 
@@ -68,7 +68,7 @@ _known: dict[object, PlannedPasses] = {}
 
 
 def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
-    """Check a new call, decide what runs it, and remember the decision."""
+    """Check a new call, decide what runs it, and record the decision."""
     call = Call.of(given)
     plan = plan_for(call.problem, call.x.device)
     bias, x_pitch = given.bias, x_pitch_of(call.x, layout=call.problem.layout)

@@ -26,7 +26,7 @@ class Counted:
 
 
 class _OfWeight:
-    """Counted in every call on the road through Python, so no more than numbers with names."""
+    """Counted in every call that goes through Python, so only named numbers."""
 
     __slots__ = ("calls", "for_w", "for_x", "weight")
 

@@ -201,7 +201,7 @@ class _Pin(NamedTuple):
 
 
 class Pinned:
-    """What is looked at in every call: identities, as they were when all was compared last."""
+    """What is compared in every call: identities, as they were when all was compared last."""
 
     def __init__(self, parent: nn.Module, trace: Trace) -> None:
         watched = {each.path: each for each in trace.modules}

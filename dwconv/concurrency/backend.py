@@ -135,8 +135,8 @@ class CompiledGraph:
         return {id(found) for each in self._parameters or () if (found := each()) is not None}
 
     def _decide(self, args: Sequence[Any]) -> None:
-        """Use what is known of the graph, or measure it now. For another number of threads torch.compile makes another
-        graph."""
+        """Use the kept choice for the graph, or measure it now. For another number of threads torch.compile makes
+        another graph."""
         if self.options.schedule:
             self._force(self.options.schedule)
             return

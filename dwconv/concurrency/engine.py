@@ -39,7 +39,7 @@ class Worker:
         self._jobs.put(job)
 
     def end(self) -> None:
-        """Let the thread end once it has nothing to do, and wait for that."""
+        """End the thread once its jobs are done, and wait for that."""
         self._jobs.put(None)
         self._thread.join()
 

@@ -91,7 +91,7 @@ def _ours(graph: Graph, node: Node) -> list[Node]:
 
 
 def _keep_meta_of_results(source: Graph, copied: Graph) -> None:
-    """``graph_copy`` leaves out what is known of the node that returns the results."""
+    """``graph_copy`` leaves out the ``meta`` of the node that returns the results."""
     *_, before = source.nodes
     *_, after = copied.nodes
     after.meta = dict(before.meta)

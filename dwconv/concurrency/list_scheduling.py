@@ -175,7 +175,7 @@ class _Placing:
         return threads if ends_us <= reserved.start_us else 0
 
     def _reservation(self, threads: int) -> _Reservation:
-        """When so many cores will be free for one more task, if nothing else starts."""
+        """When that many cores will be free for one more task, if no other starts."""
         free, busy, start_us = self._free, sum(not run.on_slot for run in self._running), self._now_us
         for run in sorted((run for run in self._running if not run.on_slot), key=lambda run: run.end_us):
             if free >= threads and busy < self._rules.workers:

@@ -27,7 +27,7 @@ _measured: dict[int, Machine] = {}
 
 
 def this_machine(cores: int, *, budget: Budget | None = None) -> Machine:
-    """This machine with so many threads, as it was measured once in this process. Raises OutOfTime."""
+    """This machine with that many threads, measured once in this process. Raises OutOfTime."""
     if cores not in _measured:
         bounded: Callable[[Call], Call] = budget.bounded if budget else lambda call: call
         machine = Machine(

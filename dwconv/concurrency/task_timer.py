@@ -29,7 +29,7 @@ now_s: Callable[[], float] = time.perf_counter
 
 
 class Budget:
-    """So many seconds from now on."""
+    """That many seconds from now on."""
 
     def __init__(self, seconds: float) -> None:
         self._ends_s = now_s() + seconds
@@ -72,7 +72,7 @@ class TaskTimer:
         self._known_us: dict[tuple[str, int], float] = {}
 
     def timed(self, task: Task, threads: int) -> float:
-        """Microseconds of ``task`` with so many threads."""
+        """Microseconds of ``task`` with that many threads."""
         key = (task.signature, threads)
         if key not in self._known_us:
             with on_threads(threads):

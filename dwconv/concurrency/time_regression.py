@@ -121,7 +121,7 @@ def _spread(tasks: Sequence[Task], *, count: int) -> list[Task]:
     return [by_work[place] for place in places]
 
 
-# -- what is known of a task before its threads are counted ------------------------------------------------------------
+# -- features of a task for any number of threads ----------------------------------------------------------------------
 
 
 _SIZES = re.compile(r"[(\[](\d+(?:, ?\d+)*),?[)\]]")
@@ -187,7 +187,7 @@ _FOLDS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Learnt:
-    """The learner of least error on data that it had not seen, fitted to all of the data."""
+    """The learner of least error on held-out data, fitted to all of the data."""
 
     learner: str
     predict: Predict
@@ -202,7 +202,7 @@ def learners() -> dict[str, Learn]:
 
 
 def learnt(rows: Numbers, labels: Numbers, groups: list[int], *, weights: Numbers) -> Learnt:
-    """Choose a learner by cross-validation in which rows of one group are seen or unseen together, and fit it.
+    """Choose a learner by cross-validation that holds out the rows of whole groups, and fit it.
     ``weights``: what an error in each row counts."""
     errors = {name: _unseen_error(learn, rows, labels, groups, weights) for name, learn in learners().items()}
     best = min(errors, key=errors.__getitem__)

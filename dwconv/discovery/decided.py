@@ -92,8 +92,8 @@ class Decided:
 
 
 def _may_change(module: nn.Module, name: str) -> bool:
-    """Whether an attribute of a module is what a guard does not look at: it looks at modules, tensors and constants of
-    the instance."""
+    """Whether a guard does not check an attribute of a module: it checks modules, tensors and constants of the
+    instance."""
     if name in vars(module):
         value = vars(module)[name]
         return not (is_constant(value) or name.startswith("_") or isinstance(value, nn.Module))

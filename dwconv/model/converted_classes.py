@@ -1,7 +1,7 @@
 """Classes that ``convert`` makes of a user's own, so that a module stays an instance of what it was.
 
-Each is remembered by the class it was made of: alike modules have one class. An instance can be copied, pickled and
-saved, as far as one of the user's class can. ``plain_class`` is the class that it was made of.
+Each is kept under the class it was made of: alike modules have one class. An instance can be copied, pickled and saved,
+as far as one of the user's class can. ``plain_class`` is the class that it was made of.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ struct Call : torch::CustomClassHolder {
 
   const std::vector<Tally>& tallies() const { return tallies_; }
 
-  // Calls that it takes until Python has to look again; none if it takes all.
+  // Calls that it takes until Python has to check again; none if it takes all.
   std::optional<int64_t> left;
   bool is_spent() { return left && --*left < 0; }
 
@@ -65,12 +65,12 @@ struct Call : torch::CustomClassHolder {
   // `kept` by the graph that records it, where one does: what `kept()` gives.
   virtual at::Tensor run(
       const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, const at::Tensor& kept) = 0;
-  // A thread that reads it, or lets it go, holds the interpreter's lock. It keeps the call until then.
+  // A thread that reads or releases it holds the interpreter's lock. It keeps the call until then.
   virtual at::Tensor kept() { return {}; }
   virtual void let_go() {}
 
  private:
-  // Layers come in the same order in every step: what is looked for is nearly always the next one.
+  // Layers come in the same order in every step: the next one is nearly always the right one.
   Tally& tally_of(const at::Tensor& w) {
     const size_t count = tallies_.size();
     for (size_t i = 1; i <= count; ++i) {

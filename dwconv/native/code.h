@@ -22,7 +22,7 @@ struct Size {
   int64_t at(int64_t batch) const { return over ? (batch * times + over - 1) / over : times; }
 };
 
-// A Python object that may be let go by any thread, with the interpreter's lock or without.
+// A Python object that any thread may release, with the interpreter's lock or without.
 class Held {
  public:
   explicit Held(pybind11::object object) : object_(std::move(object)) {}

@@ -188,7 +188,7 @@ bool read_given(PyObject* const* given, Py_ssize_t count, Given& tensors) {
 }
 
 // To the type to which autocast lowers convolutions; `dtype` is that type. False if it does not lower all of them. What
-// has gaps is cast at once, since that closes them; the rest by `cast`, once the call is known.
+// has gaps is cast at once, since that closes them; the rest by `cast`, once the call is found.
 bool lower(Given& given, at::ScalarType& dtype) {
   const auto device = given.x.device().type();
   if (!is_plain(given.x) || !at::autocast::is_autocast_enabled(device)) return false;
@@ -210,7 +210,7 @@ Tensor cast(const Tensor& tensor, at::ScalarType dtype) {
   return is_cut_off ? tensor.to(dtype) : found;
 }
 
-// False for a call that Python has to look at. `lowered`: the type of all tensors, once they are cast.
+// False for a call that Python has to check. `lowered`: the type of all tensors, once they are cast.
 bool describe_call(const Given& tensors, std::optional<at::ScalarType> lowered, PyObject* const* given, Key& key) {
   const auto describe_tensor = [&](const Tensor& tensor) {
     const bool is_cast = lowered && tensor.scalar_type() != *lowered;
@@ -314,7 +314,7 @@ PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the arguments
+PyMethodDef kHot[] = {  // called in every step: without pybind11's check of the arguments
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(convolve)), METH_FASTCALL, nullptr},
     {"learn", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(learn)), METH_FASTCALL, nullptr},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL, nullptr},

@@ -66,7 +66,7 @@ class RunningStatistics {
  public:
   explicit RunningStatistics(const StatisticsKernel* kernel) : kernel_(kernel) {}
 
-  // The mean and the variance of so many values of each channel.
+  // The mean and the variance of `values` values of each channel.
   void move(const NormCall& norm, const Tensor& mean, const Tensor& variance, double values) {
     const bool has_statistics = norm.running_mean.defined();
     const bool is_simple = has_statistics && is_plain_float(norm.running_mean, mean) && is_plain_float(norm.running_var, variance);

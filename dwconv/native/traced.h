@@ -136,7 +136,7 @@ struct Members {
     return !found || found == Py_None || read_tensor(found, tensor);
   }
 
-  // False if a call of such an x cannot be one that is known.
+  // False if a call of such an x cannot be a recorded one.
   bool describe_call(const Tensor& x, const Tensor& w, const Tensor& bias, Key& key) const {
     if (trains != at::GradMode::is_enabled() || (trains && x.is_inference())) return false;
     key.clear();
@@ -166,7 +166,7 @@ struct Members {
   }
 };
 
-// False where Python has to look: a tensor that is none, or a momentum that is no number.
+// False where Python has to check: a tensor that is none, or a momentum that is no number.
 inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm) {
   const Referred module(member.reference);
   PyObject *const parameters = module.get(names().parameters), *const buffers = module.get(names().buffers);

@@ -40,7 +40,7 @@ def target_of_vector_set(name: ForcedVectorSet) -> CpuTarget:
 
 
 def is_of_a_vector_set(target: CpuTarget) -> bool:
-    """True if it stands for every CPU that has a vector set."""
+    """True if it means every CPU that has a vector set."""
     return target.device in FORCED_VECTOR_SETS
 
 

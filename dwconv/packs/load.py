@@ -52,14 +52,14 @@ class Pack:
 def load_pack(
     path: str | os.PathLike[str], *, sha256: str | None = None, unmeasured: bool = False, trust: bool = False
 ) -> Pack:
-    """Let this process run the kernels of the pack at ``path``, wherever they are faster than PyTorch's op.
+    """Run the kernels of the pack at ``path`` in this process, wherever they are faster than PyTorch's op.
 
     A pack is code that is run: load only packs from people you trust. ``sha256`` is the digest that
     ``python -m dwconv.export`` printed; no other pack is loaded then. ``unmeasured`` accepts kernels that were chosen
     by computed costs and never measured. Those for every layer run without it where a race found them faster.
 
     ``path`` may be a URL, of a pack or of a folder of packs with an index, which names the one for this machine. Then
-    ``sha256`` has to be given, the pack's or the index's; ``trust`` loads whatever is there without it.
+    ``sha256`` has to be given, the pack's or the index's; ``trust`` loads any pack there without it.
 
     Raises PackError if the pack is damaged, or made for another device or other versions; if it cannot be fetched, or
     comes from a URL without a digest."""

@@ -43,7 +43,7 @@ def constants_file(device: str) -> str:
 
 
 def write_constants(path: Path, constants: CostConstants, *, device: str, candidates: int, workloads: int) -> None:
-    """Write what was fitted to so many measured candidates of so many workloads. Raises OSError."""
+    """Write the constants, with the numbers of measured candidates and workloads of the fit. Raises OSError."""
     fitted_to = {"candidates": candidates, "workloads": workloads}
     data = {"format": FORMAT, "device": device, "fitted_to": fitted_to, "constants": dataclasses.asdict(constants)}
     path.write_text(json.dumps(data, indent=1) + "\n")

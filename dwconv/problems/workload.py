@@ -338,7 +338,7 @@ class Workload:
         return dataclasses.replace(self, epilogue=epilogue)
 
     def with_x_pitch(self, x_pitch: int) -> Workload:
-        """The same with an x that is a slice of so many channels, or with a dense one."""
+        """The same with an x that is a slice of that many channels, or with a dense one."""
         return dataclasses.replace(self, x_pitch=x_pitch)
 
     def with_any_size(self) -> Workload:

@@ -70,7 +70,7 @@ AROUND = "around"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuningRecord:
-    """One line of a tuning log. A failed candidate has no measurement, but is remembered too."""
+    """One line of a tuning log. A failed candidate has no measurement, but is recorded, too."""
 
     workload: Workload
     config: Config

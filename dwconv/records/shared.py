@@ -81,7 +81,7 @@ def fetched(url: str) -> Path:
 
 
 class _State(msgspec.Struct):
-    """What is known of a copy."""
+    """The state of a copy."""
 
     tried_s: float = 0.0
     """When it was last made, or tried to be; seconds since 1970."""

@@ -50,14 +50,14 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class PassExplanation:
-    """What runs one pass, and what is known of it."""
+    """What runs one pass, with its measurements."""
 
     pass_: Pass
     provider: decision.Provider
     reason: str
     record: TuningRecord | None
     config: str
-    """The knobs of the kernel that runs, or of the best that is known; empty if nothing is."""
+    """The knobs of the kernel that runs, or of the best one known; empty without one."""
     expected: Expected | None = None
     """What the choice relies on where nothing that was measured with the versions installed decides."""
     is_of_another_size: bool = False

@@ -33,7 +33,7 @@ def nothing_ran(report: ReportSums) -> str:
 
 
 def sums(report: ReportSums) -> list[str]:
-    """The step, what is saved of it, and what is still to win."""
+    """The step, the time saved, and the gain that is left."""
     now_us = report.depthwise_us
     if not now_us:
         lines = ["a step: nothing was measured of it yet"]
@@ -67,7 +67,7 @@ def sums(report: ReportSums) -> list[str]:
 
 
 def without_share(report: ReportSums) -> list[str]:
-    """How to learn which share of a whole step it is."""
+    """How to see its share of a whole step."""
     if report.of_an_example:
         return []
     return ["dwconv.report(model, example_inputs) shows the share of a whole step"]

@@ -16,7 +16,7 @@ _SMALL = 1 << 23
 
 
 def to_handle(elements: int) -> int:
-    """The number of threads for what is done around a kernel with so many elements in all its tensors."""
+    """The number of threads for work around a kernel with that many elements in all its tensors."""
     return 1 if elements < _SMALL else torch.get_num_threads()
 
 

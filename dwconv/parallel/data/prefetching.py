@@ -108,7 +108,7 @@ class _Loaded:
         self.seconds = seconds
 
     def take(self) -> Any:
-        """It is kept here no longer: its memory is free once the step lets go of it."""
+        """It is kept here no longer: its memory is free once the step drops it."""
         return self._begun.pop()
 
 

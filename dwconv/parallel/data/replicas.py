@@ -115,7 +115,7 @@ def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
 def _unmeasured(
     model: nn.Module, group: dist.ProcessGroup, *, communication: Communication | None, has_example: bool
 ) -> CommunicationReport | None:
-    """What is known without a measurement; None if there is one to make."""
+    """The choice that needs no measurement; None if it needs one."""
     world = dist.get_world_size(group)
     if communication is not None:
         chosen, reason = communication, "as requested"

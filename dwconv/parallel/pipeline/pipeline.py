@@ -268,7 +268,8 @@ class BatchLoss:
         self._loss = loss
         self.reduction: Reduction = "mean" if said == "mean" else "sum"
         self._seen: list[tuple[Tensor, Tensor, Tensor]] | None = None if reduction else []
-        """Output, target and loss of each microbatch, until the loss is checked; what is given then is believed."""
+        """Output, target and loss of each microbatch, until the loss is checked; a given reduction is not checked
+        then."""
 
     def __call__(self, output: Tensor, target: Tensor) -> Tensor:
         loss = self._loss(output, target)

@@ -50,7 +50,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How a plan should look."""
+    """The requested form of a plan."""
 
     microbatches: int
     """All that the batch is cut into."""
@@ -160,7 +160,7 @@ class _Search:
         self._carried_bytes = [0, *(each.output_bytes for each in layers)]
 
     def of(self, counts: tuple[int, ...], stages: int | None) -> _Best:
-        """The best for all layers on all ranks, with such counts of replicas and so many stages."""
+        """The best for all layers on all ranks, with these counts of replicas and this number of stages."""
         ranks = counts[0] * stages if self._shape.stages_per_rank > 1 and stages else self._cluster.world
 
         @cache
