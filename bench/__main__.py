@@ -24,7 +24,6 @@ GROUPS = {
     "systems": {
         "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
         "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
-        "communication": "how gradients get from rank to rank, and how long steps wait for data",
     },
     "gpu": {
         "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
@@ -38,7 +37,6 @@ READERS = {
 }
 """What reads results that benchmarks wrote."""
 _IN_FOLDERS = {
-    "communication": "parallel.communication",
     "concurrency": "concurrency.bench",
     "cuda": "gpu.cuda",
     "parallel": "parallel.bench",

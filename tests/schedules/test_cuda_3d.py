@@ -122,10 +122,10 @@ def test_a_depth_of_1_is_as_in_2d(name: str) -> None:
 
 
 PINNED: dict[str, dict[str, object]] = {
-    "cuda.fprop_nchw_strip": {"planes": 16, "threads_h": 2, "tile_h": 4, "threads_w": 2, "tile_w": 4, "rows_ahead": 1},
-    "cuda.dgrad_nchw_strip": {"planes": 16, "threads_h": 2, "tile_h": 4, "threads_w": 2, "tile_w": 4, "rows_ahead": 1},
-    "cuda.fprop_nhwc": {"threads_w": 4, "threads_h": 2, "tile_h": 4, "tile_w": 2, "weights": "registers"},
-    "cuda.dgrad_nhwc": {"threads_w": 4, "threads_h": 2, "tile_h": 4, "tile_w": 2, "weights": "shared"},
+    "cuda.fprop_nchw_strip": {"planes": 16, "threads_h": 2, "tile_h": 2, "threads_w": 2, "tile_w": 4, "rows_ahead": 1},
+    "cuda.dgrad_nchw_strip": {"planes": 16, "threads_h": 2, "tile_h": 2, "threads_w": 2, "tile_w": 4, "rows_ahead": 1},
+    "cuda.fprop_nhwc": {"threads_w": 4, "threads_h": 2, "tile_h": 2, "tile_w": 2, "weights": "registers"},
+    "cuda.dgrad_nhwc": {"threads_w": 4, "threads_h": 2, "tile_h": 2, "tile_w": 2, "weights": "shared"},
     "cuda.wgrad_nchw": {"threads_c": 4, "tile_h": 4, "unroll_h": 2, "tile_w": 4, "threads_p": 16, "split_n": 8},
     "cuda.wgrad_nhwc": {"vector_c": 2, "threads_c": 4, "tile_h": 4, "unroll_h": 2, "tile_w": 2, "threads_p": 8},
 }

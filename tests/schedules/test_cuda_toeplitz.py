@@ -370,7 +370,7 @@ def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_esti
     artifact = build(Candidate(workload, config), target)
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
     cost = computed_cost(artifact, workload, target)
-    assert cost.on_tensor_cores
+    assert cost.slowest.work.tensor_products
     assert estimated_us(workload, config, target) == pytest.approx(cost.microseconds, rel=0.3)
 
 

@@ -96,10 +96,6 @@ class Cost:
         return sum(kernel.fma_per_output for kernel in self.kernels)
 
     @property
-    def on_tensor_cores(self) -> bool:
-        return any(kernel.work.tensor_products for kernel in self.kernels)
-
-    @property
     def share_of_budget(self) -> float:
         """Above 1 the issue slots, not the memory, set the time."""
         return self.instructions_per_output / self.budget_per_output
