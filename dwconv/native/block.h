@@ -51,7 +51,7 @@ struct TunedBlock : torch::CustomClassHolder {
   bool trains() const { return backward != nullptr; }
 };
 
-// What the forward pass is given beside tensors that may have gradients, and what it gives beside z.
+// Arguments of the forward pass besides tensors that may have gradients, and its results besides z.
 struct BlockCall {
   c10::intrusive_ptr<TunedBlock> block;
   std::vector<Tensor> inputs, results;
@@ -126,7 +126,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
 // -- calls ------------------------------------------------------------------------------------------------------------
 
 // z; undefined if a tensor does not have the strides that the kernel reads. Only beside a LayerNorm there may be a
-// bias. Nothing of Python is touched.
+// bias. Python is not used.
 inline Tensor run_as_one(
     const c10::intrusive_ptr<TunedBlock>& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
   BlockCall call{block, {x, lowered(w, x)}, {}};

@@ -44,7 +44,7 @@ struct Tally {
   int64_t calls = 0, for_x = 0, for_w = 0;
 };
 
-// One layer at one batch size: everything that Python found out when it came for the first time.
+// One layer at one batch size: all that Python decided at its first call.
 struct Call : torch::CustomClassHolder {
   // Counting, and reading what was counted, need the interpreter's lock.
   void count(const at::Tensor& w, bool for_x, bool for_w) {

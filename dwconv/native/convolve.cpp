@@ -202,7 +202,7 @@ bool lower(Given& given, at::ScalarType& dtype) {
   return lower_one(given.x) && lower_one(given.w) && (!given.bias || lower_one(*given.bias));
 }
 
-// As PyTorch's op has it cast: a weight once, for all calls until autocast ends. One that was cast without gradients is
+// A cast as in PyTorch's op: a weight once, for all calls until autocast ends. One that was cast without gradients is
 // cast again where they are requested.
 Tensor cast(const Tensor& tensor, at::ScalarType dtype) {
   Tensor found = at::autocast::cached_cast(dtype, tensor, tensor.device().type());

@@ -28,7 +28,7 @@ inline at::Tensor empty_strided(
   return at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(device));
 }
 
-// The tensor, if its memory is there: it may have been given back, as FSDP does between two uses of a weight.
+// The tensor, if it has memory: that may have been released, as FSDP does between two uses of a weight.
 inline const at::Tensor& readable(const at::Tensor& tensor) {
   const size_t end = at::detail::computeStorageNbytes(
       tensor.sizes(), tensor.strides(), tensor.itemsize(), static_cast<size_t>(tensor.storage_offset()));
@@ -38,8 +38,8 @@ inline const at::Tensor& readable(const at::Tensor& tensor) {
   return tensor;
 }
 
-// What a graph keeps for its backward pass beside tensors, as one: compiled autograd can make nothing of anything else.
-// Its memory is the pointer that keeps the object.
+// What a graph keeps for its backward pass besides tensors, as a tensor: compiled autograd supports only these. Its
+// memory is the pointer that keeps the object.
 template <class T>
 at::Tensor kept_by_graph(c10::intrusive_ptr<T> object) {
   const auto let_go = [](void* pointer) { delete static_cast<c10::intrusive_ptr<T>*>(pointer); };
@@ -80,7 +80,7 @@ class LoweredWeight {
   }
 };
 
-// A tensor that was saved, with the strides of `like`: hooks may have brought it back otherwise, or at an odd address.
+// A tensor that was saved, with the strides of `like`: hooks may have returned other strides, or an unaligned tensor.
 inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {
   TORCH_CHECK(
       tensor.sizes() == like.sizes() && tensor.scalar_type() == like.scalar_type() && tensor.device() == like.device(),

@@ -30,7 +30,7 @@ inline const Names& names() {
   return found;
 }
 
-// What a weak reference refers to, and its attributes; nothing once it is gone: a model that is not used any more goes.
+// What a weak reference refers to, and its attributes; nothing once it is freed, like a model without other references.
 struct Referred {
   pybind11::object self, own;
 
