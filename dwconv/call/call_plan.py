@@ -33,10 +33,10 @@ from dwconv.call.untuned_warnings import (
 )
 from dwconv.dispatch import locked
 from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
-from dwconv.dispatch.decide import decisions
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
+from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import InvalidWorkload, Untuned, warn
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
@@ -334,7 +334,7 @@ def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> Plan | None:
 
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """What a plan that is made now would decide in the end: ``dispatch.decide.decisions``, by what this process has
+    """What a plan that is made now would decide in the end: ``dispatch.of_problem.decisions``, by what this process has
     measured."""
     return decisions(problem, device, state=loaded.state)
 

@@ -13,8 +13,9 @@ import dwconv
 from dwconv.call import call_plan, loaded
 from dwconv.call.call_plan import kernel_state, plan_for
 from dwconv.dispatch import legality, locked
-from dwconv.dispatch.decide import decide, decide_on, decisions
+from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
+from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import DwconvWarning
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
