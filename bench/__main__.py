@@ -16,20 +16,17 @@ GROUPS = {
     },
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
-        "losses": "whether a model learns the same with its blocks as one, against what rounding does",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
     "search": {
-        "search": "the default search against the best of many random candidates, timed or replayed",
+        "search": "the default search against the best of many random candidates",
     },
     "systems": {
         "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
         "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
-        "communication": "how gradients get from rank to rank, and how long steps wait for data",
     },
     "gpu": {
         "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
-        "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
     },
 }
 """Benchmarks by group and name, with a description."""
@@ -40,7 +37,6 @@ READERS = {
 }
 """What reads results that benchmarks wrote."""
 _IN_FOLDERS = {
-    "communication": "parallel.communication",
     "concurrency": "concurrency.bench",
     "cuda": "gpu.cuda",
     "parallel": "parallel.bench",

@@ -2,8 +2,6 @@
 
 Both write a log of their own and go on from there, so that an interrupted run loses nothing. At the end the winners of
 the two are verified and timed once more, side by side.
-
-With ``--replay`` nothing is run: strategies search among configurations that were measured once (``bench.replay``).
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
-from bench.replay import FOLDER, replay, tables
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, run, whole
 from dwconv.measure.limits import with_limits
@@ -49,16 +46,8 @@ def _search(argv: Sequence[str] | None) -> int:
     parser.add_argument(
         "--logs", type=Path, default=Path("bench/logs"), help="folder for the two logs, default bench/logs"
     )
-    parser.add_argument(
-        "--replay", nargs="?", type=Path, const=FOLDER, metavar="PATH",
-        help=f"run nothing: replay searches on a table of measured times, or all in a folder, default {FOLDER}",
-    )  # fmt: skip
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
-    if arguments.replay is not None:
-        for path in tables(arguments.replay, layout=arguments.layout):
-            replay(path, folder=arguments.out)
-        return 0
     target = with_limits(cpu_target())
     ends_s = time.monotonic() + 60 * arguments.minutes
     chosen = [

@@ -57,10 +57,6 @@ class LogError(DwconvError):
     """A tuning log that cannot be read or written."""
 
 
-class UnreadableSpaces(DwconvError):
-    """A file that is not a table of measured spaces."""
-
-
 class UnreadableResults(DwconvError):
     """A file that holds no results of a benchmark, or of another one than it is compared with."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -23,6 +23,8 @@ from dwconv.schedules.space import Config, ConfigSpace
 
 if TYPE_CHECKING:
     from tvm import s_tir
+
+    from dwconv.schedules.cuda.gpu.cost import BlockWork
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
@@ -61,6 +63,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     estimate_us: Callable[[Workload, Config, AnyTarget], float] | None = None
     """What a legal configuration is estimated to cost, in microseconds, from plain integers: it orders candidates
     before one is built. None: nothing is known of it."""
+    works: Callable[[Workload, Config, AnyTarget], Sequence[BlockWork]] | None = None
+    """What each kernel of a legal configuration does on a GPU, which the estimate prices."""
     version: int = 1
     """To be raised when the program of some configuration changes so that its speed may change: records of earlier
     versions then are where a search starts, no results."""
@@ -200,6 +204,7 @@ def gather_family(
     space: Callable[[str, Workload, AnyTarget], ConfigSpace],
     schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule],
     estimate_us: Callable[[Workload, Config, AnyTarget], float],
+    works: Callable[[Workload, Config, AnyTarget], Sequence[BlockWork]] | None = None,
 ) -> tuple[ScheduleTemplate[AnyTarget], ...]:
     """Templates ``DEVICE.fprop_SUFFIX`` and ``DEVICE.dgrad_SUFFIX``; ``space`` takes the template's name first. The
     functions see from the workload which pass it is."""
@@ -218,6 +223,7 @@ def gather_family(
             space=partial(space, f"{device}.{pass_}_{suffix}"),
             schedule=schedule,
             estimate_us=estimate_us,
+            works=works,
         )
         for pass_ in GATHERS
     )

@@ -9,8 +9,7 @@
     eager            PyTorch without any compilation
 
 All run the same step from the same start on the same data: their losses must agree. Steps are taken in turns. Settings
-that come to the same schedule are timed once. What more cores would give is computed from the measured times of the
-tasks, and said to be computed.
+that come to the same schedule are timed once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import Any
 
 import torch
 
-from bench.concurrency.computed import Simulator
 from bench.concurrency.models import NETWORKS, TrainedNetwork
 from bench.concurrency.step import (
     RECOMMENDED,
@@ -77,7 +75,6 @@ def _concurrency(argv: Sequence[str] | None) -> int:
     for network in networks:
         rows.append(_measured(network, machine=machine, seconds=arguments.seconds, seed=arguments.seed))
         print("\n".join([head(network.name), *lines(rows[-1])]), flush=True)
-        print(computed_table(rows[-1]), flush=True)
         write_results(
             "concurrency", target=cpu_target(), rows=rows, folder=arguments.out,
             handover_us=machine.handover_us, change_us=machine.change_us, hardware_counters=unavailable() or "read",
@@ -131,7 +128,6 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     losses = _losses(calls, eager)
     left_s = max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started))
     taken = in_turns(calls, seconds=left_s)
-    simulator = Simulator.checked(distinct, {name: each.graphs_ms for name, each in steps.items()}, machine=machine)
     return {
         "network": network.name,
         "tasks": [len(graph.whole.cut.graph.tasks) for graph in step.graphs],
@@ -152,9 +148,6 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
         "hurried": models.hurried,
         "at_once": sum(pair.at_once_wins for graph in step.graphs for pair in graph.pairs),
         "pairs": sum(len(graph.pairs) for graph in step.graphs),
-        "in_place": simulator.in_place,
-        "simulator_error": simulator.errors,
-        "computed_ms": simulator.steps_ms(step.graphs, models, machine=machine),
         "seconds": time.monotonic() - started,
     }
 
@@ -249,23 +242,6 @@ def best_manual(row: dict[str, Any]) -> str:
     """The fastest setting made by hand; the recommended one is one of them."""
     by_hand: list[str] = [name for name in row["same_as"] if name.startswith("manual") or name == RECOMMENDED]
     return min(by_hand, key=lambda name: float(row["median_ms"][row["same_as"][name]]))
-
-
-def computed_table(row: dict[str, Any]) -> str:
-    """Steps on more cores, and how far the simulator is off here."""
-    errors = row["simulator_error"]
-    if not errors:
-        return ""
-    off = ", ".join(f"{name} {error:+.0%}" for name, error in errors.items())
-    shown = [
-        f"simulator: {statistics.mean(map(abs, errors.values())):.0%} off on average on this machine ({off}), once all "
-        f"times are taken {row['in_place']:.2f} times, as one thread alone says"
-    ]
-    for cores, steps in row["computed_ms"].items():
-        recommended = steps[RECOMMENDED]
-        figures = ", ".join(f"{name} {ms:.1f} ({recommended / ms:.2f}×)" for name, ms in steps.items())
-        shown.append(f"computed, {cores:>2} cores, ms of both graphs: {figures}")
-    return "\n".join(shown)
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:

@@ -10,7 +10,6 @@ give the same losses.
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,8 +47,6 @@ class Graph:
         self.apart = Program(module)
         self.pairs: Sequence[PairTimes] = ()
         self.engine: Engine = self.whole.engine
-        self.spent_s = 0.0
-        """Time of its runs since it was last set to 0."""
 
     def keep_whole_what_is_better_so(self, timer: TaskTimer, *, cores: int) -> None:
         """Have ``timer`` time the two gradients of every convolution; those stay one operator that lose by being
@@ -65,10 +62,7 @@ class Graph:
         """The function that AOTAutograd calls."""
 
         def call(inputs: list[Any]) -> list[Any]:
-            started = time.perf_counter()
-            results = self.engine.run(inputs)
-            self.spent_s += time.perf_counter() - started
-            return results
+            return self.engine.run(inputs)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call
@@ -187,15 +181,11 @@ class SettingStep:
         self._step = step
         both = zip(setting.programs, setting.schedules, strict=True)
         self._engines = [program.prepared(schedule) for program, schedule in both]
-        self.graphs_ms: list[float] = []
-        """By step, the time of both graphs, without autograd and the optimizer."""
 
     def __call__(self) -> float:
         for graph, engine in zip(self._step.graphs, self._engines, strict=True):
-            graph.engine, graph.spent_s = engine, 0.0
-        loss = self._step.step()
-        self.graphs_ms.append(1e3 * sum(graph.spent_s for graph in self._step.graphs))
-        return loss
+            graph.engine = engine
+        return self._step.step()
 
 
 def cuts(graphs: Sequence[Graph]) -> list[CutGraph]:

@@ -1,1 +1,1 @@
-"""``bench parallel`` and ``bench communication``: training on several processes."""
+"""``bench parallel``: training on several processes."""

@@ -1,8 +1,7 @@
 """``python -m bench parallel``: ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator.
 
 Each schedule's losses are compared with those of one process that takes the same microbatches. Steps of all variants
-are timed in turns. Beside each stands what the simulator says, by the times of layers under the same conditions. What
-4 and 8 GPUs would give is computed, from the same layer times, made shorter by a factor, and a link: both are options.
+are timed in turns. Beside each stands what the simulator says, by the times of layers under the same conditions.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,6 @@ from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Job, run_ranks
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import InvalidChoice
-from dwconv.parallel.planning.compare import propose
-from dwconv.parallel.planning.partition import Cluster, Shape
-from dwconv.parallel.planning.plan import LayerCost, Link
 from dwconv.problems.target import cpu_target
 
 _CIFAR_10, _CIFAR_100, _CALTECH = IMAGE_SETS
@@ -54,7 +49,6 @@ def _parallel(argv: Sequence[str] | None) -> int:
         raise InvalidChoice(f"--only {arguments.only} is in no case; one is {CASES[0].name}")
     until_s = time.monotonic() + arguments.seconds
     rows: list[dict[str, Any]] = []
-    gpus: list[Computed] = []
     left_out = []
     print(_HEAD, flush=True)
     longest_s = _LEAST_S
@@ -69,17 +63,12 @@ def _parallel(argv: Sequence[str] | None) -> int:
         for variant in finding.variants:
             rows.append(_row(case, finding, name=variant.name))
             print(_line(rows[-1]), flush=True)
-        if case.world == 2:
-            link = Link(gb_s=arguments.link_gb_s, latency_us=arguments.link_latency_us)
-            gpus += computed(case, finding.layers, link=link, faster=arguments.faster)
     if not rows:
         raise InvalidChoice(f"--seconds {arguments.seconds:g} is too short for a case; give {2 * _LEAST_S:g} or more")
     if left_out:
         print(f"left out, since {arguments.seconds:g} s were over: {', '.join(left_out)}")
     print(_summed_up(rows))
-    if gpus:
-        print(table_of_computed(gpus, faster=arguments.faster, gb_s=arguments.link_gb_s))
-    facts = {"computed": [dataclasses.asdict(each) for each in gpus], "left_out": left_out, "threads_a_rank": 1}
+    facts = {"left_out": left_out, "threads_a_rank": 1}
     write_results("parallel", target=cpu_target(), rows=rows, folder=arguments.out, **facts)
     return 0
 
@@ -89,10 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=from_0, default=600, help="for all of it, default 600; cases that do not fit "
                         "are left out")  # fmt: skip
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name has this")
-    parser.add_argument("--link-gb-s", type=float, default=12.0, metavar="GB", help="of the GPUs, default 12 (PCIe 3)")
-    parser.add_argument("--link-latency-us", type=float, default=10.0, metavar="US", help="of the GPUs, default 10")
-    parser.add_argument("--faster", type=float, default=100.0, metavar="X", help="a GPU is so many times as fast as a "
-                        "thread here, default 100")  # fmt: skip
     add_out_argument(parser)
     return parser
 
@@ -156,85 +141,4 @@ def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
             lines.append(f"the simulator on 2 ranks, {kind}: mean error {mean:.0%}, at most {max(errors):.0%}")
     if any(row["world"] > 2 for row in rows):
         lines.append("4 ranks share 2 cores or more: where there are fewer cores than ranks, their times say little")
-    return "\n".join(lines)
-
-
-# -- what GPUs would give: computed from layer times of this machine, and a link that is stated ------------------------
-
-
-WORLDS = (4, 8)
-_MICROBATCHES_A_RANK = 4
-_SCHEDULE = "zero-bubble"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Computed:
-    """Two plans of one case on so many GPUs, neither of which ran."""
-
-    network: str
-    images: str
-    world: int
-    batch: int
-    data_parallel_ms: float
-    pipeline_ms: float
-    """Of the best pipeline."""
-    pipeline: str
-    bubble: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast the pipeline is."""
-        return self.data_parallel_ms / self.pipeline_ms
-
-
-def computed(case: Case, layers: Sequence[LayerCost], *, link: Link, faster: float) -> list[Computed]:
-    """By layers that take ``faster`` times less time than here. The batch grows with the GPUs."""
-    on_gpu = [
-        dataclasses.replace(
-            layer,
-            forward_us=layer.forward_us / faster,
-            dgrad_us=layer.dgrad_us / faster,
-            wgrad_us=layer.wgrad_us / faster,
-        )
-        for layer in layers
-    ]
-    found = []
-    for world in WORLDS:
-        microbatches = _MICROBATCHES_A_RANK * world
-        proposal = propose(
-            on_gpu, Cluster(world=world, link=link), Shape(microbatches=microbatches, schedule=_SCHEDULE)
-        )
-        plain = proposal.data_parallel
-        best = next((each for each in proposal.candidates if not each.is_data_parallel), None)
-        if plain is None or best is None:
-            continue
-        found.append(
-            Computed(
-                network=case.network,
-                images=case.images.name,
-                world=world,
-                batch=microbatches * case.batch // case.microbatches,
-                data_parallel_ms=plain.step.step_us / 1e3,
-                pipeline_ms=best.step.step_us / 1e3,
-                pipeline=best.name,
-                bubble=best.step.bubble,
-            )
-        )
-    return found
-
-
-def table_of_computed(rows: Sequence[Computed], *, faster: float, gb_s: float) -> str:
-    """As text."""
-    lines = [
-        "",
-        f"computed, not measured: GPUs {faster:g} times as fast as a thread here, a link of {gb_s:g} GB/s each way, "
-        f"{_SCHEDULE}",
-        f"{'network':10} {'images':12} {'GPUs':>4} {'batch':>5} {'data parallel ms':>16} {'pipeline ms':>11} "
-        f"{'×':>5} {'bubble':>6}  pipeline",
-    ]
-    lines += [
-        f"{row.network:10} {row.images:12} {row.world:4} {row.batch:5} {row.data_parallel_ms:16.2f} "
-        f"{row.pipeline_ms:11.2f} {row.ratio:5.2f} {row.bubble:6.0%}  {row.pipeline}"
-        for row in rows
-    ]
     return "\n".join(lines)

@@ -307,10 +307,9 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )
-    known: tuple[Pass, ...] = (*BLOCK_PASSES, *EVAL_PASSES)
-    if args.block is None:
-        chosen = args.passes != parser.get_default("passes")
-        known = (*PASSES, "backward") if chosen else PASSES
+    known: tuple[Pass, ...] = PASSES if args.passes == parser.get_default("passes") else (*PASSES, "backward")
+    if args.block is not None:
+        known = (*BLOCK_PASSES, *EVAL_PASSES)
     if requested := [pass_ for pass_ in passes if pass_ in known]:
         return _at_sizes(args, [workload_from(args, pass_) for pass_ in requested])
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")

@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 import msgspec
 
 from dwconv import settings
-from dwconv.concurrency.options import PLAIN
 from dwconv.concurrency.schedule import Count, Microseconds, Placement, Schedule, Threads
 from dwconv.errors import LogError, one_line
 from dwconv.records.line import lines, open_file
@@ -78,10 +77,6 @@ class Choice:
         for step in self.steps.values():
             if not (0 < step.median_us < _MOST_US and 0 <= step.spread_us < _MOST_US and 0 <= step.contention <= 1):
                 raise ValueError(f"a step of {step.median_us:g} ± {step.spread_us:g} µs cannot be")
-
-    @property
-    def is_plain(self) -> bool:
-        return self.winner == PLAIN
 
 
 # -- the log -----------------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def _nvdisasm() -> str:
 
 
 def _missing(reason: str) -> BrokenInstallation:
-    return BrokenInstallation(f"counting instructions needs nvdisasm ({reason}); run: {versions.install_cuda()}")
+    return BrokenInstallation(f"machine code as text needs nvdisasm ({reason}); run: {versions.install_cuda()}")
 
 
 # -- reading it ----------------------------------------------------------------------------------------------------
@@ -176,7 +176,6 @@ _CONTROL = frozenset({
 })  # fmt: skip
 _FMA = frozenset({"FFMA", "FFMA2", "FMUL", "FMUL2", "FADD", "FADD2", "FFMA32I", "HFMA2", "HMUL2", "HADD2"})
 _TENSOR = frozenset({"HMMA"})
-_PRODUCTS = {"16816": 16 * 8 * 16, "1688": 16 * 8 * 8}
 _OTHER = frozenset({"LDL", "STL", "MUFU", "FSEL", "FMNMX", "FSETP", "FSET", "HSETP2", "HMNMX2", "DADD", "DMUL", "DFMA"})
 _CONVERSION = frozenset({"F2F", "F2FP", "F2I", "I2F", "I2FP", "PRMT", "HADD"})
 _OPCODES = {"shared": _SHARED, "global": _GLOBAL, "control": _CONTROL, "tensor": _TENSOR, "other": _OTHER}
@@ -202,57 +201,3 @@ def _kind(instruction: Instruction) -> str:
 def is_constant(instruction: Instruction) -> bool:
     """True of ``HFMA2 R3, -RZ, RZ, 0, 5.96e-08``: the multiplier's way to load an integer."""
     return instruction.base == "HFMA2" and instruction.operands[1:3] == ("-RZ", "RZ")
-
-
-# -- loads on their way --------------------------------------------------------------------------------------------
-
-
-def bytes_in_flight(code: Code) -> int:
-    """The most bytes of global loads that one thread has in flight at a time: issued, and not used yet.
-
-    Loads complete in order: waiting for one means waiting for those before it.
-    """
-    most = copied = 0
-    waiting: dict[int, tuple[set[int], int]] = {}
-    for position, instruction in enumerate(code.instructions):
-        if instruction.base in ("LDGSTS", "DEPBAR"):  # one wait covers all copies to shared memory
-            copied = copied + width_bytes(instruction) if instruction.base == "LDGSTS" else 0
-        else:
-            loads = instruction.base == "LDG"
-            used = _registers(instruction.operands[1:] if loads else instruction.operands, instruction)
-            arrived = max((issued for issued, (words, _) in waiting.items() if words & used), default=-1)
-            waiting = {issued: load for issued, load in waiting.items() if issued > arrived}
-            if loads and (into := re.match(r"R(\d+)", instruction.operands[0])):
-                width = width_bytes(instruction)
-                waiting[position] = ({int(into[1]) + word for word in range(max(1, width // 4))}, width)
-        most = max(most, copied + sum(width for _, width in waiting.values()))
-    return most
-
-
-def width_bytes(instruction: Instruction) -> int:
-    """Bytes that one thread accesses with a memory instruction; of matrices, a row of 16 bytes."""
-    if instruction.base == "LDSM":
-        return 16
-    for modifier, size in (("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("16", 2), ("U8", 1), ("S8", 1)):
-        if modifier in instruction.modifiers:
-            return size
-    return 4
-
-
-def matrices_loaded(instruction: Instruction) -> int:
-    """``LDSM.16.M88.4`` loads four."""
-    return max((count for count in (1, 2, 4) if str(count) in instruction.modifiers), default=1)
-
-
-def products_of(instruction: Instruction) -> int:
-    """Multiply-adds of a warp: ``HMMA.16816.F32`` is 16 × 8 × 16 of them; 0 of what does not run on tensor cores."""
-    return sum(_PRODUCTS.get(word, 0) for word in instruction.modifiers) if instruction.kind == "tensor" else 0
-
-
-def _registers(operands: tuple[str, ...], instruction: Instruction) -> set[int]:
-    """Registers that the operands name, with the following ones of a wide store. Overwriting the result of a load also
-    waits for it, so results count too."""
-    found = {int(number) for text in operands for number in re.findall(r"\bR(\d+)", text)}
-    if instruction.base in ("STG", "STS") and (data := re.match(r"R(\d+)", operands[-1])):
-        found |= {int(data[1]) + word for word in range(width_bytes(instruction) // 4)}
-    return found

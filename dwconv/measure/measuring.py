@@ -9,8 +9,7 @@ Measurer is the handler: a request in, what was measured out.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -29,7 +28,7 @@ from dwconv.measure.clock.timing import (
     Call,
     Clock,
     InTurn,
-    Taken,
+    clearly_faster,
     inputs_in_turn,
     results_held,
     rounds_in_turns,
@@ -43,7 +42,7 @@ from dwconv.measure.verify.first_use import fault_at_first_use
 from dwconv.measure.verify.verify import explained, verify, verify_call, verify_finalist
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload, by
-from dwconv.records.record import AROUND, CONTENDED, AtSize, Measurement, Verdict
+from dwconv.records.record import AROUND, AtSize, Measurement, Verdict
 from dwconv.schedules.template import Candidate
 
 message(Verdict)
@@ -184,10 +183,6 @@ class Prepared:
     def fresh(self) -> Case:
         return fresh_case(self.workload, device=self._device)
 
-    def make_finalists_cases(self) -> None:
-        """Make them now, so that they do not count as the first finalist's time."""
-        _ = self.finalists_cases, self.fresh
-
     def call(self, kernel: LoadedKernel) -> Call:
         """The call of a kernel, as a user calls it."""
         return InTurn([partial(kernel, *inputs) for inputs in self._inputs], held=self._held)
@@ -209,8 +204,6 @@ IMAGES = 3
 """Different images that candidates of a race are verified on at first, as in the cases of finalists."""
 
 _LATE = "after it was timed"
-_CLEAR = 2.0
-"""Times as fast as PyTorch's op from which on a kernel counts as faster beside other work."""
 
 
 def is_late(verdict: Verdict) -> bool:
@@ -264,22 +257,6 @@ class Grid:
         )
 
 
-def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) -> dict[str, Measurement]:
-    """Beside other work times say little, but turns say which call is the faster one. Where the fastest of ``kernels``
-    is faster than all ``others`` by far: its least time, and for the others as many times that as their turns make
-    sure. Empty where nothing disturbed them, and where it is not clear."""
-    times = taken.measurements
-    if not kernels or max(each.contention for each in times.values()) <= CONTENDED:
-        return {}
-    least_us = {name: min(taken.turns_us[name]) for name in kernels}
-    fastest = min(kernels, key=least_us.__getitem__)
-    sure = {name: taken.at_least(name, fastest) for name in others}
-    if not sure or min(sure.values()) < _CLEAR:
-        return {}
-    found = least_us | {name: ratio * least_us[fastest] for name, ratio in sure.items()}
-    return {name: dataclasses.replace(times[name], median_us=us) for name, us in found.items()}
-
-
 class Measurer:
     """Handler of the measuring worker; it measures one kernel at a time, on a quiet machine."""
 
@@ -315,7 +292,7 @@ class Measurer:
                 if request.finalists:
                     _ = each.fresh
             if request.finalists:
-                prepared.make_finalists_cases()
+                _ = prepared.finalists_cases
             return Measured()
         if isinstance(request, Trial):
             return self._trial(request)
@@ -408,28 +385,29 @@ class Measurer:
         return Measured(verdict=verdict)
 
     def _final(self, artifacts: tuple[Artifact, ...]) -> Measured:
-        prepared = self._prepare(artifacts[0].candidate.workload)
-        kernels = [self._load(artifact) for artifact in artifacts]
+        workload, kernels = artifacts[0].candidate.workload, [self._load(artifact) for artifact in artifacts]
+        timed = [self._time_finalists(kernels, self._prepare(workload))]
+        for each in self._at_other_sizes(workload):
+            timed.append(self._time_finalists([_at(kernel, each) for kernel in kernels], each))
+        here, *elsewhere = (found for found, _ in timed)
+        verdicts = zip(*(verdicts for _, verdicts in timed), strict=True)
+        others = tuple(zip(*elsewhere, strict=True))
+        return Measured(
+            verdicts_after=tuple(next((each for each in found if not each.right), found[0]) for found in verdicts),
+            kernels=tuple(each.measurement for each in here),
+            providers=here[0].providers,
+            others=others,
+        )
+
+    def _time_finalists(
+        self, kernels: Sequence[LoadedKernel], prepared: Prepared
+    ) -> tuple[list[AtSize], list[Verdict]]:
+        """Of each kernel its time at that size, and the verdict on fresh data after it."""
         calls = {f"dwconv {i}": prepared.call(kernel) for i, kernel in enumerate(kernels)}
         taken = time_in_turns({**calls, **prepared.beside}, clock=self._clock, effort=FINAL)
-        verdicts = [explained(verify(kernel, prepared.fresh), _LATE) for kernel in kernels]
-        others: list[list[AtSize]] = [[] for _ in kernels]
-        for each in self._at_other_sizes(artifacts[0].candidate.workload):
-            there = [_at(kernel, each) for kernel in kernels]
-            calls_there = {name: each.call(kernel) for name, kernel in zip(calls, there, strict=True)}
-            times = time_in_turns({**calls_there, **each.beside}, clock=self._clock, effort=FINAL)
-            providers = {name: times[name] for name in each.beside}
-            for number, name in enumerate(calls):
-                size = each.workload.input_size
-                others[number].append(AtSize(input_size=size, measurement=times[name], providers=providers))
-                last = explained(verify(there[number], each.fresh), _LATE)
-                verdicts[number] = verdicts[number] if last.right else last
-        return Measured(
-            verdicts_after=tuple(verdicts),
-            kernels=tuple(taken.pop(name) for name in calls),
-            providers=taken,
-            others=tuple(map(tuple, others)) if any(others) else (),
-        )
+        providers, size = {name: taken[name] for name in prepared.beside}, prepared.workload.input_size
+        times = [AtSize(input_size=size, measurement=taken[name], providers=providers) for name in calls]
+        return times, [explained(verify(kernel, prepared.fresh), _LATE) for kernel in kernels]
 
 
 def _at(kernel: LoadedKernel, prepared: Prepared) -> LoadedKernel:

@@ -69,11 +69,12 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
       BlockCall& call) {
     const int64_t batch = x.size(0);
     const TunedBlock& block = *call.block;
-    call.results = block.forward->empty_results(batch);
+    call.results = block.forward->empty_results_together(batch);
     block.forward->run(batch, call.inputs, call.results);
     variable_list kept{x};
     if (block.has_z) kept.push_back(call.results[1]);
-    kept.push_back(w);
+    kept.push_back(call.inputs[1]);
+    if (!call.inputs[1].is_same(w)) LoweredWeight::keep(w, context);
     if (block.has_layer_norm) kept.insert(kept.end(), call.inputs.begin() + 2, call.inputs.end());
     for (size_t norm = 0; !block.has_layer_norm && 2 * norm + 2 < call.inputs.size(); ++norm) {
       for (size_t i = 2 + 2 * norm; i < 4 + 2 * norm; ++i) kept.push_back(call.inputs[i]);
@@ -95,6 +96,8 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     variable_list results;
     if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() ||
         !std::all_of(given.begin(), given.end(), is_plain)) {
+      Tensor& w = given[2 + block.has_z];  // after dz, x and y
+      w = LoweredWeight::of(context, w);
       results = watched_backward(block, given);
     } else {
       block.backwards += 1;
@@ -104,7 +107,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
         given.push_back(gamma);
       }
       given = block.backward->dense(given);
-      results = block.backward->empty_results(given[0].size(0));
+      results = block.backward->empty_results_together(given[0].size(0));
       block.backward->run(given[0].size(0), given, results);
     }
     std::move(results.begin(), results.end(), found.begin());
@@ -126,11 +129,12 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
 // Python is touched.
 inline Tensor run_as_one(
     const c10::intrusive_ptr<TunedBlock>& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
-  BlockCall call{block, {x, w}, {}};
+  BlockCall call{block, {x, lowered(w, x)}, {}};
   if (bias) call.inputs.push_back(*bias);
   for (const NormCall& norm : norms) call.inputs.insert(call.inputs.end(), {norm.weight, norm.bias});
   std::array<Optional, 4> learnt;
   std::copy(call.inputs.begin() + 2, call.inputs.end(), learnt.begin());
+  if (bias) call.inputs[2] = lowered(*bias, x);
   if (!block->forward->reads(call.inputs)) return {};
   block->forwards += 1;
   Tensor z = DwconvBlock::apply(x, w, learnt[0], learnt[1], learnt[2], learnt[3], call);
@@ -150,7 +154,7 @@ inline Tensor run_as_one(
 // The same in evaluation: norms have the statistics that they have learnt, and a bias comes off the mean of the last.
 inline Tensor run_in_evaluation(
     TunedBlock& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
-  std::vector<Tensor> inputs{x, w};
+  std::vector<Tensor> inputs{x, lowered(w, x)};
   for (const NormCall& norm : norms)
     inputs.insert(inputs.end(), {norm.weight, norm.bias, norm.running_mean, norm.running_var});
   if (bias) inputs[inputs.size() - 2] = inputs[inputs.size() - 2] - *bias;

@@ -69,10 +69,13 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       const std::optional<Tensor>& bias,
       const Tensor* kept) {
     const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
-    context->save_for_backward({needs_dw ? x : Tensor(), needs_dx ? w : Tensor()});
+    const Tensor w_read = lowered(w, x);
+    if (!w_read.is_same(w)) LoweredWeight::keep(w, context);
+    context->save_for_backward({needs_dw ? x : Tensor(), needs_dx ? w_read : Tensor()});
     context->saved_data["call"] = *kept;
     context->saved_data["has_bias"] = bias.has_value();
-    return run_fprop(kept_by_graph<TunedCall>(*kept), x, w, bias);
+    const auto bias_read = bias ? std::optional<Tensor>(lowered(*bias, x)) : std::nullopt;
+    return run_fprop(kept_by_graph<TunedCall>(*kept), x, w_read, bias_read);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -83,7 +86,7 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     const Tensor &x = saved[0], &w = saved[1], &given = grads[0];
     const auto is_other = [](const Tensor& tensor) { return tensor.defined() && !is_plain(tensor); };
     if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() || is_other(given) || is_other(x) || is_other(w))
-      return watched_backward(call, x, w, given, needs_dx, needs_dw, needs_db);
+      return watched_backward(call, x, LoweredWeight::of(context, w), given, needs_dx, needs_dw, needs_db);
 
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // what it lowers is lowered
     const Tensor dy = dense(given, call);
@@ -229,10 +232,10 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   static thread_local Key key;
   Given tensors;
-  std::optional<at::ScalarType> lowered;
-  if (is_any_autocast_enabled()) lowered.emplace();
+  std::optional<at::ScalarType> type;  // to which autocast lowers all
+  if (is_any_autocast_enabled()) type.emplace();
   if (somebody_watches_beside_autocast() || !read_given(given, count, tensors) ||
-      (lowered && !lower(tensors, *lowered)) || !describe_call(tensors, lowered, given, key)) {
+      (type && !lower(tensors, *type)) || !describe_call(tensors, type, given, key)) {
     PyErr_Clear();
     Py_RETURN_NONE;
   }
@@ -249,10 +252,12 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   Tensor y;
   {
     pybind11::gil_scoped_release no_gil;
-    if (lowered) {
-      x = cast(x, *lowered);
-      w = cast(w, *lowered);
-      if (bias) bias = cast(*bias, *lowered);
+    if (type) {
+      x = cast(x, *type);
+      if (!kept.defined()) {  // else the op does it
+        w = cast(w, *type);
+        if (bias) bias = cast(*bias, *type);
+      }
     }
     y = call->run(x, w, bias, kept);
   }

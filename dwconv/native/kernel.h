@@ -2,10 +2,12 @@
 #pragma once
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cstdlib>
 #include <memory>
@@ -49,6 +51,35 @@ T& kept_by_graph(const c10::IValue& kept) {
   return **static_cast<const c10::intrusive_ptr<T>*>(kept.toTensor().const_data_ptr());
 }
 
+// A weight in the type of x, to which autocast lowers it. Autograd does not see this cast: it saves a node. As the op that
+// is given the weight returns a gradient of x's type, autograd casts that back.
+inline at::Tensor lowered(const at::Tensor& weight, const at::Tensor& x) {
+  if (weight.scalar_type() == x.scalar_type()) return weight;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return empty_strided(weight.sizes(), weight.strides(), x.scalar_type(), x.device()).copy_(weight);
+}
+
+// A weight that autocast lowered, for a backward pass that is to be differentiated again: there autograd sees the cast.
+class LoweredWeight {
+ public:
+  static void keep(const at::Tensor& weight, torch::autograd::AutogradContext* context) {
+    context->saved_data["weight"] = weight;
+    context->saved_data["version"] = static_cast<int64_t>(weight._version());
+  }
+
+  // `saved` unless the weight was lowered.
+  static at::Tensor of(torch::autograd::AutogradContext* context, const at::Tensor& saved) {
+    const auto kept = context->saved_data.find("weight");
+    if (kept == context->saved_data.end() || !saved.defined()) return saved;
+    const at::Tensor weight = kept->second.toTensor();
+    TORCH_CHECK(
+        context->saved_data["version"].toInt() == weight._version(),
+        "the weight of a depthwise convolution was modified in place after the forward pass, and its backward pass is to "
+        "be differentiated again; take a step after that");
+    return weight.to(saved.scalar_type());
+  }
+};
+
 // A tensor that was saved, with the strides of `like`: hooks may have brought it back otherwise, or at an odd address.
 inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {
   TORCH_CHECK(
@@ -57,6 +88,8 @@ inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {
       " where ", like.sizes(), ", ", like.scalar_type(), " on ", like.device(), " was saved");
   return like.copy_(readable(tensor));
 }
+
+constexpr int64_t kLine = 128;  // of the devices there are, the longest line of a cache
 
 // A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any. A slice has
 // the strides of a tensor of more channels.
@@ -87,6 +120,20 @@ struct Operand {
     if (is_image) sized[0] = batch;
     return empty_strided(sized, strides, dtype, device);
   }
+
+  // What it takes, without a batch, in whole lines.
+  int64_t line_bytes() const {
+    const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype), 0);
+    return (static_cast<int64_t>(bytes) + kLine - 1) / kLine * kLine;
+  }
+
+  // It, without a batch, in `memory` from byte `start` on.
+  at::Tensor within(const at::Tensor& memory, int64_t start) const {
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(memory.storage()), memory.key_set(), caffe2::TypeMeta::fromScalarType(dtype));
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, start / static_cast<int64_t>(c10::elementSize(dtype)));
+    return tensor;
+  }
 };
 
 // Scratch memory of a kernel.
@@ -100,8 +147,6 @@ struct Workspace {
     return product;
   }
 };
-
-constexpr int64_t kLine = 128;  // of the devices there are, the longest line of a cache
 
 // Memory for the workspaces of all CPU kernels that a thread runs, one after the other; it stays in its caches.
 class Scratch {
@@ -161,6 +206,20 @@ class Kernel {
   std::vector<at::Tensor> empty_results(int64_t batch) const {
     std::vector<at::Tensor> results;
     for (const auto& result : results_) results.push_back(result.empty(batch, device_));
+    return results;
+  }
+
+  // The same, but results without a batch share one allocation. On a GPU one takes the host as long as a launch.
+  std::vector<at::Tensor> empty_results_together(int64_t batch) const {
+    int64_t bytes = 0;
+    for (const auto& result : results_) bytes += result.is_image ? 0 : result.line_bytes();
+    const at::Tensor memory = bytes ? empty_strided({bytes}, {1}, at::kByte, device_) : at::Tensor();
+    int64_t start = 0;
+    std::vector<at::Tensor> results;
+    for (const auto& result : results_) {
+      results.push_back(result.is_image ? result.empty(batch, device_) : result.within(memory, start));
+      start += result.is_image ? 0 : result.line_bytes();
+    }
     return results;
   }
 

@@ -202,10 +202,8 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   Tensor z;
   {
     const pybind11::gil_scoped_release no_gil;
-    if (w.scalar_type() != x.scalar_type()) w = w.to(x.scalar_type());
-    const Optional taken = bias.defined() ? Optional(bias.to(x.scalar_type())) : std::nullopt;
-    z = members.trains ? run_as_one(block, x, w, taken, norms)
-                       : run_in_evaluation(*block, x, w, bias.defined() ? Optional(bias) : std::nullopt, norms);
+    const Optional taken = bias.defined() ? Optional(bias) : std::nullopt;
+    z = members.trains ? run_as_one(block, x, w, taken, norms) : run_in_evaluation(*block, x, w, taken, norms);
     if (z.defined() && members.is_layer_norm) z = z.transpose_(1, 2).transpose_(2, 3);  // the channels last
   }
   if (!z.defined()) Py_RETURN_NONE;

@@ -90,8 +90,8 @@ class TuningRecord:
     others: tuple[AtSize, ...] = ()
     """What it took at the sizes of ``also_at``, in their order."""
     resources: dict[str, int] = field(default_factory=dict)
-    """Reported by the compiler: ``registers``, ``shared_bytes``, ``spill_bytes``, …; ``counted_from_text`` if the
-    machine code could not be followed through its loops."""
+    """Reported by the compiler: ``registers``, ``shared_bytes``, ``spill_bytes``, …; of older computed records
+    ``counted_from_text`` if the machine code could not be followed through its loops."""
     detail: str = ""
     """The first line of the error."""
     versions: dict[str, str] = field(default_factory=dict)

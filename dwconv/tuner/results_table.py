@@ -230,7 +230,7 @@ def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]
     if best and best.resources:
         data["resources"] = best.resources
     if result and result.ranked:
-        data |= {"ranked": result.ranked, "checked": result.checked, "agreement": result.agreement}
+        data |= {"ranked": result.ranked, "checked": result.checked}
     if target is not None and (cost := _cost(outcome, target)) is not None:
         data["cost"] = cost_data(cost)
     if outcome.reason:
@@ -295,8 +295,6 @@ def _ranked(result: TuningResult) -> str:
     words = [f"{result.ranked} configurations ranked by an estimate"]
     checked = f"{result.checked} of them checked in the simulator" if result.checked else "none of them checked"
     words.append(f"{result.trials} built and computed, {checked}")
-    if result.agreement is not None:
-        words.append(f"rank correlation of estimate and computed cost {result.agreement:.2f}")
     return "; ".join(words)
 
 

@@ -10,13 +10,11 @@ import torch
 from torch import nn
 
 from bench.concurrency import bench
-from bench.concurrency.bench import best_manual, computed_table, lines, summary
-from bench.concurrency.computed import SINGLE, Simulator
+from bench.concurrency.bench import best_manual, lines, summary
 from bench.concurrency.models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
-from bench.concurrency.step import RECOMMENDED, Setting
+from bench.concurrency.step import RECOMMENDED
 from bench.concurrency.times import HurriedTimer
 from dwconv.concurrency import measured
-from dwconv.concurrency.schedule import Machine, Placement, Schedule
 from dwconv.measure.clock.timing import TRIAL, Lap
 
 
@@ -64,9 +62,8 @@ def test_every_setting_of_a_network_is_measured_and_loses_nothing(monkeypatch, t
     assert all(ms > 0 for ms in row["median_ms"].values()) and {"backend", "eager"} <= set(row["median_ms"])
     assert row["loss_difference"]["first"] < 1e-5
     assert set(row["accuracy"]) == {"hill climbing", "regression"}
-    assert set(row["computed_ms"]) == {"8", "16", "64"} and SINGLE not in row["simulator_error"]
     printed = capsys.readouterr().out
-    assert "computed, 64 cores" in printed and "best manual setting" in printed and "hand" in printed
+    assert "best manual setting" in printed and "hand" in printed
 
 
 def test_bad_input_is_one_line(capsys):
@@ -140,7 +137,7 @@ def test_when_time_is_up_one_run_of_a_task_has_to_do():
 def planted_row(**changed):
     median_ms = {
         RECOMMENDED: 100.0,
-        SINGLE: 150.0,
+        "manual 1 × 1": 150.0,
         "manual 2 × 1": 80.0,
         "hill climbing": 50.0,
         "backend": 55.0,
@@ -161,9 +158,6 @@ def planted_row(**changed):
         "loss_difference": {"first": 1e-7},
         "hurried": 0,
         "contention": 0.0,
-        "in_place": 1.25,
-        "simulator_error": {RECOMMENDED: -0.1, "hill climbing": 0.3},
-        "computed_ms": {"8": {RECOMMENDED: 40.0, "manual 4 × 2": 20.0}},
         **changed,
     }
 
@@ -190,43 +184,12 @@ def test_the_recommended_setting_may_be_the_best_manual_one():
     assert best_manual(planted_row()) == "manual 2 × 1" and best_manual(planted_row(median_ms=slow)) == RECOMMENDED
 
 
-def test_more_cores_are_said_to_be_computed():
-    table = computed_table(planted_row())
-    assert "20% off on average" in table and "recommended -10%, hill climbing +30%" in table and "1.25 times" in table
-    assert "computed,  8 cores" in table and "manual 4 × 2 20.0 (2.00×)" in table
-    assert computed_table(planted_row(simulator_error={})) == ""
-
-
 def test_networks_are_summed_up_by_geometric_means():
     last = summary([planted_row(), planted_row(network="Other")]).splitlines()[-1].split()
     assert last == ["geometric", "mean", "1.25", "2.00", "2.00"]
     assert "2.00 by hill climbing" in summary([planted_row()])
     quick = {**planted_row()["median_ms"], "eager": 10.0}
     assert "2.00 by hill climbing" in summary([planted_row(median_ms=quick)])
-
-
-# -- the simulator ---------------------------------------------------------------------------------------------------
-
-
-def planted_setting(name, us, *, cores=2):
-    placed = (Placement(task=0, worker=0, threads=1, start_us=0.0, end_us=us),)
-    return Setting(name=name, programs=(), schedules=(Schedule(strategies=(), cores=cores, placements=placed),))
-
-
-def test_the_simulator_is_held_against_measured_graphs_once_one_thread_agrees():
-    settings = [
-        planted_setting(SINGLE, 1000.0),
-        planted_setting("S3", 600.0),
-        planted_setting("too many", 1.0, cores=4),
-    ]
-    measured = {SINGLE: [1.4, 1.5, 9.0], "S3": [1.0, 1.0], "too many": [1.0]}
-    found = Simulator.checked(settings, measured, machine=Machine(cores=2))
-    assert found.in_place == pytest.approx(1.5)
-    assert found.errors == pytest.approx({"S3": -0.1})
-
-
-def test_nothing_is_computed_from_a_single_core():
-    assert Simulator(in_place=1.0, errors={}).steps_ms([], models=None, machine=Machine(cores=1)) == {}
 
 
 # -- the networks ----------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_cost_names_what_limits_each_kernel(capsys):
     assert fields["share_of_budget"] == pytest.approx(fields["instructions_per_output"] / fields["budget_per_output"])
     for kernel in fields["kernels"]:
         assert kernel["limiter"] in kernel["busy_us"] and kernel["resources"]["registers"] > 0
-        assert kernel["issued_per_output"]["fma"] >= 0 and not kernel["note"]
+        assert 0 < kernel["fma_per_output"] < kernel["instructions_per_output"]
     text = shown(capsys, *CUDA, "--what", "cost", "--config", "default")
     for words in (
         "instructions an output",

@@ -264,7 +264,7 @@ def test_a_choice_is_found_again_as_it_was(folder):
     assert path == folder / "some-cpu-2t.jsonl"
     assert log.kept(**ASKED) == CHOICE
     log.keep(replace(CHOICE, winner="plain", schedules=()))
-    assert log.kept(**ASKED).is_plain  # the last one counts
+    assert log.kept(**ASKED).winner == PLAIN  # the last one counts
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,14 @@ import pytest
 
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.kernels import sass
-from dwconv.kernels.sass import (
-    CLASSES,
-    Code,
-    Instruction,
-    bytes_in_flight,
-    matrices_loaded,
-    products_of,
-    width_bytes,
-)
-from tests.machine_code import code_of
+from dwconv.kernels.sass import CLASSES, Code, Instruction
 
 ARCHES = ["sm_80", "sm_90", "sm_120"]
+
+
+def code_of(source: str, *, arch: str = "sm_90") -> Code:
+    """The kernel ``k`` of a source that may leave out the words before its name."""
+    return sass.disassemble(sass_of('extern "C" __global__ void ' + source, arch=arch))["k"]
 
 
 def kinds(code: Code) -> Counter[str]:
@@ -58,10 +54,10 @@ def test_half_precision_is_converted(dtype: str, header: str) -> None:
     assert kinds(cubin)["conversion"] == 3
 
 
-def sass_of(source: str) -> bytes:
+def sass_of(source: str, *, arch: str = "sm_90") -> bytes:
     from dwconv.kernels.nvrtc import compile_cubin
 
-    return compile_cubin(source, arch="sm_90").cubin
+    return compile_cubin(source, arch=arch).cubin
 
 
 def test_a_constant_loaded_by_the_multiplier_is_no_multiplication() -> None:
@@ -89,46 +85,9 @@ def test_loops_are_found(arch: str) -> None:
     assert f"-> {code.instructions[first].address:04x}" in code.text
 
 
-MATRICES = """k(float* y, const unsigned* x) {
-  __shared__ alignas(16) unsigned tile[256];
-  tile[threadIdx.x] = x[threadIdx.x];
-  __syncwarp();
-  unsigned a[4], at = (unsigned)__cvta_generic_to_shared(tile + threadIdx.x %% 16 * 8);
-  float d[4] = {};
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%%0, %%1, %%2, %%3}, [%%4];"
-    : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(at) : "memory");
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.%(type)s.%(type)s.f32 {%%0,%%1,%%2,%%3}, {%%4,%%5,%%6,%%7}, "
-    "{%%8,%%9}, {%%0,%%1,%%2,%%3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[0]), "r"(a[1]));
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.%(type)s.%(type)s.f32 {%%0,%%1,%%2,%%3}, {%%4,%%5}, {%%6}, "
-    "{%%0,%%1,%%2,%%3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]));
-  y[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}"""
-
-
-@pytest.mark.parametrize("type_", ["f16", "bf16"])
-@pytest.mark.parametrize("arch", ARCHES)
-def test_products_of_matrices_are_those_of_tensor_cores(arch: str, type_: str) -> None:
-    code = code_of(MATRICES % {"type": type_}, arch=arch)
-    assert kinds(code)["tensor"] == 2
-    assert [products_of(each) for each in code.instructions if each.kind == "tensor"] == [2048, 1024]
-    loads = [each for each in code.instructions if each.base == "LDSM"]
-    assert [(each.kind, matrices_loaded(each), width_bytes(each)) for each in loads] == [("shared", 4, 16)]
-
-
 def test_straight_code_has_no_loop() -> None:
     code = code_of("k(float* y) { y[threadIdx.x] = 1; }")
     assert [loop for loop in code.loops if loop[0] != loop[1]] == []
-
-
-def test_loads_in_flight_are_those_before_the_first_use() -> None:
-    together = code_of(
-        "k(float* y, const float4* x) { int t = threadIdx.x; float4 a = x[t], b = x[t + 32], c = x[t + 64];"
-        " y[t] = a.x * b.x * c.x + a.y * b.y * c.y + a.z * b.z * c.z + a.w * b.w * c.w; }"
-    )
-    assert bytes_in_flight(together) == 3 * 16
-    chain = code_of("k(float* y, const int* x) { int t = threadIdx.x; y[t] = x[x[x[t]]]; }")
-    assert bytes_in_flight(chain) == 4
 
 
 def test_what_is_no_cubin_is_an_error() -> None:

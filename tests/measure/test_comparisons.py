@@ -10,9 +10,9 @@ from dwconv import settings
 from dwconv.errors import RequestFailed
 from dwconv.kernels import cache
 from dwconv.measure import comparisons as comparisons_module
-from dwconv.measure.clock.timing import Taken
+from dwconv.measure.clock.timing import Taken, clearly_faster
 from dwconv.measure.comparisons import _AHEAD, Comparisons
-from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup, clearly_faster
+from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup
 from dwconv.measure.processes.process import wait_for_any
 from dwconv.measure.runner import Workers, misfit_of_answer
 from dwconv.problems.target import CpuTarget

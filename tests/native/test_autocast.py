@@ -89,16 +89,50 @@ def test_the_same_bits_as_through_python(monkeypatch, autocast, bias, is_slice) 
     assert all(map(torch.equal, compiled, gradients(convolve, x, *others)))
 
 
-def test_a_weight_is_cast_once_for_all_calls_as_pytorchs_is() -> None:
+def test_a_weight_is_cast_once_for_all_calls_without_gradients_as_pytorchs_is() -> None:
     x, w, _ = leaves()
 
     def three_calls(function: Callable[..., Tensor]) -> None:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
             for _ in range(3):
                 function(x.detach(), w)
 
     three_calls(convolve)
     assert casts(lambda: three_calls(convolve)) == casts(lambda: three_calls(exact)) == 4, "x three times, w once"
+
+
+def test_a_weight_may_change_in_place_between_the_passes_as_with_pytorch(autocast) -> None:
+    """What the backward pass reads is the weight as it was lowered."""
+    x, w, bias = leaves()
+    convolve(x, w, bias)
+    dy = torch.ones(WORKLOADS[0].output_shape, dtype=torch.bfloat16)
+    found = []
+    for changes in (False, True):
+        y = convolve(x, w, bias)
+        assert "CppNode" in y.grad_fn.name()
+        if changes:
+            with torch.no_grad():
+                w.mul_(2)
+        found.append(torch.autograd.grad(y, (x, w, bias), dy))
+    assert all(map(torch.equal, *found)) and all(each.dtype == torch.float32 for each in found[0])
+
+
+def test_gradients_can_be_differentiated_again_unless_the_weight_has_changed(autocast) -> None:
+    x, w, _ = leaves()
+    convolve(x, w)
+
+    def penalty(function: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+        y = function(x, w)
+        (dx,) = torch.autograd.grad(y.float().square().sum(), x, create_graph=True)
+        return torch.autograd.grad(dx.square().sum(), (x, w))
+
+    for ours, exact_ones in zip(penalty(convolve), penalty(exact), strict=True):
+        torch.testing.assert_close(ours, exact_ones, rtol=3e-2, atol=3e-2 * float(exact_ones.abs().max()))
+    y = convolve(x, w)
+    with torch.no_grad():
+        w.mul_(2)
+    with pytest.raises(RuntimeError, match="was modified in place after the forward pass"):
+        torch.autograd.grad(y.float().sum(), x, create_graph=True)
 
 
 def test_a_call_that_is_not_known_is_not_cast(autocast) -> None:

@@ -229,9 +229,14 @@ def test_wrong_backward_passes_are_found(dtype: DType) -> None:
 
 @pytest.mark.parametrize("pass_", BLOCK_PASSES)
 def test_golden(pass_: Pass, golden: Golden) -> None:
-    workload = block(layer(96, (56, 56), (7, 7), padding=((3, 3), (3, 3)), batch=8, bias=True), pass_)
+    """Two columns a tile, two kernel rows of three at a time; of an image in two tasks."""
+    workload = block(layer(24, (14, 14), (5, 3), padding=((2, 2), (1, 1)), bias=True), pass_)
     template = template_of(workload)
-    config = template.space(workload, TARGET).default
+    knobs = {"block_h": 7, "tile_h": 1, "tile_w": 2, "unroll": "kw"}
+    if pass_ == "backward":
+        knobs |= {"strip_h": 4, "group_kh": 2, "dy_w": 1}
+    space = template.space(workload, TARGET)
+    config = space.check({**dict(space.default.values), **knobs})
     script = template.schedule(workload, config, TARGET).mod["main"].script()
     golden(f"cpu_layer_norm_{pass_}_nhwc.py.txt", script + "\n")
 

@@ -190,14 +190,14 @@ def test_sizes_of_several_symbols() -> None:
 @pytest.mark.parametrize(
     ("pass_", "tile"),
     [
-        ("dgrad", {"tile_h": 4, "tile_w": 2, "threads_c": 8, "threads_w": 2, "threads_h": 2, "vthread_w": 1}),
+        ("dgrad", {"tile_h": 2, "tile_w": 2, "threads_c": 8, "threads_w": 2, "threads_h": 2, "vthread_w": 1}),
         ("wgrad", {"tile_h": 2, "tile_w": 2, "unroll_h": 2, "threads_c": 8, "threads_p": 4}),
     ],
     ids=str,
 )
 def test_the_source_is_pinned(pass_: Pass, tile: dict[str, Value], golden: Golden) -> None:
     workload = of_pass(layer(32, (8, 8), (3, 3), stride=(2, 2)), pass_)
-    found = candidate(workload, {**STRAIGHT, **tile, "vector_c": 4, "weights": "registers"})
+    found = candidate(workload, {**STRAIGHT, **tile, "vector_c": 2, "weights": "registers"})
     golden(f"cuda_{pass_}_nhwc_any.cu", source_only(found, SM_90).source)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,9 +26,8 @@ from dwconv.schedules.cuda.block_nhwc.cut import BlockCut
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
+from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
-from dwconv.tuner.search.analytic import rank_correlation
 from tests.conftest import Golden
 from tests.pages import table_row, text_of
 from tests.schedules import cuda_layers
@@ -229,7 +227,6 @@ def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
     artifact = build(Candidate(workload, space(workload).default), SM_90)
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
     cost = computed_cost(artifact, workload, SM_90)
-    assert not any(kernel.note for kernel in cost.kernels), "addresses follow from thread numbers alone"
     assert 0.8 * workload.bytes <= cost.dram_bytes <= 1.2 * workload.bytes
     launches = sum(kernel.busy_us["launch"] for kernel in cost.kernels)
     shares = [cost.limit_us / us for us in (cost.microseconds, cost.microseconds - launches)]
@@ -250,16 +247,6 @@ def test_16_bits_take_the_share_of_the_time_that_the_page_says(pass_: Pass) -> N
         costs.append(computed_cost(artifact, workload, SM_90).microseconds)
     found = re.search(r"In float16 they are computed to take (\S+) to (\S+) of the time", text_of("docs/cuda.md"))
     assert found and float(found[1]) <= round(costs[1] / costs[0], 2) <= float(found[2])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workload", [square(192, 28, 3, 1, "forward"), both_gradients(192, 28, 3, "float16")])
-def test_estimates_put_candidates_in_the_order_of_their_computed_cost(workload: Workload) -> None:
-    rng = random.Random(0)
-    found = [space(workload).default, *(config for _ in range(3) if (config := space(workload).sample(rng)))]
-    costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in found]
-    estimates = [estimated_us(workload, config, SM_90) for config in found]
-    assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6
 
 
 # -- the space -------------------------------------------------------------------------------------------------------

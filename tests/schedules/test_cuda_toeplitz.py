@@ -21,7 +21,6 @@ from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType, Layout, Pass, Workload
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
-from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work
 from dwconv.schedules.template import Candidate, estimated_us
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.conftest import Golden
@@ -371,9 +370,7 @@ def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_esti
     artifact = build(Candidate(workload, config), target)
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
     cost = computed_cost(artifact, workload, target)
-    assert not cost.slowest.note, "its machine code was walked"
-    assert cost.issued_per_output["fma"] < cost.issued_per_output["tensor"] / 10, "only diagonals are added up"
-    assert cost.slowest.conflicts < 1.1
+    assert cost.slowest.work.tensor_products
     assert estimated_us(workload, config, target) == pytest.approx(cost.microseconds, rel=0.3)
 
 
@@ -412,21 +409,6 @@ def test_the_page_says_what_is_computed_beside_what_was_measured() -> None:
     workload = layer(128, (56, 56), (31, 31), batch=16, pass_="wgrad", dtype="float16", layout="nhwc")
     *_, wgrad = table_row("docs/cuda.md", "128 × 56², k31, 16")
     assert f", computed {_computed_us(workload):.0f} (" in wgrad
-
-
-@pytest.mark.parametrize(("tile_h", "pairs"), [(7, 4), (14, 1)])
-def test_pixels_of_a_loop_are_not_on_their_way_together(tile_h: int, pairs: int) -> None:
-    """20 rows are brought in 10 turns of straight code, 34 in 17 of a loop."""
-    workload = layer(96, (56, 56), (7, 7), batch=64, dtype="float16", layout="nhwc")
-    knobs = {
-        "planes": 16, "warps_c": 4, "images": 1, "tile_h": tile_h, "warps_h": 1, "tile_w": 64, "warps_w": 1,
-        "taps_h": 7, "tiles_w": 8, "interleave": 0, "lean": 1,
-    }  # fmt: skip
-    config = TEMPLATES[NAMES[2]].space(workload, SM_90).check(knobs)
-    cost = computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90)
-    estimated = block_work(workload, config, SM_90).bytes_in_flight
-    assert estimated == 128 * pairs * 2 * 16
-    assert estimated <= cost.slowest.work.bytes_in_flight < (1.3 if pairs == 1 else 3) * estimated
 
 
 PINNED = {

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.kernels import build
 from dwconv.problems.workload import DType
 from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works
-from dwconv.schedules.template import Candidate
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.schedules.cuda_layers import (
     SM_90,
     TEMPLATES,
@@ -129,7 +126,7 @@ def test_the_next_item_is_on_its_way_while_one_is_multiplied(shape: str, dtype: 
 
 
 @pytest.mark.parametrize(("split_n", "pipeline", "ahead"), [(1, 2, True), (2, 2, False), (1, 1, False)])
-def test_the_cost_knows_what_is_on_its_way(split_n: int, pipeline: int, ahead: bool) -> None:
+def test_the_estimate_knows_what_is_on_its_way(split_n: int, pipeline: int, ahead: bool) -> None:
     """16 images are two items, of one block or of two."""
     template = TEMPLATES[WGRADS[1]]
     workload = fitted(layer(16, (14, 14), (7, 7), batch=16), template, "float16")
@@ -139,9 +136,7 @@ def test_the_cost_knows_what_is_on_its_way(split_n: int, pipeline: int, ahead: b
         "pipeline": pipeline,
     }  # fmt: skip
     config = template.space(workload, SM_90).check(knobs)
-    cost = computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90)
-    assert cost.kernels[0].work.loads_ahead == block_works(workload, config, SM_90)[0].loads_ahead == ahead
-    assert cost.slowest.conflicts == 1
+    assert block_works(workload, config, SM_90)[0].loads_ahead == ahead
 
 
 def test_configurations_without_the_newer_knobs_mean_what_they_meant() -> None:

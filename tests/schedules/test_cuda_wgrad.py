@@ -143,10 +143,10 @@ def test_defaults_keep_to_registers(workload: Workload, layout: Layout) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_source_is_pinned(layout: Layout, golden: Golden) -> None:
-    """Tiles of 4 × 4 pixels, two rows at a time, in two parts that the second kernel adds."""
+    """Tiles of 4 × 2 pixels, two rows at a time, in two parts that the second kernel adds."""
     workload = layer(32, (8, 8), (3, 3), layout=layout)
-    own = {"vector_c": 4, "threads_p": 8, "split_n": 4} if layout == "nhwc" else {"threads_p": 16, "split_n": 8}
-    knobs = {"tile_h": 4, "unroll_h": 2, "tile_w": 4, "threads_c": 8, "threads_kh": 1, "blocks_per_sm": 2, **own}
+    own = {"vector_c": 2, "threads_p": 8, "split_n": 4} if layout == "nhwc" else {"threads_p": 16, "split_n": 8}
+    knobs = {"tile_h": 4, "unroll_h": 2, "tile_w": 2, "threads_c": 8, "threads_kh": 1, "blocks_per_sm": 2, **own}
     config = space(workload).check({**knobs, "group_kh": 3, "edge": "zero"})
     golden(f"cuda_wgrad_{layout}.cu", artifact_of(workload, config).source)
 

@@ -12,11 +12,12 @@ the fastest there.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -25,7 +26,7 @@ import torch
 from dwconv.measure.clock import contention
 from dwconv.problems.target import Target
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.records.record import Measurement
+from dwconv.records.record import CONTENDED, Measurement
 from dwconv.system.memory import free_bytes
 
 Call = Callable[[], object]
@@ -311,6 +312,26 @@ def _measurement(rounds: list[_Round], *, lost: float) -> Measurement:
         rounds=len(us),
         contention=round(max(lost, statistics.mean(round_.lost for round_ in rounds)), 3),
     )
+
+
+_CLEAR = 2.0
+"""Times as fast as PyTorch's op from which on a kernel counts as faster beside other work."""
+
+
+def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) -> dict[str, Measurement]:
+    """Beside other work times say little, but turns say which call is the faster one. Where the fastest of ``kernels``
+    is faster than all ``others`` by far: its least time, and for the others as many times that as their turns make
+    sure. Empty where nothing disturbed them, and where it is not clear."""
+    times = taken.measurements
+    if not kernels or max(each.contention for each in times.values()) <= CONTENDED:
+        return {}
+    least_us = {name: min(taken.turns_us[name]) for name in kernels}
+    fastest = min(kernels, key=least_us.__getitem__)
+    sure = {name: taken.at_least(name, fastest) for name in others}
+    if not sure or min(sure.values()) < _CLEAR:
+        return {}
+    found = least_us | {name: ratio * least_us[fastest] for name, ratio in sure.items()}
+    return {name: dataclasses.replace(times[name], median_us=us) for name, us in found.items()}
 
 
 Caches = Literal["warm", "training", "cold"]

@@ -1,1 +1,1 @@
-"""The computed cost of a CUDA candidate, read off its machine code, for a GPU that need not be here."""
+"""The computed cost of a CUDA candidate, for a GPU that need not be here."""

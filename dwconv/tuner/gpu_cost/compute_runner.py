@@ -1,6 +1,6 @@
 """ComputeRunner: the computed cost of candidates on a GPU that is not in this machine.
 
-Workers build each candidate, compute its cost from the machine code, and run its source on the CPU, in the simulator,
+Workers build each candidate, compute its cost, and run its source on the CPU, in the simulator,
 to verify it. The records are marked as computed: they rank candidates, and never count as measured.
 """
 
@@ -61,10 +61,9 @@ class Predictor:
         cost = computed_cost(artifact, candidate.workload, self._target)
         if not math.isfinite(cost.microseconds):
             raise BuildError(f"a block does not fit on an SM: {cost.occupancy.limiter} of {artifact.resources}")
-        guessed = {"counted_from_text": 1} if any(kernel.note for kernel in cost.kernels) else {}
         computed = Prediction(
             microseconds=float(cost.microseconds),  # NumPy's floats cannot pass between processes
-            resources={**artifact.resources, **guessed},
+            resources=artifact.resources,
         )
         if self._folder is None:
             return computed

@@ -90,9 +90,6 @@ class TuningResult:
     """Configurations that an analytic search ranked by an estimate, to choose which to build."""
     checked: int = 0
     """How many of ``trials`` were run on the device or in the simulator and compared with the right answer."""
-    agreement: float | None = None
-    """Rank correlation of that estimate with the computed costs: 1 is the same order, 0 no relation. None while the
-    search goes on, and for other searches."""
     failures: dict[str, int] = field(default_factory=dict)
     """How many candidates failed, by status."""
     failure_detail: str = ""

@@ -258,7 +258,6 @@ class SearchState:
             resumed=self._resumed,
             checked=sum(record.verdict is not None for record in self._latest.values()),
             ranked=self._analytic.ranked if self._analytic else 0,
-            agreement=self._analytic.agreement if self._analytic and stopped else None,
             failures=dict(failures),
             failure_detail=self._failure_detail,
             limit_us=self._limit_us,

@@ -26,16 +26,12 @@ from dwconv.problems.workload import BLOCK_PASSES, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import BlockCut
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.block_nhwc.space import block_space, why_unfit
-from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.cost import estimated
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import ScheduleTemplate
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
-    return total_us(block_works(BlockCut.of(workload, config), target), target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -57,7 +53,7 @@ TEMPLATES = tuple(
         layout="nhwc",
         misfit=why_unfit,
         space=partial(block_space, f"cuda.block_{pass_}_nhwc"),
-        estimate_us=estimate_us,
+        **estimated(lambda workload, config, target: block_works(BlockCut.of(workload, config), target)),
         schedule=schedule,
     )
     for pass_ in BLOCK_PASSES

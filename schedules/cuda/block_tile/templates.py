@@ -26,7 +26,7 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Pair, Workload
 from dwconv.schedules.cuda.block_tile.estimate import block_work
 from dwconv.schedules.cuda.block_tile.space import block_tile_space, least_tile_misfit
-from dwconv.schedules.cuda.gpu.cost import BlockWork, one_kernel_us
+from dwconv.schedules.cuda.gpu.cost import BlockWork, estimated, one_kernel
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import gather_family
 
@@ -81,5 +81,11 @@ def _padding_left(workload: Workload, axis: int) -> Pair:
 
 
 TEMPLATES = gather_family(
-    "cuda", "nchw", layout="nchw", misfit=misfit, space=space, estimate_us=one_kernel_us(work), schedule=schedule
+    "cuda",
+    "nchw",
+    layout="nchw",
+    misfit=misfit,
+    space=space,
+    schedule=schedule,
+    **estimated(one_kernel(work)),
 )

@@ -45,7 +45,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.estimate import block_work
 from dwconv.schedules.cuda.channels_last.space import strip_misfit, strip_space
-from dwconv.schedules.cuda.gpu.cost import one_kernel_us
+from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import gather_family
 
@@ -70,6 +70,6 @@ TEMPLATES = gather_family(
     any_channels=True,
     misfit=strip_misfit,
     space=strip_space,
-    estimate_us=one_kernel_us(block_work),
+    **estimated(one_kernel(block_work)),
     schedule=schedule,
 )

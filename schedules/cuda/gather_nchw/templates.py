@@ -110,7 +110,7 @@ from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut, StripCut
 from dwconv.schedules.cuda.gather_nchw.estimate import blocks_at_a_time, planes_work, rows_work, strips_work
 from dwconv.schedules.cuda.gather_nchw.plane_space import plane_misfit, plane_space
 from dwconv.schedules.cuda.gather_nchw.space import row_misfit, row_space, strip_misfit, strip_space
-from dwconv.schedules.cuda.gpu.cost import one_kernel_us
+from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import gather_family
 
@@ -148,7 +148,7 @@ TEMPLATES = (
         most_axes=3,
         misfit=strip_misfit,
         space=strip_space,
-        estimate_us=one_kernel_us(strips_work),
+        **estimated(one_kernel(strips_work)),
         schedule=strips,
     ),
     *gather_family(
@@ -157,7 +157,7 @@ TEMPLATES = (
         layout="nchw",
         misfit=row_misfit,
         space=row_space,
-        estimate_us=one_kernel_us(rows_work),
+        **estimated(one_kernel(rows_work)),
         schedule=rows,
     ),
     *gather_family(
@@ -166,7 +166,7 @@ TEMPLATES = (
         layout="nchw",
         misfit=plane_misfit,
         space=plane_space,
-        estimate_us=one_kernel_us(planes_work),
+        **estimated(one_kernel(planes_work)),
         schedule=planes,
     ),
 )

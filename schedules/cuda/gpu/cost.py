@@ -8,16 +8,18 @@
     bytes ────────────────►  cache, DRAM ────┤    an SM has; a launch
     instructions of a warp ► latency ────────┘
 
-An estimate of a configuration fills ``BlockWork`` from plain integers; the computed cost of a built candidate fills it
-from machine code. Both are priced here, so that candidates of all families stand in one list. The model ranks; it is
-not a measurement. Its constants are those below, or those that were fitted to the device (``CostConstants``).
+An estimate of a configuration fills ``BlockWork`` from plain integers; the computed cost of a built candidate takes
+registers, shared memory and spills from the compiler. Both are priced here, so that candidates of all families stand in
+one list. The model ranks; it is not a measurement. Its constants are those below, or those that were fitted to the
+device (``CostConstants``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CudaTarget
@@ -129,11 +131,20 @@ def total_us(works: Iterable[BlockWork], target: CudaTarget, *, warm: bool = Fal
     return sum(price(work, target, warm=warm).microseconds for work in works)
 
 
-def one_kernel_us(
-    work: Callable[[Workload, Config, CudaTarget], BlockWork],
-) -> Callable[[Workload, Config, CudaTarget], float]:
-    """The estimate of a template whose configurations are one kernel each, of that work."""
-    return lambda workload, config, target: total_us([work(workload, config, target)], target)
+Works = Callable[[Workload, Config, CudaTarget], Sequence[BlockWork]]
+
+
+def one_kernel(work: Callable[[Workload, Config, CudaTarget], BlockWork]) -> Works:
+    """The works of a template whose configurations are one kernel each."""
+    return lambda workload, config, target: [work(workload, config, target)]
+
+
+def estimated(works: Works) -> dict[str, Any]:
+    """The fields of a template that say what its kernels do, and how long that takes."""
+    return {
+        "works": works,
+        "estimate_us": lambda workload, config, target: total_us(works(workload, config, target), target),
+    }
 
 
 def price(work: BlockWork, target: CudaTarget, *, warm: bool = False) -> Price:

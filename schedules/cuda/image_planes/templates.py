@@ -34,13 +34,13 @@ Level two: a thread owns a tile of x, multiples of the stride, of `thread_planes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Pass, Workload
-from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.cost import BlockWork, estimated
 from dwconv.schedules.cuda.image_planes.estimate import block_works, blocks_at_a_time
 from dwconv.schedules.cuda.image_planes.space import (
     BACKWARD,
@@ -63,9 +63,9 @@ def _template(
     pass_: Pass,
     misfit: Callable[[Workload, CudaTarget], str | None],
 ) -> ScheduleTemplate[CudaTarget]:
-    def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
+    def works(workload: Workload, config: Config, target: CudaTarget) -> Sequence[BlockWork]:
         cut = family.cut.of(workload, config)
-        return total_us(block_works(cut, family.thread_work(cut), target), target)
+        return block_works(cut, family.thread_work(cut), target)
 
     def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
         from dwconv.schedules.cuda.image_planes.kernel import schedule_images
@@ -80,7 +80,7 @@ def _template(
         layout="nchw",
         misfit=misfit,
         space=partial(space_of, family),
-        estimate_us=estimate_us,
+        **estimated(works),
         schedule=schedule,
     )
 

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
-from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.cost import estimated
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, blocks_at_a_time
 from dwconv.schedules.cuda.toeplitz_gradient.space import gradient_misfit, gradient_space
@@ -47,10 +47,6 @@ from dwconv.schedules.template import ScheduleTemplate
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
-    return total_us(block_works(workload, config, target), target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -69,7 +65,7 @@ TEMPLATES = tuple(
         layout=layout,
         misfit=gradient_misfit,
         space=partial(gradient_space, f"cuda.wgrad_{layout}_toeplitz"),
-        estimate_us=estimate_us,
+        **estimated(block_works),
         schedule=schedule,
     )
     for layout in LAYOUTS

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
-from dwconv.schedules.cuda.gpu.cost import one_kernel_us
+from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, blocks_at_a_time
 from dwconv.schedules.cuda.toeplitz_rows.space import toeplitz_misfit, toeplitz_space
@@ -66,7 +66,7 @@ TEMPLATES = tuple(
         spreads_nan=True,
         misfit=toeplitz_misfit,
         space=toeplitz_space,
-        estimate_us=one_kernel_us(block_work),
+        **estimated(one_kernel(block_work)),
         schedule=schedule,
     )
 )

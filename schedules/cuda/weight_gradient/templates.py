@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
-from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.cost import estimated
 from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works
 from dwconv.schedules.cuda.weight_gradient.space import kernel_misfit, weight_gradient_space
@@ -43,10 +43,6 @@ from dwconv.schedules.template import ScheduleTemplate
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
-    return total_us(block_works(WeightGradientCut.of(workload, config), target), target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -68,7 +64,7 @@ TEMPLATES = tuple(
         any_channels=layout == "nhwc",
         misfit=kernel_misfit,
         space=partial(weight_gradient_space, f"cuda.wgrad_{layout}"),
-        estimate_us=estimate_us,
+        **estimated(lambda workload, config, target: block_works(WeightGradientCut.of(workload, config), target)),
         schedule=schedule,
     )
     for layout in LAYOUTS

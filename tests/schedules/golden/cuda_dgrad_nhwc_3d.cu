@@ -13,11 +13,12 @@ typedef unsigned long long uint64_t;
 
 extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__ dx_ptr, float* __restrict__ dy_ptr, float* __restrict__ w_ptr, int n) {
   __shared__ alignas(64) float kernels_shared_ptr[324];
-  alignas(64) float sum_local_ptr[16];
+  alignas(64) float sum_local_ptr[8];
   alignas(64) float loaded_local_ptr[8];
   alignas(64) float weight_local_ptr[2];
-  int image = (((int)blockIdx.x) >> 2);
-  int depth = (((int)blockIdx.x) & 3);
+  int image = (((int)blockIdx.x) >> 3);
+  int depth = ((((int)blockIdx.x) & 7) >> 1);
+  int block_h = ((((int)blockIdx.x) & 1) * 2);
   int fetched = ((((int)threadIdx.z) * 2) + (((int)threadIdx.y) >> 1));
   #pragma unroll
   for (int turn_c = 0; turn_c < 2; ++turn_c) {
@@ -29,21 +30,21 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
     }
   }
   __syncthreads();
-  int strip_h = ((int)threadIdx.z);
+  int strip_h = (((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z));
   int strip_w = ((int)threadIdx.y);
   #pragma unroll
-  for (int index = 0; index < 16; ++index) {
+  for (int index = 0; index < 8; ++index) {
     sum_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;
   }
   for (int kd = 0; kd < 3; ++kd) {
-    int source_depth = ((((((int)blockIdx.x) & 3) + 1) - kd) >> 1);
-    if (((((((((int)blockIdx.x) & 3) + 1) - kd) % 2) == 0) && (-1 <= ((((int)blockIdx.x) & 3) - kd))) && (((((int)blockIdx.x) & 3) - kd) < 3)) {
+    int source_depth = (((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1);
+    if ((((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) % 2) == 0) && (-1 <= (((((int)blockIdx.x) & 7) >> 1) - kd))) && ((((((int)blockIdx.x) & 7) >> 1) - kd) < 3)) {
       #pragma unroll
       for (int lane = 0; lane < 2; ++lane) {
         loaded_local_ptr[lane] = 0x0p+0f/*0.000000e+00*/;
       }
-      if ((((int)threadIdx.z) == 1) && (1 <= ((int)threadIdx.y))) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 72));
+      if ((1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) && (1 <= ((int)threadIdx.y))) {
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 72));
       }
       #pragma unroll
       for (int column = 0; column < 2; ++column) {
@@ -51,16 +52,16 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         for (int lane_1 = 0; lane_1 < 2; ++lane_1) {
           loaded_local_ptr[(((column * 2) + lane_1) + 2)] = 0x0p+0f/*0.000000e+00*/;
         }
-        if (((int)threadIdx.z) == 1) {
-          *(float2*)(loaded_local_ptr + ((column * 2) + 2)) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column * 8)) + (((int)threadIdx.x) * 2)) - 64));
+        if (1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) {
+          *(float2*)(loaded_local_ptr + ((column * 2) + 2)) = *(float2*)(dy_ptr + (((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column * 8)) + (((int)threadIdx.x) * 2)) - 64));
         }
       }
       #pragma unroll
       for (int lane_2 = 0; lane_2 < 2; ++lane_2) {
         loaded_local_ptr[(lane_2 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
-      if ((((int)threadIdx.z) == 1) && (((int)threadIdx.y) < 3)) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 48));
+      if ((1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) && (((int)threadIdx.y) < 3)) {
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 48));
       }
       #pragma unroll
       for (int kw = 0; kw < 3; ++kw) {
@@ -78,18 +79,18 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         loaded_local_ptr[lane_4] = 0x0p+0f/*0.000000e+00*/;
       }
       if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 8));
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 8));
       }
       #pragma unroll
       for (int column_2 = 0; column_2 < 2; ++column_2) {
-        *(float2*)(loaded_local_ptr + ((column_2 * 2) + 2)) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_2 * 8)) + (((int)threadIdx.x) * 2)));
+        *(float2*)(loaded_local_ptr + ((column_2 * 2) + 2)) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_2 * 8)) + (((int)threadIdx.x) * 2)));
       }
       #pragma unroll
       for (int lane_5 = 0; lane_5 < 2; ++lane_5) {
         loaded_local_ptr[(lane_5 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
       if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 16));
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 16));
       }
       #pragma unroll
       for (int kw_1 = 0; kw_1 < 3; ++kw_1) {
@@ -118,18 +119,18 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         loaded_local_ptr[lane_8] = 0x0p+0f/*0.000000e+00*/;
       }
       if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 56));
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 56));
       }
       #pragma unroll
       for (int column_5 = 0; column_5 < 2; ++column_5) {
-        *(float2*)(loaded_local_ptr + ((column_5 * 2) + 2)) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_5 * 8)) + (((int)threadIdx.x) * 2)) + 64));
+        *(float2*)(loaded_local_ptr + ((column_5 * 2) + 2)) = *(float2*)(dy_ptr + (((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_5 * 8)) + (((int)threadIdx.x) * 2)) + 64));
       }
       #pragma unroll
       for (int lane_9 = 0; lane_9 < 2; ++lane_9) {
         loaded_local_ptr[(lane_9 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
       if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 80));
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 80));
       }
       #pragma unroll
       for (int kw_3 = 0; kw_3 < 3; ++kw_3) {
@@ -154,158 +155,48 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         }
       }
       #pragma unroll
-      for (int kw_5 = 0; kw_5 < 3; ++kw_5) {
-        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + ((((kd * 108) + (kw_5 * 12)) + (((int)threadIdx.x) * 2)) + 72));
+      for (int lane_12 = 0; lane_12 < 2; ++lane_12) {
+        loaded_local_ptr[lane_12] = 0x0p+0f/*0.000000e+00*/;
+      }
+      if (((((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z)) < 3) && (1 <= ((int)threadIdx.y))) {
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 120));
+      }
+      #pragma unroll
+      for (int column_8 = 0; column_8 < 2; ++column_8) {
         #pragma unroll
-        for (int column_8 = 0; column_8 < 2; ++column_8) {
-          #pragma unroll
-          for (int lane_12 = 0; lane_12 < 2; ++lane_12) {
-            sum_local_ptr[(((column_8 * 2) + lane_12) + 8)] = (sum_local_ptr[(((column_8 * 2) + lane_12) + 8)] + (loaded_local_ptr[((((column_8 * 2) + lane_12) + 4) - (kw_5 * 2))] * weight_local_ptr[lane_12]));
-          }
+        for (int lane_13 = 0; lane_13 < 2; ++lane_13) {
+          loaded_local_ptr[(((column_8 * 2) + lane_13) + 2)] = 0x0p+0f/*0.000000e+00*/;
         }
-      }
-      #pragma unroll
-      for (int lane_13 = 0; lane_13 < 2; ++lane_13) {
-        loaded_local_ptr[lane_13] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 120));
-      }
-      #pragma unroll
-      for (int column_9 = 0; column_9 < 2; ++column_9) {
-        *(float2*)(loaded_local_ptr + ((column_9 * 2) + 2)) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_9 * 8)) + (((int)threadIdx.x) * 2)) + 128));
+        if ((((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z)) < 3) {
+          *(float2*)(loaded_local_ptr + ((column_8 * 2) + 2)) = *(float2*)(dy_ptr + (((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_8 * 8)) + (((int)threadIdx.x) * 2)) + 128));
+        }
       }
       #pragma unroll
       for (int lane_14 = 0; lane_14 < 2; ++lane_14) {
         loaded_local_ptr[(lane_14 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
-      if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 144));
+      if (((((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z)) < 3) && (((int)threadIdx.y) < 3)) {
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 3) * 1024) + ((((((((int)blockIdx.x) & 7) >> 1) + 1) - kd) >> 1) * 512)) + ((((int)blockIdx.x) & 1) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 144));
       }
       #pragma unroll
-      for (int kw_6 = 0; kw_6 < 3; ++kw_6) {
-        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + (((kd * 108) + (kw_6 * 12)) + (((int)threadIdx.x) * 2)));
+      for (int kw_5 = 0; kw_5 < 3; ++kw_5) {
+        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + (((kd * 108) + (kw_5 * 12)) + (((int)threadIdx.x) * 2)));
         #pragma unroll
-        for (int column_10 = 0; column_10 < 2; ++column_10) {
+        for (int column_9 = 0; column_9 < 2; ++column_9) {
           #pragma unroll
           for (int lane_15 = 0; lane_15 < 2; ++lane_15) {
-            sum_local_ptr[(((column_10 * 2) + lane_15) + 4)] = (sum_local_ptr[(((column_10 * 2) + lane_15) + 4)] + (loaded_local_ptr[((((column_10 * 2) + lane_15) + 4) - (kw_6 * 2))] * weight_local_ptr[lane_15]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int kw_7 = 0; kw_7 < 3; ++kw_7) {
-        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + ((((kd * 108) + (kw_7 * 12)) + (((int)threadIdx.x) * 2)) + 36));
-        #pragma unroll
-        for (int column_11 = 0; column_11 < 2; ++column_11) {
-          #pragma unroll
-          for (int lane_16 = 0; lane_16 < 2; ++lane_16) {
-            sum_local_ptr[(((column_11 * 2) + lane_16) + 8)] = (sum_local_ptr[(((column_11 * 2) + lane_16) + 8)] + (loaded_local_ptr[((((column_11 * 2) + lane_16) + 4) - (kw_7 * 2))] * weight_local_ptr[lane_16]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int kw_8 = 0; kw_8 < 3; ++kw_8) {
-        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + ((((kd * 108) + (kw_8 * 12)) + (((int)threadIdx.x) * 2)) + 72));
-        #pragma unroll
-        for (int column_12 = 0; column_12 < 2; ++column_12) {
-          #pragma unroll
-          for (int lane_17 = 0; lane_17 < 2; ++lane_17) {
-            sum_local_ptr[(((column_12 * 2) + lane_17) + 12)] = (sum_local_ptr[(((column_12 * 2) + lane_17) + 12)] + (loaded_local_ptr[((((column_12 * 2) + lane_17) + 4) - (kw_8 * 2))] * weight_local_ptr[lane_17]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int lane_18 = 0; lane_18 < 2; ++lane_18) {
-        loaded_local_ptr[lane_18] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 184));
-      }
-      #pragma unroll
-      for (int column_13 = 0; column_13 < 2; ++column_13) {
-        *(float2*)(loaded_local_ptr + ((column_13 * 2) + 2)) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_13 * 8)) + (((int)threadIdx.x) * 2)) + 192));
-      }
-      #pragma unroll
-      for (int lane_19 = 0; lane_19 < 2; ++lane_19) {
-        loaded_local_ptr[(lane_19 + 6)] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 208));
-      }
-      #pragma unroll
-      for (int kw_9 = 0; kw_9 < 3; ++kw_9) {
-        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + (((kd * 108) + (kw_9 * 12)) + (((int)threadIdx.x) * 2)));
-        #pragma unroll
-        for (int column_14 = 0; column_14 < 2; ++column_14) {
-          #pragma unroll
-          for (int lane_20 = 0; lane_20 < 2; ++lane_20) {
-            sum_local_ptr[(((column_14 * 2) + lane_20) + 8)] = (sum_local_ptr[(((column_14 * 2) + lane_20) + 8)] + (loaded_local_ptr[((((column_14 * 2) + lane_20) + 4) - (kw_9 * 2))] * weight_local_ptr[lane_20]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int kw_10 = 0; kw_10 < 3; ++kw_10) {
-        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + ((((kd * 108) + (kw_10 * 12)) + (((int)threadIdx.x) * 2)) + 36));
-        #pragma unroll
-        for (int column_15 = 0; column_15 < 2; ++column_15) {
-          #pragma unroll
-          for (int lane_21 = 0; lane_21 < 2; ++lane_21) {
-            sum_local_ptr[(((column_15 * 2) + lane_21) + 12)] = (sum_local_ptr[(((column_15 * 2) + lane_21) + 12)] + (loaded_local_ptr[((((column_15 * 2) + lane_21) + 4) - (kw_10 * 2))] * weight_local_ptr[lane_21]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int lane_22 = 0; lane_22 < 2; ++lane_22) {
-        loaded_local_ptr[lane_22] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((int)threadIdx.z) < 1) && (1 <= ((int)threadIdx.y))) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 248));
-      }
-      #pragma unroll
-      for (int column_16 = 0; column_16 < 2; ++column_16) {
-        #pragma unroll
-        for (int lane_23 = 0; lane_23 < 2; ++lane_23) {
-          loaded_local_ptr[(((column_16 * 2) + lane_23) + 2)] = 0x0p+0f/*0.000000e+00*/;
-        }
-        if (((int)threadIdx.z) < 1) {
-          *(float2*)(loaded_local_ptr + ((column_16 * 2) + 2)) = *(float2*)(dy_ptr + ((((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_16 * 8)) + (((int)threadIdx.x) * 2)) + 256));
-        }
-      }
-      #pragma unroll
-      for (int lane_24 = 0; lane_24 < 2; ++lane_24) {
-        loaded_local_ptr[(lane_24 + 6)] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((int)threadIdx.z) < 1) && (((int)threadIdx.y) < 3)) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(dy_ptr + (((((((((int)blockIdx.x) >> 2) * 1024) + (((((((int)blockIdx.x) & 3) + 1) - kd) >> 1) * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 272));
-      }
-      #pragma unroll
-      for (int kw_11 = 0; kw_11 < 3; ++kw_11) {
-        *(float2*)(weight_local_ptr + 0) = *(float2*)(kernels_shared_ptr + (((kd * 108) + (kw_11 * 12)) + (((int)threadIdx.x) * 2)));
-        #pragma unroll
-        for (int column_17 = 0; column_17 < 2; ++column_17) {
-          #pragma unroll
-          for (int lane_25 = 0; lane_25 < 2; ++lane_25) {
-            sum_local_ptr[(((column_17 * 2) + lane_25) + 12)] = (sum_local_ptr[(((column_17 * 2) + lane_25) + 12)] + (loaded_local_ptr[((((column_17 * 2) + lane_25) + 4) - (kw_11 * 2))] * weight_local_ptr[lane_25]));
+            sum_local_ptr[(((column_9 * 2) + lane_15) + 4)] = (sum_local_ptr[(((column_9 * 2) + lane_15) + 4)] + (loaded_local_ptr[((((column_9 * 2) + lane_15) + 4) - (kw_5 * 2))] * weight_local_ptr[lane_15]));
           }
         }
       }
     }
   }
   #pragma unroll
-  for (int column_18 = 0; column_18 < 2; ++column_18) {
-    *(float2*)(dx_ptr + (((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_18 * 8)) + (((int)threadIdx.x) * 2))) = *(float2*)(sum_local_ptr + (column_18 * 2));
+  for (int column_10 = 0; column_10 < 2; ++column_10) {
+    *(float2*)(dx_ptr + (((((((int)blockIdx.x) * 256) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_10 * 8)) + (((int)threadIdx.x) * 2))) = *(float2*)(sum_local_ptr + (column_10 * 2));
   }
   #pragma unroll
-  for (int column_19 = 0; column_19 < 2; ++column_19) {
-    *(float2*)(dx_ptr + ((((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_19 * 8)) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(sum_local_ptr + ((column_19 * 2) + 4));
-  }
-  #pragma unroll
-  for (int column_20 = 0; column_20 < 2; ++column_20) {
-    *(float2*)(dx_ptr + ((((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_20 * 8)) + (((int)threadIdx.x) * 2)) + 128)) = *(float2*)(sum_local_ptr + ((column_20 * 2) + 8));
-  }
-  #pragma unroll
-  for (int column_21 = 0; column_21 < 2; ++column_21) {
-    *(float2*)(dx_ptr + ((((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_21 * 8)) + (((int)threadIdx.x) * 2)) + 192)) = *(float2*)(sum_local_ptr + ((column_21 * 2) + 12));
+  for (int column_11 = 0; column_11 < 2; ++column_11) {
+    *(float2*)(dx_ptr + ((((((((int)blockIdx.x) * 256) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_11 * 8)) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(sum_local_ptr + ((column_11 * 2) + 4));
   }
 }

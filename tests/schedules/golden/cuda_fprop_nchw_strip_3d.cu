@@ -12,54 +12,52 @@ typedef unsigned long long uint64_t;
 #endif
 
 extern "C" __global__ void __launch_bounds__(64) main_kernel(float* __restrict__ bias_ptr, float* __restrict__ w_ptr, float* __restrict__ x_ptr, float* __restrict__ y_ptr, int n) {
-  alignas(64) float sum_local_ptr[16];
+  alignas(64) float sum_local_ptr[8];
   alignas(64) float weight_local_ptr[9];
   alignas(64) float value_local_ptr[6];
   alignas(64) float value_local_ptr_1[6];
   alignas(64) float value_local_ptr_2[6];
   alignas(64) float value_local_ptr_3[6];
-  alignas(64) float value_local_ptr_4[6];
-  alignas(64) float value_local_ptr_5[6];
-  float first = bias_ptr[(((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.y) >> 2))];
+  float first = bias_ptr[((((((int)blockIdx.x) & 3) >> 1) * 4) + (((int)threadIdx.y) >> 2))];
   #pragma unroll
-  for (int index = 0; index < 16; ++index) {
+  for (int index = 0; index < 8; ++index) {
     sum_local_ptr[index] = first;
   }
   for (int kd = 0; kd < 3; ++kd) {
     int source_depth = ((kd + (((int)threadIdx.y) & 3)) - 1);
     if ((1 <= (kd + (((int)threadIdx.y) & 3))) && ((kd + (((int)threadIdx.y) & 3)) < 5)) {
-      weight_local_ptr[0] = w_ptr[((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9))];
-      weight_local_ptr[1] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 1)];
-      weight_local_ptr[2] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 2)];
-      weight_local_ptr[3] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 3)];
-      weight_local_ptr[4] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 4)];
-      weight_local_ptr[5] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 5)];
-      weight_local_ptr[6] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 6)];
-      weight_local_ptr[7] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 7)];
-      weight_local_ptr[8] = w_ptr[(((((((int)blockIdx.x) & 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 8)];
+      weight_local_ptr[0] = w_ptr[(((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9))];
+      weight_local_ptr[1] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 1)];
+      weight_local_ptr[2] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 2)];
+      weight_local_ptr[3] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 3)];
+      weight_local_ptr[4] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 4)];
+      weight_local_ptr[5] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 5)];
+      weight_local_ptr[6] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 6)];
+      weight_local_ptr[7] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 7)];
+      weight_local_ptr[8] = w_ptr[((((((((int)blockIdx.x) & 3) >> 1) * 108) + ((((int)threadIdx.y) >> 2) * 27)) + (kd * 9)) + 8)];
       value_local_ptr[4] = 0x0p+0f/*0.000000e+00*/;
-      if ((((int)threadIdx.z) == 1) && (((int)threadIdx.x) == 1)) {
-        value_local_ptr[4] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 73)];
+      if ((1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) && (((int)threadIdx.x) == 1)) {
+        value_local_ptr[4] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 73)];
       }
       value_local_ptr[0] = 0x0p+0f/*0.000000e+00*/;
       value_local_ptr[1] = 0x0p+0f/*0.000000e+00*/;
       value_local_ptr[2] = 0x0p+0f/*0.000000e+00*/;
       value_local_ptr[3] = 0x0p+0f/*0.000000e+00*/;
-      if (((int)threadIdx.z) == 1) {
-        *(float4*)(value_local_ptr + 0) = *(float4*)(x_ptr + ((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 72));
+      if (1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) {
+        *(float4*)(value_local_ptr + 0) = *(float4*)(x_ptr + ((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 72));
       }
       value_local_ptr[5] = 0x0p+0f/*0.000000e+00*/;
-      if ((((int)threadIdx.z) == 1) && (((int)threadIdx.x) == 0)) {
-        value_local_ptr[5] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 68)];
+      if ((1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) && (((int)threadIdx.x) == 0)) {
+        value_local_ptr[5] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 68)];
       }
       value_local_ptr_1[4] = 0x0p+0f/*0.000000e+00*/;
       if (((int)threadIdx.x) == 1) {
-        value_local_ptr_1[4] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 65)];
+        value_local_ptr_1[4] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 65)];
       }
-      *(float4*)(value_local_ptr_1 + 0) = *(float4*)(x_ptr + ((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 64));
+      *(float4*)(value_local_ptr_1 + 0) = *(float4*)(x_ptr + ((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 64));
       value_local_ptr_1[5] = 0x0p+0f/*0.000000e+00*/;
       if (((int)threadIdx.x) == 0) {
-        value_local_ptr_1[5] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 60)];
+        value_local_ptr_1[5] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 60)];
       }
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[4] * weight_local_ptr[0]));
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[1]));
@@ -75,12 +73,12 @@ extern "C" __global__ void __launch_bounds__(64) main_kernel(float* __restrict__
       sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[5] * weight_local_ptr[2]));
       value_local_ptr_2[4] = 0x0p+0f/*0.000000e+00*/;
       if (((int)threadIdx.x) == 1) {
-        value_local_ptr_2[4] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 57)];
+        value_local_ptr_2[4] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 57)];
       }
-      *(float4*)(value_local_ptr_2 + 0) = *(float4*)(x_ptr + ((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 56));
+      *(float4*)(value_local_ptr_2 + 0) = *(float4*)(x_ptr + ((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 56));
       value_local_ptr_2[5] = 0x0p+0f/*0.000000e+00*/;
       if (((int)threadIdx.x) == 0) {
-        value_local_ptr_2[5] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 52)];
+        value_local_ptr_2[5] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 52)];
       }
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr_1[4] * weight_local_ptr[3]));
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr_1[4] * weight_local_ptr[0]));
@@ -107,150 +105,58 @@ extern "C" __global__ void __launch_bounds__(64) main_kernel(float* __restrict__
       sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr_1[5] * weight_local_ptr[5]));
       sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr_1[5] * weight_local_ptr[2]));
       value_local_ptr_3[4] = 0x0p+0f/*0.000000e+00*/;
-      if (((int)threadIdx.x) == 1) {
-        value_local_ptr_3[4] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 49)];
+      if (((((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2)) < 5) && (((int)threadIdx.x) == 1)) {
+        value_local_ptr_3[4] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 49)];
       }
-      *(float4*)(value_local_ptr_3 + 0) = *(float4*)(x_ptr + ((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 48));
+      value_local_ptr_3[0] = 0x0p+0f/*0.000000e+00*/;
+      value_local_ptr_3[1] = 0x0p+0f/*0.000000e+00*/;
+      value_local_ptr_3[2] = 0x0p+0f/*0.000000e+00*/;
+      value_local_ptr_3[3] = 0x0p+0f/*0.000000e+00*/;
+      if ((((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2)) < 5) {
+        *(float4*)(value_local_ptr_3 + 0) = *(float4*)(x_ptr + ((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 48));
+      }
       value_local_ptr_3[5] = 0x0p+0f/*0.000000e+00*/;
-      if (((int)threadIdx.x) == 0) {
-        value_local_ptr_3[5] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 44)];
+      if (((((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2)) < 5) && (((int)threadIdx.x) == 0)) {
+        value_local_ptr_3[5] = x_ptr[((((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) - 44)];
       }
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr_2[4] * weight_local_ptr[6]));
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr_2[4] * weight_local_ptr[3]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_2[4] * weight_local_ptr[0]));
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr_2[0] * weight_local_ptr[7]));
       sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr_2[0] * weight_local_ptr[6]));
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr_2[0] * weight_local_ptr[4]));
       sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr_2[0] * weight_local_ptr[3]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_2[0] * weight_local_ptr[1]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_2[0] * weight_local_ptr[0]));
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr_2[1] * weight_local_ptr[8]));
       sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr_2[1] * weight_local_ptr[7]));
       sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr_2[1] * weight_local_ptr[6]));
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr_2[1] * weight_local_ptr[5]));
       sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr_2[1] * weight_local_ptr[4]));
       sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr_2[1] * weight_local_ptr[3]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_2[1] * weight_local_ptr[2]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_2[1] * weight_local_ptr[1]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_2[1] * weight_local_ptr[0]));
       sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr_2[2] * weight_local_ptr[8]));
       sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr_2[2] * weight_local_ptr[7]));
       sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr_2[2] * weight_local_ptr[6]));
       sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr_2[2] * weight_local_ptr[5]));
       sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr_2[2] * weight_local_ptr[4]));
       sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr_2[2] * weight_local_ptr[3]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_2[2] * weight_local_ptr[2]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_2[2] * weight_local_ptr[1]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_2[2] * weight_local_ptr[0]));
       sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr_2[3] * weight_local_ptr[8]));
       sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr_2[3] * weight_local_ptr[7]));
       sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr_2[3] * weight_local_ptr[5]));
       sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr_2[3] * weight_local_ptr[4]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_2[3] * weight_local_ptr[2]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_2[3] * weight_local_ptr[1]));
       sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr_2[5] * weight_local_ptr[8]));
       sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr_2[5] * weight_local_ptr[5]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_2[5] * weight_local_ptr[2]));
-      value_local_ptr_4[4] = 0x0p+0f/*0.000000e+00*/;
-      if (((int)threadIdx.x) == 1) {
-        value_local_ptr_4[4] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 41)];
-      }
-      *(float4*)(value_local_ptr_4 + 0) = *(float4*)(x_ptr + ((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 40));
-      value_local_ptr_4[5] = 0x0p+0f/*0.000000e+00*/;
-      if (((int)threadIdx.x) == 0) {
-        value_local_ptr_4[5] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 36)];
-      }
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr_3[4] * weight_local_ptr[6]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_3[4] * weight_local_ptr[3]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_3[4] * weight_local_ptr[0]));
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr_3[0] * weight_local_ptr[7]));
       sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr_3[0] * weight_local_ptr[6]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_3[0] * weight_local_ptr[4]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_3[0] * weight_local_ptr[3]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_3[0] * weight_local_ptr[1]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_3[0] * weight_local_ptr[0]));
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr_3[1] * weight_local_ptr[8]));
       sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr_3[1] * weight_local_ptr[7]));
       sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr_3[1] * weight_local_ptr[6]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_3[1] * weight_local_ptr[5]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_3[1] * weight_local_ptr[4]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_3[1] * weight_local_ptr[3]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_3[1] * weight_local_ptr[2]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_3[1] * weight_local_ptr[1]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_3[1] * weight_local_ptr[0]));
       sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr_3[2] * weight_local_ptr[8]));
       sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr_3[2] * weight_local_ptr[7]));
       sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr_3[2] * weight_local_ptr[6]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_3[2] * weight_local_ptr[5]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_3[2] * weight_local_ptr[4]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_3[2] * weight_local_ptr[3]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_3[2] * weight_local_ptr[2]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_3[2] * weight_local_ptr[1]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_3[2] * weight_local_ptr[0]));
       sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr_3[3] * weight_local_ptr[8]));
       sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr_3[3] * weight_local_ptr[7]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_3[3] * weight_local_ptr[5]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_3[3] * weight_local_ptr[4]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_3[3] * weight_local_ptr[2]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_3[3] * weight_local_ptr[1]));
       sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr_3[5] * weight_local_ptr[8]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_3[5] * weight_local_ptr[5]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_3[5] * weight_local_ptr[2]));
-      value_local_ptr_5[4] = 0x0p+0f/*0.000000e+00*/;
-      if ((((int)threadIdx.z) == 0) && (((int)threadIdx.x) == 1)) {
-        value_local_ptr_5[4] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 33)];
-      }
-      value_local_ptr_5[0] = 0x0p+0f/*0.000000e+00*/;
-      value_local_ptr_5[1] = 0x0p+0f/*0.000000e+00*/;
-      value_local_ptr_5[2] = 0x0p+0f/*0.000000e+00*/;
-      value_local_ptr_5[3] = 0x0p+0f/*0.000000e+00*/;
-      if (((int)threadIdx.z) == 0) {
-        *(float4*)(value_local_ptr_5 + 0) = *(float4*)(x_ptr + ((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 32));
-      }
-      value_local_ptr_5[5] = 0x0p+0f/*0.000000e+00*/;
-      if ((((int)threadIdx.z) == 0) && (((int)threadIdx.x) == 0)) {
-        value_local_ptr_5[5] = x_ptr[((((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (kd * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) - 28)];
-      }
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_4[4] * weight_local_ptr[6]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_4[4] * weight_local_ptr[3]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_4[0] * weight_local_ptr[7]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_4[0] * weight_local_ptr[6]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_4[0] * weight_local_ptr[4]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_4[0] * weight_local_ptr[3]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr_4[1] * weight_local_ptr[8]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_4[1] * weight_local_ptr[7]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_4[1] * weight_local_ptr[6]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_4[1] * weight_local_ptr[5]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_4[1] * weight_local_ptr[4]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_4[1] * weight_local_ptr[3]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr_4[2] * weight_local_ptr[8]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_4[2] * weight_local_ptr[7]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_4[2] * weight_local_ptr[6]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_4[2] * weight_local_ptr[5]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_4[2] * weight_local_ptr[4]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_4[2] * weight_local_ptr[3]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr_4[3] * weight_local_ptr[8]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_4[3] * weight_local_ptr[7]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_4[3] * weight_local_ptr[5]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_4[3] * weight_local_ptr[4]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr_4[5] * weight_local_ptr[8]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_4[5] * weight_local_ptr[5]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_5[4] * weight_local_ptr[6]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_5[0] * weight_local_ptr[7]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_5[0] * weight_local_ptr[6]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr_5[1] * weight_local_ptr[8]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_5[1] * weight_local_ptr[7]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_5[1] * weight_local_ptr[6]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr_5[2] * weight_local_ptr[8]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_5[2] * weight_local_ptr[7]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_5[2] * weight_local_ptr[6]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr_5[3] * weight_local_ptr[8]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_5[3] * weight_local_ptr[7]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr_5[5] * weight_local_ptr[8]));
     }
   }
-  *(float4*)(y_ptr + ((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4))) = *(float4*)(sum_local_ptr + 0);
-  *(float4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) + 8)) = *(float4*)(sum_local_ptr + 4);
-  *(float4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) + 16)) = *(float4*)(sum_local_ptr + 8);
-  *(float4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 4)) + 24)) = *(float4*)(sum_local_ptr + 12);
+  *(float4*)(y_ptr + ((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4))) = *(float4*)(sum_local_ptr + 0);
+  *(float4*)(y_ptr + (((((((((int)blockIdx.x) >> 1) * 1024) + (((int)threadIdx.y) * 64)) + ((((int)blockIdx.x) & 1) * 32)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) + 8)) = *(float4*)(sum_local_ptr + 4);
 }

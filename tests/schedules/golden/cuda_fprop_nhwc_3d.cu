@@ -13,16 +13,17 @@ typedef unsigned long long uint64_t;
 
 extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__ bias_ptr, float* __restrict__ w_ptr, float* __restrict__ x_ptr, float* __restrict__ y_ptr, int n) {
   alignas(64) float bias_local_ptr[2];
-  alignas(64) float sum_local_ptr[16];
+  alignas(64) float sum_local_ptr[8];
   alignas(64) float loaded_local_ptr[8];
   alignas(64) float w_local_ptr[18];
-  int image = (((int)blockIdx.x) >> 2);
-  int depth = (((int)blockIdx.x) & 3);
+  int image = (((int)blockIdx.x) >> 3);
+  int depth = ((((int)blockIdx.x) & 7) >> 1);
+  int block_h = ((((int)blockIdx.x) & 1) * 2);
   *(float2*)(bias_local_ptr + 0) = *(float2*)(bias_ptr + (((int)threadIdx.x) * 2));
-  int strip_h = ((int)threadIdx.z);
+  int strip_h = (((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z));
   int strip_w = ((int)threadIdx.y);
   #pragma unroll
-  for (int row = 0; row < 4; ++row) {
+  for (int row = 0; row < 2; ++row) {
     #pragma unroll
     for (int column = 0; column < 2; ++column) {
       sum_local_ptr[((row * 4) + (column * 2))] = bias_local_ptr[0];
@@ -30,8 +31,8 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
     }
   }
   for (int kd = 0; kd < 3; ++kd) {
-    int source_depth = ((kd + (((int)blockIdx.x) & 3)) - 1);
-    if ((1 <= (kd + (((int)blockIdx.x) & 3))) && ((kd + (((int)blockIdx.x) & 3)) < 5)) {
+    int source_depth = ((((((int)blockIdx.x) & 7) >> 1) + kd) - 1);
+    if ((1 <= (((((int)blockIdx.x) & 7) >> 1) + kd)) && ((((((int)blockIdx.x) & 7) >> 1) + kd) < 5)) {
       #pragma unroll
       for (int run = 0; run < 2; ++run) {
         #pragma unroll
@@ -43,8 +44,8 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
       for (int lane = 0; lane < 2; ++lane) {
         loaded_local_ptr[lane] = 0x0p+0f/*0.000000e+00*/;
       }
-      if ((((int)threadIdx.z) == 1) && (1 <= ((int)threadIdx.y))) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 584));
+      if ((1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) && (1 <= ((int)threadIdx.y))) {
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 584));
       }
       #pragma unroll
       for (int column_1 = 0; column_1 < 2; ++column_1) {
@@ -52,16 +53,16 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         for (int lane_1 = 0; lane_1 < 2; ++lane_1) {
           loaded_local_ptr[(((column_1 * 2) + lane_1) + 2)] = 0x0p+0f/*0.000000e+00*/;
         }
-        if (((int)threadIdx.z) == 1) {
-          *(float2*)(loaded_local_ptr + ((column_1 * 2) + 2)) = *(float2*)(x_ptr + (((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_1 * 8)) + (((int)threadIdx.x) * 2)) - 576));
+        if (1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) {
+          *(float2*)(loaded_local_ptr + ((column_1 * 2) + 2)) = *(float2*)(x_ptr + (((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_1 * 8)) + (((int)threadIdx.x) * 2)) - 576));
         }
       }
       #pragma unroll
       for (int lane_2 = 0; lane_2 < 2; ++lane_2) {
         loaded_local_ptr[(lane_2 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
-      if ((((int)threadIdx.z) == 1) && (((int)threadIdx.y) < 3)) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 560));
+      if ((1 < (((((int)blockIdx.x) & 1) * 4) + (((int)threadIdx.z) * 2))) && (((int)threadIdx.y) < 3)) {
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 560));
       }
       #pragma unroll
       for (int kw = 0; kw < 3; ++kw) {
@@ -78,18 +79,18 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         loaded_local_ptr[lane_4] = 0x0p+0f/*0.000000e+00*/;
       }
       if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 520));
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 520));
       }
       #pragma unroll
       for (int column_3 = 0; column_3 < 2; ++column_3) {
-        *(float2*)(loaded_local_ptr + ((column_3 * 2) + 2)) = *(float2*)(x_ptr + (((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_3 * 8)) + (((int)threadIdx.x) * 2)) - 512));
+        *(float2*)(loaded_local_ptr + ((column_3 * 2) + 2)) = *(float2*)(x_ptr + (((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_3 * 8)) + (((int)threadIdx.x) * 2)) - 512));
       }
       #pragma unroll
       for (int lane_5 = 0; lane_5 < 2; ++lane_5) {
         loaded_local_ptr[(lane_5 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
       if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 496));
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 496));
       }
       #pragma unroll
       for (int kw_1 = 0; kw_1 < 3; ++kw_1) {
@@ -116,18 +117,18 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         loaded_local_ptr[lane_8] = 0x0p+0f/*0.000000e+00*/;
       }
       if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 456));
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 456));
       }
       #pragma unroll
       for (int column_6 = 0; column_6 < 2; ++column_6) {
-        *(float2*)(loaded_local_ptr + ((column_6 * 2) + 2)) = *(float2*)(x_ptr + (((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_6 * 8)) + (((int)threadIdx.x) * 2)) - 448));
+        *(float2*)(loaded_local_ptr + ((column_6 * 2) + 2)) = *(float2*)(x_ptr + (((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_6 * 8)) + (((int)threadIdx.x) * 2)) - 448));
       }
       #pragma unroll
       for (int lane_9 = 0; lane_9 < 2; ++lane_9) {
         loaded_local_ptr[(lane_9 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
       if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 432));
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 432));
       }
       #pragma unroll
       for (int kw_3 = 0; kw_3 < 3; ++kw_3) {
@@ -150,151 +151,47 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
         }
       }
       #pragma unroll
-      for (int kw_5 = 0; kw_5 < 3; ++kw_5) {
+      for (int lane_12 = 0; lane_12 < 2; ++lane_12) {
+        loaded_local_ptr[lane_12] = 0x0p+0f/*0.000000e+00*/;
+      }
+      if (((((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z)) < 3) && (1 <= ((int)threadIdx.y))) {
+        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 392));
+      }
+      #pragma unroll
+      for (int column_9 = 0; column_9 < 2; ++column_9) {
         #pragma unroll
-        for (int column_9 = 0; column_9 < 2; ++column_9) {
-          #pragma unroll
-          for (int lane_12 = 0; lane_12 < 2; ++lane_12) {
-            sum_local_ptr[(((column_9 * 2) + lane_12) + 8)] = (sum_local_ptr[(((column_9 * 2) + lane_12) + 8)] + (loaded_local_ptr[(((kw_5 * 2) + (column_9 * 2)) + lane_12)] * w_local_ptr[((lane_12 * 9) + kw_5)]));
-          }
+        for (int lane_13 = 0; lane_13 < 2; ++lane_13) {
+          loaded_local_ptr[(((column_9 * 2) + lane_13) + 2)] = 0x0p+0f/*0.000000e+00*/;
         }
-      }
-      #pragma unroll
-      for (int lane_13 = 0; lane_13 < 2; ++lane_13) {
-        loaded_local_ptr[lane_13] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 392));
-      }
-      #pragma unroll
-      for (int column_10 = 0; column_10 < 2; ++column_10) {
-        *(float2*)(loaded_local_ptr + ((column_10 * 2) + 2)) = *(float2*)(x_ptr + (((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_10 * 8)) + (((int)threadIdx.x) * 2)) - 384));
+        if ((((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z)) < 3) {
+          *(float2*)(loaded_local_ptr + ((column_9 * 2) + 2)) = *(float2*)(x_ptr + (((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_9 * 8)) + (((int)threadIdx.x) * 2)) - 384));
+        }
       }
       #pragma unroll
       for (int lane_14 = 0; lane_14 < 2; ++lane_14) {
         loaded_local_ptr[(lane_14 + 6)] = 0x0p+0f/*0.000000e+00*/;
       }
-      if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 368));
+      if (((((((int)blockIdx.x) & 1) * 2) + ((int)threadIdx.z)) < 3) && (((int)threadIdx.y) < 3)) {
+        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((kd * 512) + (((int)blockIdx.x) * 256)) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 368));
       }
       #pragma unroll
-      for (int kw_6 = 0; kw_6 < 3; ++kw_6) {
+      for (int kw_5 = 0; kw_5 < 3; ++kw_5) {
         #pragma unroll
-        for (int column_11 = 0; column_11 < 2; ++column_11) {
+        for (int column_10 = 0; column_10 < 2; ++column_10) {
           #pragma unroll
           for (int lane_15 = 0; lane_15 < 2; ++lane_15) {
-            sum_local_ptr[(((column_11 * 2) + lane_15) + 4)] = (sum_local_ptr[(((column_11 * 2) + lane_15) + 4)] + (loaded_local_ptr[(((kw_6 * 2) + (column_11 * 2)) + lane_15)] * w_local_ptr[(((lane_15 * 9) + kw_6) + 6)]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int kw_7 = 0; kw_7 < 3; ++kw_7) {
-        #pragma unroll
-        for (int column_12 = 0; column_12 < 2; ++column_12) {
-          #pragma unroll
-          for (int lane_16 = 0; lane_16 < 2; ++lane_16) {
-            sum_local_ptr[(((column_12 * 2) + lane_16) + 8)] = (sum_local_ptr[(((column_12 * 2) + lane_16) + 8)] + (loaded_local_ptr[(((kw_7 * 2) + (column_12 * 2)) + lane_16)] * w_local_ptr[(((lane_16 * 9) + kw_7) + 3)]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int kw_8 = 0; kw_8 < 3; ++kw_8) {
-        #pragma unroll
-        for (int column_13 = 0; column_13 < 2; ++column_13) {
-          #pragma unroll
-          for (int lane_17 = 0; lane_17 < 2; ++lane_17) {
-            sum_local_ptr[(((column_13 * 2) + lane_17) + 12)] = (sum_local_ptr[(((column_13 * 2) + lane_17) + 12)] + (loaded_local_ptr[(((kw_8 * 2) + (column_13 * 2)) + lane_17)] * w_local_ptr[((lane_17 * 9) + kw_8)]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int lane_18 = 0; lane_18 < 2; ++lane_18) {
-        loaded_local_ptr[lane_18] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if (1 <= ((int)threadIdx.y)) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 328));
-      }
-      #pragma unroll
-      for (int column_14 = 0; column_14 < 2; ++column_14) {
-        *(float2*)(loaded_local_ptr + ((column_14 * 2) + 2)) = *(float2*)(x_ptr + (((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_14 * 8)) + (((int)threadIdx.x) * 2)) - 320));
-      }
-      #pragma unroll
-      for (int lane_19 = 0; lane_19 < 2; ++lane_19) {
-        loaded_local_ptr[(lane_19 + 6)] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if (((int)threadIdx.y) < 3) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 304));
-      }
-      #pragma unroll
-      for (int kw_9 = 0; kw_9 < 3; ++kw_9) {
-        #pragma unroll
-        for (int column_15 = 0; column_15 < 2; ++column_15) {
-          #pragma unroll
-          for (int lane_20 = 0; lane_20 < 2; ++lane_20) {
-            sum_local_ptr[(((column_15 * 2) + lane_20) + 8)] = (sum_local_ptr[(((column_15 * 2) + lane_20) + 8)] + (loaded_local_ptr[(((kw_9 * 2) + (column_15 * 2)) + lane_20)] * w_local_ptr[(((lane_20 * 9) + kw_9) + 6)]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int kw_10 = 0; kw_10 < 3; ++kw_10) {
-        #pragma unroll
-        for (int column_16 = 0; column_16 < 2; ++column_16) {
-          #pragma unroll
-          for (int lane_21 = 0; lane_21 < 2; ++lane_21) {
-            sum_local_ptr[(((column_16 * 2) + lane_21) + 12)] = (sum_local_ptr[(((column_16 * 2) + lane_21) + 12)] + (loaded_local_ptr[(((kw_10 * 2) + (column_16 * 2)) + lane_21)] * w_local_ptr[(((lane_21 * 9) + kw_10) + 3)]));
-          }
-        }
-      }
-      #pragma unroll
-      for (int lane_22 = 0; lane_22 < 2; ++lane_22) {
-        loaded_local_ptr[lane_22] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((int)threadIdx.z) < 1) && (1 <= ((int)threadIdx.y))) {
-        *(float2*)(loaded_local_ptr + 0) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 264));
-      }
-      #pragma unroll
-      for (int column_17 = 0; column_17 < 2; ++column_17) {
-        #pragma unroll
-        for (int lane_23 = 0; lane_23 < 2; ++lane_23) {
-          loaded_local_ptr[(((column_17 * 2) + lane_23) + 2)] = 0x0p+0f/*0.000000e+00*/;
-        }
-        if (((int)threadIdx.z) < 1) {
-          *(float2*)(loaded_local_ptr + ((column_17 * 2) + 2)) = *(float2*)(x_ptr + (((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_17 * 8)) + (((int)threadIdx.x) * 2)) - 256));
-        }
-      }
-      #pragma unroll
-      for (int lane_24 = 0; lane_24 < 2; ++lane_24) {
-        loaded_local_ptr[(lane_24 + 6)] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((int)threadIdx.z) < 1) && (((int)threadIdx.y) < 3)) {
-        *(float2*)(loaded_local_ptr + 6) = *(float2*)(x_ptr + ((((((((int)blockIdx.x) * 512) + (kd * 512)) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) - 240));
-      }
-      #pragma unroll
-      for (int kw_11 = 0; kw_11 < 3; ++kw_11) {
-        #pragma unroll
-        for (int column_18 = 0; column_18 < 2; ++column_18) {
-          #pragma unroll
-          for (int lane_25 = 0; lane_25 < 2; ++lane_25) {
-            sum_local_ptr[(((column_18 * 2) + lane_25) + 12)] = (sum_local_ptr[(((column_18 * 2) + lane_25) + 12)] + (loaded_local_ptr[(((kw_11 * 2) + (column_18 * 2)) + lane_25)] * w_local_ptr[(((lane_25 * 9) + kw_11) + 6)]));
+            sum_local_ptr[(((column_10 * 2) + lane_15) + 4)] = (sum_local_ptr[(((column_10 * 2) + lane_15) + 4)] + (loaded_local_ptr[(((kw_5 * 2) + (column_10 * 2)) + lane_15)] * w_local_ptr[(((lane_15 * 9) + kw_5) + 6)]));
           }
         }
       }
     }
   }
   #pragma unroll
-  for (int column_19 = 0; column_19 < 2; ++column_19) {
-    *(float2*)(y_ptr + (((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_19 * 8)) + (((int)threadIdx.x) * 2))) = *(float2*)(sum_local_ptr + (column_19 * 2));
+  for (int column_11 = 0; column_11 < 2; ++column_11) {
+    *(float2*)(y_ptr + (((((((int)blockIdx.x) * 256) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_11 * 8)) + (((int)threadIdx.x) * 2))) = *(float2*)(sum_local_ptr + (column_11 * 2));
   }
   #pragma unroll
-  for (int column_20 = 0; column_20 < 2; ++column_20) {
-    *(float2*)(y_ptr + ((((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_20 * 8)) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(sum_local_ptr + ((column_20 * 2) + 4));
-  }
-  #pragma unroll
-  for (int column_21 = 0; column_21 < 2; ++column_21) {
-    *(float2*)(y_ptr + ((((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_21 * 8)) + (((int)threadIdx.x) * 2)) + 128)) = *(float2*)(sum_local_ptr + ((column_21 * 2) + 8));
-  }
-  #pragma unroll
-  for (int column_22 = 0; column_22 < 2; ++column_22) {
-    *(float2*)(y_ptr + ((((((((int)blockIdx.x) * 512) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.y) * 16)) + (column_22 * 8)) + (((int)threadIdx.x) * 2)) + 192)) = *(float2*)(sum_local_ptr + ((column_22 * 2) + 12));
+  for (int column_12 = 0; column_12 < 2; ++column_12) {
+    *(float2*)(y_ptr + ((((((((int)blockIdx.x) * 256) + (((int)threadIdx.z) * 128)) + (((int)threadIdx.y) * 16)) + (column_12 * 8)) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(sum_local_ptr + ((column_12 * 2) + 4));
   }
 }

@@ -13,8 +13,8 @@ typedef unsigned long long uint64_t;
 
 extern "C" __global__ void __launch_bounds__(128, 2) main_kernel(float* __restrict__ dy_ptr, float* __restrict__ workspace_ptr, float* __restrict__ x_ptr, int n) {
   alignas(64) float sums_local_ptr[9];
-  alignas(64) float dy_local_ptr[4];
-  alignas(64) float x_local_ptr[4];
+  alignas(64) float dy_local_ptr[2];
+  alignas(64) float x_local_ptr[2];
   alignas(64) int dy_row_local_ptr[1];
   alignas(64) int dy_column_local_ptr[1];
   alignas(64) int dy_at_local_ptr[1];
@@ -25,189 +25,141 @@ extern "C" __global__ void __launch_bounds__(128, 2) main_kernel(float* __restri
   for (int index = 0; index < 9; ++index) {
     sums_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;
   }
-  for (int turn = 0; turn < ((((n + 7) - (((int)threadIdx.x) >> 2)) - ((((int)blockIdx.x) >> 2) * 4)) / 8); ++turn) {
-    int image = (((turn * 8) + ((((int)blockIdx.x) >> 2) * 4)) + (((int)threadIdx.x) >> 2));
+  for (int turn = 0; turn < ((((n + 7) - (((int)threadIdx.x) >> 3)) - ((((int)blockIdx.x) >> 2) * 2)) / 8); ++turn) {
+    int image = (((turn * 8) + ((((int)blockIdx.x) >> 2) * 2)) + (((int)threadIdx.x) >> 3));
     for (int step = 0; step < 2; ++step) {
-      dy_row_local_ptr[0] = ((((((int)threadIdx.x) & 3) >> 1) * 4) + (step * 2));
+      dy_row_local_ptr[0] = ((((((int)threadIdx.x) & 7) >> 2) * 4) + (step * 2));
       int dy_row = dy_row_local_ptr[0];
-      dy_column_local_ptr[0] = ((((int)threadIdx.x) & 1) * 4);
+      dy_column_local_ptr[0] = ((((int)threadIdx.x) & 3) * 2);
       int dy_column = dy_column_local_ptr[0];
-      dy_at_local_ptr[0] = (((((((turn * 4096) + ((((int)blockIdx.x) >> 2) * 2048)) + ((((int)threadIdx.x) >> 2) * 512)) + ((((int)blockIdx.x) & 3) * 128)) + (((int)threadIdx.y) * 16)) + (dy_row * 2)) + (dy_column >> 2));
+      dy_at_local_ptr[0] = (((((((turn * 8192) + ((((int)blockIdx.x) >> 2) * 2048)) + ((((int)threadIdx.x) >> 3) * 1024)) + ((((int)blockIdx.x) & 3) * 256)) + (((int)threadIdx.y) * 32)) + (dy_row * 4)) + (dy_column >> 1));
       int dy_at = dy_at_local_ptr[0];
       x_row_local_ptr[0] = dy_row;
       int x_row = x_row_local_ptr[0];
-      x_at_local_ptr[0] = (((((((turn * 4096) + ((((int)blockIdx.x) >> 2) * 2048)) + ((((int)threadIdx.x) >> 2) * 512)) + ((((int)blockIdx.x) & 3) * 128)) + (((int)threadIdx.y) * 16)) + (x_row * 2)) + (dy_column >> 2));
+      x_at_local_ptr[0] = (((((((turn * 8192) + ((((int)blockIdx.x) >> 2) * 2048)) + ((((int)threadIdx.x) >> 3) * 1024)) + ((((int)blockIdx.x) & 3) * 256)) + (((int)threadIdx.y) * 32)) + (x_row * 4)) + (dy_column >> 1));
       int x_at = x_at_local_ptr[0];
-      *(float4*)(dy_local_ptr + 0) = *(float4*)(dy_ptr + (dy_at * 4));
+      *(float2*)(dy_local_ptr + 0) = *(float2*)(dy_ptr + (dy_at * 2));
       float dy = dy_local_ptr[0];
       float dy_1 = dy_local_ptr[1];
-      float dy_2 = dy_local_ptr[2];
-      float dy_3 = dy_local_ptr[3];
       float condval;
       if ((1 <= x_row) && (1 <= dy_column)) {
-        condval = x_ptr[((x_at * 4) - 9)];
+        condval = x_ptr[((x_at * 2) - 9)];
       } else {
         condval = 0x0p+0f/*0.000000e+00*/;
       }
       float x = condval;
       sums_local_ptr[0] = (sums_local_ptr[0] + (x * dy));
-      float4 condval_1;
+      float2 condval_1;
       if (1 <= x_row) {
-        condval_1 = *(float4*)(x_ptr + ((x_at * 4) - 8));
+        condval_1 = *(float2*)(x_ptr + ((x_at * 2) - 8));
       } else {
-        condval_1 = make_float4(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval_1 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
       }
-      *(float4*)(x_local_ptr + 0) = condval_1;
+      *(float2*)(x_local_ptr + 0) = condval_1;
       float x_1 = x_local_ptr[0];
       float x_2 = x_local_ptr[1];
-      float x_3 = x_local_ptr[2];
-      float x_4 = x_local_ptr[3];
       sums_local_ptr[1] = (sums_local_ptr[1] + (x_1 * dy));
       sums_local_ptr[0] = (sums_local_ptr[0] + (x_1 * dy_1));
       sums_local_ptr[2] = (sums_local_ptr[2] + (x_2 * dy));
       sums_local_ptr[1] = (sums_local_ptr[1] + (x_2 * dy_1));
-      sums_local_ptr[0] = (sums_local_ptr[0] + (x_2 * dy_2));
-      sums_local_ptr[2] = (sums_local_ptr[2] + (x_3 * dy_1));
-      sums_local_ptr[1] = (sums_local_ptr[1] + (x_3 * dy_2));
-      sums_local_ptr[0] = (sums_local_ptr[0] + (x_3 * dy_3));
-      sums_local_ptr[2] = (sums_local_ptr[2] + (x_4 * dy_2));
-      sums_local_ptr[1] = (sums_local_ptr[1] + (x_4 * dy_3));
       float condval_2;
-      if ((1 <= x_row) && (dy_column < 4)) {
-        condval_2 = x_ptr[((x_at * 4) - 4)];
+      if ((1 <= x_row) && (dy_column < 6)) {
+        condval_2 = x_ptr[((x_at * 2) - 6)];
       } else {
         condval_2 = 0x0p+0f/*0.000000e+00*/;
       }
-      float x_5 = condval_2;
-      sums_local_ptr[2] = (sums_local_ptr[2] + (x_5 * dy_3));
-      *(float4*)(dy_local_ptr + 0) = *(float4*)(dy_ptr + ((dy_at * 4) + 8));
-      float dy_4 = dy_local_ptr[0];
-      float dy_5 = dy_local_ptr[1];
-      float dy_6 = dy_local_ptr[2];
-      float dy_7 = dy_local_ptr[3];
+      float x_3 = condval_2;
+      sums_local_ptr[2] = (sums_local_ptr[2] + (x_3 * dy_1));
+      *(float2*)(dy_local_ptr + 0) = *(float2*)(dy_ptr + ((dy_at * 2) + 8));
+      float dy_2 = dy_local_ptr[0];
+      float dy_3 = dy_local_ptr[1];
       float condval_3;
       if (1 <= dy_column) {
-        condval_3 = x_ptr[((x_at * 4) - 1)];
+        condval_3 = x_ptr[((x_at * 2) - 1)];
       } else {
         condval_3 = 0x0p+0f/*0.000000e+00*/;
       }
-      float x_6 = condval_3;
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_6 * dy));
-      sums_local_ptr[0] = (sums_local_ptr[0] + (x_6 * dy_4));
-      *(float4*)(x_local_ptr + 0) = *(float4*)(x_ptr + (x_at * 4));
-      float x_7 = x_local_ptr[0];
-      float x_8 = x_local_ptr[1];
-      float x_9 = x_local_ptr[2];
-      float x_10 = x_local_ptr[3];
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_7 * dy));
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_7 * dy_1));
-      sums_local_ptr[1] = (sums_local_ptr[1] + (x_7 * dy_4));
-      sums_local_ptr[0] = (sums_local_ptr[0] + (x_7 * dy_5));
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_8 * dy));
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_8 * dy_1));
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_8 * dy_2));
-      sums_local_ptr[2] = (sums_local_ptr[2] + (x_8 * dy_4));
-      sums_local_ptr[1] = (sums_local_ptr[1] + (x_8 * dy_5));
-      sums_local_ptr[0] = (sums_local_ptr[0] + (x_8 * dy_6));
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_9 * dy_1));
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_9 * dy_2));
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_9 * dy_3));
-      sums_local_ptr[2] = (sums_local_ptr[2] + (x_9 * dy_5));
-      sums_local_ptr[1] = (sums_local_ptr[1] + (x_9 * dy_6));
-      sums_local_ptr[0] = (sums_local_ptr[0] + (x_9 * dy_7));
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_10 * dy_2));
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_10 * dy_3));
-      sums_local_ptr[2] = (sums_local_ptr[2] + (x_10 * dy_6));
-      sums_local_ptr[1] = (sums_local_ptr[1] + (x_10 * dy_7));
+      float x_4 = condval_3;
+      sums_local_ptr[3] = (sums_local_ptr[3] + (x_4 * dy));
+      sums_local_ptr[0] = (sums_local_ptr[0] + (x_4 * dy_2));
+      *(float2*)(x_local_ptr + 0) = *(float2*)(x_ptr + (x_at * 2));
+      float x_5 = x_local_ptr[0];
+      float x_6 = x_local_ptr[1];
+      sums_local_ptr[4] = (sums_local_ptr[4] + (x_5 * dy));
+      sums_local_ptr[3] = (sums_local_ptr[3] + (x_5 * dy_1));
+      sums_local_ptr[1] = (sums_local_ptr[1] + (x_5 * dy_2));
+      sums_local_ptr[0] = (sums_local_ptr[0] + (x_5 * dy_3));
+      sums_local_ptr[5] = (sums_local_ptr[5] + (x_6 * dy));
+      sums_local_ptr[4] = (sums_local_ptr[4] + (x_6 * dy_1));
+      sums_local_ptr[2] = (sums_local_ptr[2] + (x_6 * dy_2));
+      sums_local_ptr[1] = (sums_local_ptr[1] + (x_6 * dy_3));
       float condval_4;
-      if (dy_column < 4) {
-        condval_4 = x_ptr[((x_at * 4) + 4)];
+      if (dy_column < 6) {
+        condval_4 = x_ptr[((x_at * 2) + 2)];
       } else {
         condval_4 = 0x0p+0f/*0.000000e+00*/;
       }
-      float x_11 = condval_4;
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_11 * dy_3));
-      sums_local_ptr[2] = (sums_local_ptr[2] + (x_11 * dy_7));
+      float x_7 = condval_4;
+      sums_local_ptr[5] = (sums_local_ptr[5] + (x_7 * dy_1));
+      sums_local_ptr[2] = (sums_local_ptr[2] + (x_7 * dy_3));
       float condval_5;
       if (1 <= dy_column) {
-        condval_5 = x_ptr[((x_at * 4) + 7)];
+        condval_5 = x_ptr[((x_at * 2) + 7)];
       } else {
         condval_5 = 0x0p+0f/*0.000000e+00*/;
       }
-      float x_12 = condval_5;
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_12 * dy));
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_12 * dy_4));
-      *(float4*)(x_local_ptr + 0) = *(float4*)(x_ptr + ((x_at * 4) + 8));
-      float x_13 = x_local_ptr[0];
-      float x_14 = x_local_ptr[1];
-      float x_15 = x_local_ptr[2];
-      float x_16 = x_local_ptr[3];
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_13 * dy));
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_13 * dy_1));
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_13 * dy_4));
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_13 * dy_5));
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_14 * dy));
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_14 * dy_1));
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_14 * dy_2));
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_14 * dy_4));
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_14 * dy_5));
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_14 * dy_6));
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_15 * dy_1));
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_15 * dy_2));
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_15 * dy_3));
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_15 * dy_5));
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_15 * dy_6));
-      sums_local_ptr[3] = (sums_local_ptr[3] + (x_15 * dy_7));
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_16 * dy_2));
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_16 * dy_3));
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_16 * dy_6));
-      sums_local_ptr[4] = (sums_local_ptr[4] + (x_16 * dy_7));
+      float x_8 = condval_5;
+      sums_local_ptr[6] = (sums_local_ptr[6] + (x_8 * dy));
+      sums_local_ptr[3] = (sums_local_ptr[3] + (x_8 * dy_2));
+      *(float2*)(x_local_ptr + 0) = *(float2*)(x_ptr + ((x_at * 2) + 8));
+      float x_9 = x_local_ptr[0];
+      float x_10 = x_local_ptr[1];
+      sums_local_ptr[7] = (sums_local_ptr[7] + (x_9 * dy));
+      sums_local_ptr[6] = (sums_local_ptr[6] + (x_9 * dy_1));
+      sums_local_ptr[4] = (sums_local_ptr[4] + (x_9 * dy_2));
+      sums_local_ptr[3] = (sums_local_ptr[3] + (x_9 * dy_3));
+      sums_local_ptr[8] = (sums_local_ptr[8] + (x_10 * dy));
+      sums_local_ptr[7] = (sums_local_ptr[7] + (x_10 * dy_1));
+      sums_local_ptr[5] = (sums_local_ptr[5] + (x_10 * dy_2));
+      sums_local_ptr[4] = (sums_local_ptr[4] + (x_10 * dy_3));
       float condval_6;
-      if (dy_column < 4) {
-        condval_6 = x_ptr[((x_at * 4) + 12)];
+      if (dy_column < 6) {
+        condval_6 = x_ptr[((x_at * 2) + 10)];
       } else {
         condval_6 = 0x0p+0f/*0.000000e+00*/;
       }
-      float x_17 = condval_6;
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_17 * dy_3));
-      sums_local_ptr[5] = (sums_local_ptr[5] + (x_17 * dy_7));
+      float x_11 = condval_6;
+      sums_local_ptr[8] = (sums_local_ptr[8] + (x_11 * dy_1));
+      sums_local_ptr[5] = (sums_local_ptr[5] + (x_11 * dy_3));
       float condval_7;
       if ((x_row < 6) && (1 <= dy_column)) {
-        condval_7 = x_ptr[((x_at * 4) + 15)];
+        condval_7 = x_ptr[((x_at * 2) + 15)];
       } else {
         condval_7 = 0x0p+0f/*0.000000e+00*/;
       }
-      float x_18 = condval_7;
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_18 * dy_4));
-      float4 condval_8;
+      float x_12 = condval_7;
+      sums_local_ptr[6] = (sums_local_ptr[6] + (x_12 * dy_2));
+      float2 condval_8;
       if (x_row < 6) {
-        condval_8 = *(float4*)(x_ptr + ((x_at * 4) + 16));
+        condval_8 = *(float2*)(x_ptr + ((x_at * 2) + 16));
       } else {
-        condval_8 = make_float4(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval_8 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
       }
-      *(float4*)(x_local_ptr + 0) = condval_8;
-      float x_19 = x_local_ptr[0];
-      float x_20 = x_local_ptr[1];
-      float x_21 = x_local_ptr[2];
-      float x_22 = x_local_ptr[3];
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_19 * dy_4));
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_19 * dy_5));
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_20 * dy_4));
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_20 * dy_5));
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_20 * dy_6));
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_21 * dy_5));
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_21 * dy_6));
-      sums_local_ptr[6] = (sums_local_ptr[6] + (x_21 * dy_7));
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_22 * dy_6));
-      sums_local_ptr[7] = (sums_local_ptr[7] + (x_22 * dy_7));
+      *(float2*)(x_local_ptr + 0) = condval_8;
+      float x_13 = x_local_ptr[0];
+      float x_14 = x_local_ptr[1];
+      sums_local_ptr[7] = (sums_local_ptr[7] + (x_13 * dy_2));
+      sums_local_ptr[6] = (sums_local_ptr[6] + (x_13 * dy_3));
+      sums_local_ptr[8] = (sums_local_ptr[8] + (x_14 * dy_2));
+      sums_local_ptr[7] = (sums_local_ptr[7] + (x_14 * dy_3));
       float condval_9;
-      if ((x_row < 6) && (dy_column < 4)) {
-        condval_9 = x_ptr[((x_at * 4) + 20)];
+      if ((x_row < 6) && (dy_column < 6)) {
+        condval_9 = x_ptr[((x_at * 2) + 18)];
       } else {
         condval_9 = 0x0p+0f/*0.000000e+00*/;
       }
-      float x_23 = condval_9;
-      sums_local_ptr[8] = (sums_local_ptr[8] + (x_23 * dy_7));
+      float x_15 = condval_9;
+      sums_local_ptr[8] = (sums_local_ptr[8] + (x_15 * dy_3));
     }
   }
   for (int halving = 0; halving < 4; ++halving) {
@@ -255,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) main_kernel(float* __restri
 extern "C" __global__ void __launch_bounds__(32) main_kernel_1(float* __restrict__ dw_ptr, float* __restrict__ workspace_ptr) {
   alignas(64) float added_local_ptr[1];
   added_local_ptr[0] = 0x0p+0f/*0.000000e+00*/;
-  for (int turn = 0; turn < 2; ++turn) {
+  for (int turn = 0; turn < 4; ++turn) {
     added_local_ptr[0] = (added_local_ptr[0] + workspace_ptr[(((turn * 288) + (((int)blockIdx.x) * 32)) + ((int)threadIdx.x))]);
   }
   dw_ptr[((((int)blockIdx.x) * 32) + ((int)threadIdx.x))] = added_local_ptr[0];
