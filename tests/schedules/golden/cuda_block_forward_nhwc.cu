@@ -235,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_1(float* __restrict
 extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restrict__ beta1_ptr, float* __restrict__ gamma1_ptr, float* __restrict__ mean1_ptr, float* __restrict__ var1_ptr, float* __restrict__ w_ptr, float* __restrict__ workspace_ptr, float* __restrict__ x_ptr, float* __restrict__ y_ptr, int n) {
   alignas(64) int vector_local_ptr[1];
   alignas(64) int read_from_local_ptr[1];
-  __shared__ alignas(64) float weights_shared_ptr[178];
+  __shared__ alignas(64) float weights_shared_ptr[180];
   __shared__ alignas(64) float2 table_shared_ptr[16];
   alignas(64) float gamma_local_ptr[2];
   alignas(64) float var_local_ptr[2];
