@@ -18,6 +18,7 @@ import pytest
 from tests import forked
 
 ROOT = Path(__file__).resolve().parent.parent
+STALE = "dwconv/of_an_earlier_build.py"
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name, follow_symlinks=False)
+    stale = source / "build/lib" / STALE
+    stale.parent.mkdir(parents=True)
+    stale.touch()
     pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
     return next(folder.glob("dwconv-*.whl"))
 
@@ -63,8 +67,9 @@ def run_clean(python: str, folder: Path, *arguments: str) -> subprocess.Complete
     )
 
 
-def test_wheel_holds_every_room(wheel):
+def test_wheel_holds_every_room_and_nothing_stale(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
+    assert STALE not in names
     for path in [path for kind in ("py", "ll", "h", "cc") for path in ROOT.glob(f"dwconv/**/*.{kind}")]:
         assert str(path.relative_to(ROOT)) in names
     for folder in ("schedules", "tuning_logs"):

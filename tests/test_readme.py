@@ -429,8 +429,8 @@ def test_the_blocks_on_the_gpu_are_those_of_the_results(figures):
     shares = [row["percent_of_limit"] for row in blocks]
     kept = geometric_mean(row["kept_bytes"]["as one"] / row["kept_bytes"]["plain"] for row in blocks)
     page = text_of("docs/cuda.md")
-    assert f"{len(blocks)} were raced, all of MobileNetV2" in page
-    assert {row["network"] for row in blocks} == {"MobileNetV2"}
+    of_v2 = sum(row["network"] == "MobileNetV2" for row in blocks)
+    assert f"{len(blocks)} were raced, {of_v2} of MobileNetV2" in page
     assert {row["best_other"] for row in blocks} == {"converted"}
     assert f"{geometric_mean(over):.2f} times in the geometric mean, {min(over):.2f} at least" in page
     assert f"keeps {kept:.2f} of the memory, and reaches {min(shares):.0f} to {max(shares):.0f} % of" in page

@@ -33,11 +33,11 @@ from dwconv.call.untuned_warnings import (
     warn_of_first,
 )
 from dwconv.dispatch import locked
-from dwconv.dispatch.any_size import nearest_of_any_size
-from dwconv.dispatch.decide import decisions
+from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
+from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import InvalidWorkload, Untuned, warn
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
@@ -75,7 +75,6 @@ class Plan:
         self.target = target
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
-        self._layer = _layer_of(problem, device)
         self._looked_at = 0
         self._made_at = loaded.state.cleared
         self._met: dict[int, int] = {}
@@ -107,6 +106,15 @@ class Plan:
                 loaded.state.note_prediction(problem.workload(pass_), target)
         if not self.is_open:
             self._warn_of_untuned()
+
+    def resized(self, problem: Problem) -> Plan:
+        """The same at another size of the layer, where the same kernels run: nothing is decided or built."""
+        made = object.__new__(Plan)
+        kernels = self.kernels.resized(problem)
+        made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally(), _met={}, meanwhile=[])
+        if _untold.is_waiting:
+            made._warn_of_untuned()
+        return made
 
     def meet(self, weight: int) -> bool:
         """A call of an open plan. Its kernels are made in the background: at once if they are known from measurements;
@@ -140,8 +148,8 @@ class Plan:
 
     def _calls_of_layer(self, weight: int) -> int:
         """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel serves them."""
-        calls = 0
-        for plan in itertools.chain([self], _of_layer.get(self._layer, ()) if self._layer else ()):
+        calls, layer = 0, _layer_of(self.problem, self.device)
+        for plan in itertools.chain([self], _of_layer.get(layer, ()) if layer else ()):
             calls += 0 if calls and plan is self else plan.calls_with(weight)
             if calls >= BUILT_FROM:
                 break
@@ -212,7 +220,7 @@ class Plan:
     def until_ready(self) -> None:
         """PyTorch's op runs the passes whose kernels are not built yet."""
         found = {
-            pass_: dataclasses.replace(decision, provider="pytorch", reason=_UNTIL_READY, is_open=True)
+            pass_: dataclasses.replace(decision, provider="pytorch", reason=UNTIL_READY, is_open=True)
             if (known := chosen(self.problem, decision)) and not loaded.is_ready(*known, self.device)
             else decision
             for pass_, decision in self.decisions.items()
@@ -309,15 +317,26 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
                 _of_layer.clear()
+                _at_all_sizes.clear()
                 _met.clear()
-            found = _plans[key] = _new_plan(problem, device)
+            sizeless = dataclasses.replace(problem, input_shape=problem.input_shape[:2]), *key[1:]
+            found = _as_at_other_sizes(problem, sizeless) or _new_plan(problem, device, sizeless=sizeless)
+            _plans[key] = found
             if found.is_open and (layer := _layer_of(problem, device)):
                 _of_layer.setdefault(layer, []).append(found)
     return found
 
 
+def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> Plan | None:
+    """The plan of a layer that kernels of any size run at its other sizes; None if another one may run it here."""
+    for decided, plan in _at_all_sizes.get(sizeless, ()):
+        if decided.holds_at(problem, plan.device, broken=loaded.state.broken):
+            return plan.resized(problem)
+    return None
+
+
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """What a plan that is made now would decide in the end: ``dispatch.decide.decisions``, by what this process has
+    """What a plan that is made now would decide in the end: ``dispatch.of_problem.decisions``, by what this process has
     learnt."""
     return decisions(problem, device, state=loaded.state)
 
@@ -342,7 +361,7 @@ def decide_open_plans() -> bool:
     return bool(found)
 
 
-def _new_plan(problem: Problem, device: torch.device) -> Plan:
+def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) -> Plan:
     settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
     settings.nan()
     lock = locked.current()
@@ -368,6 +387,12 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     plan = Plan(problem, device, decisions=chosen, target=target)
     if later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
+    if target and not plan.is_open:
+        decided, _ = loaded.attempt(
+            lambda: AtAllSizes.of(problem, plan.decisions, target=target, broken=loaded.state.broken)
+        )
+        if decided:
+            _at_all_sizes.setdefault(sizeless, []).append((decided, plan))
     return plan
 
 
@@ -376,6 +401,7 @@ def forget() -> None:
     with loaded.lock:
         _plans.clear()
         _of_layer.clear()
+        _at_all_sizes.clear()
         _met.clear()
         forget_warnings()
         expect({})
@@ -409,10 +435,14 @@ def _tell_the_rest() -> None:
         warn(rest)
 
 
-_UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
+UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
+_Sizeless = tuple[Problem, torch.device, int]
+"""With its batch, and without a size; the device, and PyTorch's threads."""
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
 """The plans that were open, of a layer's sizes."""
+_at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, Plan]]] = {}
+"""What was decided of layers for all their sizes, with the first plan of each."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untold = UntunedWarnings()

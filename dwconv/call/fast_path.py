@@ -9,9 +9,10 @@ microseconds. So the C++ of ``dwconv.native``, once compiled, runs the calls tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from dwconv.call.loaded import is_captured
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
 from dwconv.call.watchers import is_watched_backward
-from dwconv.kernels.kernel import MOST_ELEMENTS, x_pitch_of
+from dwconv.kernels.kernel import MOST_ELEMENTS, dense_strides, x_pitch_of
 from dwconv.problems.workload import PASSES, Pass
 
 
@@ -45,7 +46,12 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
         _hashable(padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation), groups, axes,
         torch.get_num_threads(), trains, native.module or native.why_not,  # once it is there, every call is taught
     )  # fmt: skip
-    passes = _known.get(key) or _learn(key, given, trains=trains)
+    passes = _known.get(key)
+    if passes is None:
+        passes = _learn(key, given, trains=trains)
+        # The way through Python would take longer, in both directions, than it took to learn the call.
+        if weight is layers_weight and (taken := native.convolve(*given)) is not None:
+            return cast(Tensor, taken)
     if passes.was_open and (not passes.plan.is_open or passes.plan.meet(id(layers_weight))):
         passes = _learn(key, given, trains=trains)
     passes.plan.tally.count(layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
@@ -192,7 +198,7 @@ def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
     """A call whose passes tuned kernels run, on tensors as they lie, or, of batches of images and volumes that are
     padded alike on both sides, PyTorch's own op; None if there is another pass, or no kernel."""
-    given, problem, plan = call.given, call.problem, passes.plan
+    given, problem = call.given, call.problem
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
     asked = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
@@ -206,14 +212,17 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
     runs = {pass_: kernel.native for pass_, kernel in kernels.items() if passes.reads_as_it_lies(kernel)}
     if len(runs) < len(kernels) or None in runs.values():
         return None
-    y_shape = problem.workload("fprop").shape_of("y")
-    y, x = (
-        given.as_given(torch.empty(shape, device="meta", memory_format=plan.memory_format))
-        for shape in (y_shape, problem.input_shape)
-    )
-    if y.numel() > MOST_ELEMENTS:
+    y_shape = problem.output_shape
+    if math.prod(y_shape) > MOST_ELEMENTS:
         return None
-    shapes = [compiled.Shape(each.shape, each.stride()) for each in (y, x, given.weight)]
+    first = given.axes + 2 - given.input.dim()
+    kept = [axis for axis in range(first, problem.axes + 2) if not (given.axes == 1 and axis == 2)]  # the user's axes
+    shapes = [
+        compiled.Shape([shape[axis] for axis in kept], [strides[axis] for axis in kept])
+        for shape in (y_shape, problem.input_shape)
+        for strides in [dense_strides(shape, layout=problem.layout)]
+    ]
+    shapes.append(compiled.Shape(given.weight.shape, given.weight.stride()))
     channel_axis = given.input.dim() - given.axes - 1
     backward = _WatchedBackward(
         passes=differentiable(passes), y_shape=y_shape, w_shape=problem.weight_shape,

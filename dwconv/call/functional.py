@@ -24,7 +24,7 @@ from dwconv.call.arguments import Arguments, Padding, Size, has_sides
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_watched_beside_autocast
 from dwconv.dispatch import locked
-from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload
+from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload, warn
 from dwconv.problems import pytorch
 
 
@@ -185,10 +185,10 @@ class _OnNumbers(TorchFunctionMode):
 
 
 def lock(path: Path | str) -> None:
-    """Write what runs each pass of the convolutions that this process has called. Call it after some steps: no kernel
-    may be on its way. With ``DWCONV_LOCK=path`` another process, or another rank, runs the same on a device of that
-    name, on as many threads, and gives the same bits; one line says where it cannot. Raises InvalidSetting, naming the
-    file, if it cannot be written."""
+    """Write what runs each pass of the convolutions that this process has called. Call it after some steps: a warning
+    counts the passes whose kernels are still being built. With ``DWCONV_LOCK=path`` another process, or another rank,
+    runs the same on a device of that name, on as many threads, and gives the same bits; one line says where it cannot.
+    Raises InvalidSetting, naming the file, if it cannot be written."""
     calls = {
         (plan.problem, plan.target): {pass_: (made, plan.kernels.code(pass_)) for pass_, made in plan.decisions.items()}
         for plan in call_plan.plans()
@@ -198,6 +198,12 @@ def lock(path: Path | str) -> None:
         locked.write(Path(path), calls)
     except OSError as error:
         raise InvalidSetting(f"lock={path} cannot be written: {error.strerror}; name another file") from None
+    made = [each for of_call in calls.values() for each, _ in of_call.values()]
+    if building := sum(each.reason == call_plan.UNTIL_READY for each in made):
+        warn(
+            f"lock={path} has {building} of {len(made)} passes on PyTorch's op because their kernels are still being "
+            "built; take more steps, and write it again"
+        )
 
 
 def reset() -> None:

@@ -69,6 +69,13 @@ class PlanKernels(_BuiltWhenFirstUsed):
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.update({pass_: None for pass_ in of_pytorch if pass_ not in refused})
 
+    def resized(self, problem: Problem) -> PlanKernels:
+        """The same of any size, at the size of another problem."""
+        made = PlanKernels.__new__(PlanKernels)
+        made.__dict__.update(self.__dict__, _problem=problem, of_slices={})
+        made._build = lambda pass_: None if (kernel := self[pass_]) is None else made._at_size(kernel)
+        return made
+
     def code(self, pass_: Pass) -> str | None:
         """The digest of the code that runs a pass; empty if it was not used yet, None where PyTorch's op runs."""
         if pass_ not in self:
@@ -143,11 +150,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
 
     def _at_size(self, kernel: Kernel) -> Kernel:
         size = self._problem.input_shape[2:]
-        return (
-            kernel
-            if kernel.any_size is None
-            else kernel.any_size.at(dataclasses.replace(kernel.workload, input_size=size, also_at=()))
-        )
+        return kernel if kernel.any_size is None else kernel.any_size.at(kernel.workload.with_input_size(size))
 
     def _named(self, workload: Workload) -> str:
         """The key of what a kernel runs here, which may be one of any size."""

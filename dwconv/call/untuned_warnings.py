@@ -72,6 +72,11 @@ class UntunedWarnings:
         self._found: list[UntunedLayer] = []
         self._told_one = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """True if some of the expected layers have not run."""
+        return bool(self._left)
+
     def met(self, sizes: str, problem: Problem, decisions: Mapping[Pass, DispatchDecision]) -> str:
         """Takes sizes that run for the first time, with the decisions that leave an untuned pass to PyTorch's op.
         Returns the warning to give now; empty if there is none."""

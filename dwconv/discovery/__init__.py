@@ -26,7 +26,8 @@ from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.tracing import Blocks, problem_with
 from dwconv.discovery.unchanged import unchanged
 from dwconv.discovery.watch import Watch, WatchedCall
-from dwconv.dispatch.decide import target_of, why_no_kernels
+from dwconv.dispatch.decide import target_of
+from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES, Pass, Workload

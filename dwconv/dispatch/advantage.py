@@ -36,6 +36,7 @@ where all of its passes are dwconv's, PyTorch's op 87 to 107 (``python -m bench 
 it pays for both: 55 to 175 µs more than PyTorch's op alone, on the stand-in for a GPU, whose launches cost nothing. On
 the road through C++ no mixture takes more there than PyTorch's op with its 194 µs: 94 to 198, and 24 without a pass of
 PyTorch's."""
+_OF_CALL = " for the call"
 _BIAS = ", with a sweep for the bias"
 
 
@@ -64,6 +65,18 @@ def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool, times:
         return None
     sums = " + ".join(f"{in_us(taken_us)}{what}" for what, taken_us in {"": ours_us, **added_us}.items())
     return f"{other[0]} is faster: {in_us(others_us)}, dwconv {sums}"
+
+
+def least_times(record: TuningRecord, target: Target, *, sweeps: bool) -> float:
+    """How many times as long as measured both must take, at least, for the candidate to be faster by
+    ``why_not_faster``; infinite if it never is."""
+    if record.workload.epilogue == "silu_gradient":
+        return 0.0
+    ours_us = _median_us(record)
+    added_us = _added_us(ours_us, record.workload, target, sweeps=sweeps)
+    call_us = added_us.pop(_OF_CALL, 0.0)
+    won_us = _alternative_us(record) - ours_us - sum(added_us.values())
+    return call_us / won_us if won_us > 0 else math.inf
 
 
 def are_faster_together(forward: TuningRecord, gradient: TuningRecord) -> bool:
@@ -235,7 +248,7 @@ def _added_us(kernel_us: float, workload: Workload, target: Target, *, sweeps: b
     if sweeps:
         added_us[" for the bias"] = _sweep_us(kernel_us, workload)
     if isinstance(target, CpuTarget):
-        added_us[" for the call"] = CALL_US
+        added_us[_OF_CALL] = CALL_US
     return added_us
 
 

@@ -1,4 +1,4 @@
-"""Dispatch: from a call to what runs it, dwconv's kernel or PyTorch's own op, and why.
+"""Dispatch: from a workload to what runs it, dwconv's kernel or PyTorch's own op, and why.
 
 What was measured here decides. Where nothing was, dwconv's kernel runs only if it is sure enough to be faster. Deciding
 only reads the records: it builds nothing, tunes nothing, and warns of nothing.
@@ -7,33 +7,29 @@ only reads the records: it builds nothing, tunes nothing, and warns of nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from dwconv import settings
-from dwconv.dispatch import any_size, legality, locked, packed
+from dwconv.dispatch import any_size, legality, packed
 from dwconv.dispatch.advantage import (
     expected_again,
     is_safe,
     why_expected_faster,
     why_faster,
-    why_faster_at_once,
-    why_not_beside_host,
     why_not_expected_faster,
     why_not_faster,
-    why_not_faster_as_one,
 )
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.as_written import tune_command
-from dwconv.problems.problem import Problem
-from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target, is_rocm
-from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload, by
+from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
+from dwconv.problems.workload import Workload, by
 from dwconv.records.record import made_with
 from dwconv.system import versions
 from dwconv.untuned import gain, other_size
@@ -44,100 +40,11 @@ if TYPE_CHECKING:
 
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
-MOST_STRIDE, MOST_REACH = 1024, 65_536
-"""Of dilation and padding the second. Beyond these no known layer makes sense, and a prediction would walk along them
-for hours."""
 
 
 def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
     """What runs ``workload`` on ``device``, from the records alone. Raises InvalidSetting."""
     return decide_on(target_of(torch.device(device)), workload)
-
-
-def decisions(
-    problem: Problem,
-    device: torch.device,
-    *,
-    state: KernelState | None = None,
-    target: Target | None = None,
-    later: bool = False,
-) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """What runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Of a layer
-    also ``backward``, if both gradients are faster in one kernel: where both are wanted, it runs in the place of dgrad
-    and wgrad. ``state``: what the process has learnt of its kernels. ``target``: the device's, as it was; by default
-    as it is now. ``later``: nothing is predicted now, which takes longer than a step; what would be predicted stays
-    open. Raises InvalidSetting."""
-    if reason := why_no_kernels(problem, device):
-        return dict.fromkeys(problem.passes, _pytorch(reason)), None
-    settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
-    target = target_of(device) if target is None else target
-    if agreed := locked.agreed_on(problem, device):
-        return dict(agreed), target
-    if lock := locked.current():
-        return lock.decisions(problem, target, broken={} if state is None else state.broken), target
-    found = {pass_: decide_on(target, problem.workload(pass_), state=state, later=later) for pass_ in problem.passes}
-    if problem.block and (reason := _why_not_as_one(found, problem, target, state=state)):
-        found = {pass_: _pytorch(reason, record=decision.record) for pass_, decision in found.items()}
-    is_open = any(each.is_open for each in found.values())
-    if not is_open and (both := _both_gradients(found, problem, target, state=state)):
-        found["backward"] = both
-    if not is_open and not problem.block and (reason := why_not_beside_host(found, problem, target)):
-        ours = {pass_: each for pass_, each in found.items() if each.provider == "dwconv"}
-        found |= {pass_: replace(each, provider="pytorch", reason=reason, config=None) for pass_, each in ours.items()}
-        found.pop("backward", None)
-    return found, target
-
-
-def _both_gradients(
-    found: Mapping[Pass, DispatchDecision], problem: Problem, target: Target, *, state: KernelState | None
-) -> DispatchDecision | None:
-    """The kernel of both gradients of a layer; None if it is not known to be faster than dgrad and wgrad are, each as
-    it was ``found``. A bias has a gradient of its own, which takes wgrad."""
-    if problem.block or problem.bias or problem.epilogue != "none":
-        return None
-    if isinstance(target, CpuTarget) and not database().knows("backward"):
-        return None
-    both = decide_on(target, problem.workload("backward"), state=state, predicts=False)
-    if both.provider != "dwconv":
-        return None
-    apart = [found["dgrad"], found["wgrad"]]
-    if not any(each.record or each.expected for each in apart):
-        return both  # it is faster than PyTorch's op for both; or a pack has it, which has none that is slower
-    records = [(each.record, each.provider == "dwconv") for each in apart if each.record and not each.expected]
-    if both.record is None or len(records) < len(apart):
-        return None
-    reason = why_faster_at_once(both.record, records, target)
-    return replace(both, reason=reason) if reason else None
-
-
-def _why_not_as_one(
-    found: dict[Pass, DispatchDecision], problem: Problem, target: Target, *, state: KernelState | None
-) -> str:
-    """Why a block runs one after the other although each of its kernels is faster than PyTorch's ops; empty if it does
-    not, or if they are not."""
-    block = [decision.record for decision in found.values() if decision.provider == "dwconv" and decision.record]
-    if len(block) < len(found):
-        return ""
-    passes: tuple[Pass, ...] = PASSES if problem.trains else ("fprop",)
-    alone = [problem.alone.workload(pass_) for pass_ in passes]
-    decisions = [decide_on(target, each, state=state, predicts=False) for each in alone]
-    tuned = [each.record for each in decisions if each.provider == "dwconv" and each.record]
-    return why_not_faster_as_one(block, tuned, target)
-
-
-def why_no_kernels(problem: Problem, device: torch.device) -> str:
-    """Why no pass of ``problem`` can have kernels; empty if it may."""
-    if device.type not in ("cpu", "cuda"):
-        return f"dwconv has no kernels for {device.type}"
-    if device.type == "cuda" and is_rocm():
-        return "dwconv has no kernels for AMD GPUs"
-    if problem.dtype_name not in DTYPES:
-        return f"dwconv has no kernels for {problem.dtype_name}"
-    if max(problem.stride) > MOST_STRIDE:
-        return f"dwconv has no kernels for a stride above {MOST_STRIDE}"
-    if max(*problem.dilation, *problem.padding) > MOST_REACH:
-        return f"dwconv has no kernels for a dilation or padding above {MOST_REACH}"
-    return "there is nothing to compute" if 0 in problem.input_shape else ""
 
 
 def decide_on(
@@ -153,7 +60,7 @@ def decide_on(
     ``predicts``: whether unmeasured workloads may run on what is expected to be best; by default as the settings say,
     and only where kernels can be built. ``later``: such a workload stays open. Raises InvalidSetting."""
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
-        return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
+        return on_pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
     way = _Way(
         asked=workload,
         kernel=workload,
@@ -177,7 +84,7 @@ def decide_on(
                 return decision
     if refusals:
         reason = f"no tuned configuration is legal any more; the fastest is out: {refusals[0]}"
-        return _pytorch(reason, command=tune_command(workload))
+        return on_pytorch(reason, command=tune_command(workload))
     return _unknown(way)
 
 
@@ -235,7 +142,9 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
                 helps = way.sweeps and not why_not_faster(record, target, sweeps=False)
                 command = _unknown(way).command if helps else ""
                 where = way.where(record, target)
-                return _pytorch(reason + (f", measured{where}" if where else "") + out, record=record, command=command)
+                return on_pytorch(
+                    reason + (f", measured{where}" if where else "") + out, record=record, command=command
+                )
             try:
                 config, changes = legality.runnable(record, target, adopts=adopts, broken=way.state.broken)
             except InvalidConfig as error:
@@ -261,7 +170,7 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
         times = any_size.times_of(way.kernel, nearest.workload)
         where = f", measured at {by(nearest.workload.input_shape)}{way.on_threads(target)}"
         if reason := why_not_faster(nearest, target, sweeps=way.sweeps, times=times):
-            return _pytorch(f"{reason}{where} and computed for this size", record=record)
+            return on_pytorch(f"{reason}{where} and computed for this size", record=record)
         try:
             config, _ = legality.runnable(record, target, adopts=False, broken=way.state.broken)
         except InvalidConfig as error:
@@ -287,7 +196,7 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     if kernel is None and (record := _of_nearest_size(way)):
         reason = f"as it was measured at {by(record.workload.input_shape)}"
         if slower := why_not_faster(record, way.target, sweeps=way.sweeps):
-            return _pytorch(f"{slower}, {reason}")
+            return on_pytorch(f"{slower}, {reason}")
         kernel = Candidate(way.kernel, record.config)
     if kernel is None or kernel in way.state.broken:
         return None
@@ -326,7 +235,7 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
         if not isinstance(way.target, CpuTarget):  # so many images
             fitting(found.candidate.config.template, way.kernel.with_any_size(), way.target)
     except InvalidConfig as error:
-        return _pytorch(f"the predicted kernel is out: {error}", expected=expected, command=way.command)
+        return on_pytorch(f"the predicted kernel is out: {error}", expected=expected, command=way.command)
     if own.input_size != way.kernel.input_size:
         us = expected.us * way.kernel.flops / own.flops
         reason = f"{expected.reason}; the same kernel at another size"
@@ -337,7 +246,7 @@ def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 def _by_nobody_yet(way: _Way, refusals: list[str]) -> DispatchDecision:
     """PyTorch's op, until a prediction is made."""
     reason = "untuned: PyTorch's op runs until a kernel is predicted and built, in the background, if its size recurs"
-    return replace(_pytorch(reason, command=way.command), is_open=True)
+    return replace(on_pytorch(reason, command=way.command), is_open=True)
 
 
 def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:
@@ -362,7 +271,7 @@ def _by_number_of_sizes(way: _Way, refusals: list[str]) -> DispatchDecision | No
     if not way.state.has_too_many_sizes(way.asked, way.target):
         return None
     reason = f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more"
-    return replace(_pytorch(reason, command=way.command), too_many_sizes=True)
+    return replace(on_pytorch(reason, command=way.command), too_many_sizes=True)
 
 
 def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
@@ -408,7 +317,7 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
         legality.check(candidate, way.target, broken=way.state.broken)
     except InvalidConfig as error:
         reason = f"the predicted kernel is out: {error}"
-        return _pytorch(reason, expected=expected, command=way.command)
+        return on_pytorch(reason, expected=expected, command=way.command)
     expected = replace(expected, config=candidate.config)
     return replace(_predicted(way, expected, workload=candidate.workload, target=way.target), any_size=general)
 
@@ -421,7 +330,7 @@ def _predicted(
         reason = why_not_expected_faster(expected, workload, target, sweeps=way.sweeps)
         if way.was_disturbed:
             reason = f"{_DISTURBED}; {reason}"
-        return _pytorch(reason, record=record, expected=expected, command=way.command)
+        return on_pytorch(reason, record=record, expected=expected, command=way.command)
     return DispatchDecision(
         provider="dwconv",
         reason=why_expected_faster(expected, sweeps=way.sweeps),
@@ -434,7 +343,7 @@ def _predicted(
     )
 
 
-def _pytorch(
+def on_pytorch(
     reason: str, *, record: TuningRecord | None = None, expected: gain.Expected | None = None, command: str = ""
 ) -> DispatchDecision:
     return DispatchDecision(provider="pytorch", reason=reason, record=record, expected=expected, command=command)
@@ -447,23 +356,23 @@ def _unknown(way: _Way) -> DispatchDecision:
     workload, target = way.asked, way.target
     if failures := failed(workload, target, known=way.known):
         latest = failures[-1]
-        return _pytorch(f"none of {len(failures)} candidates worked: {latest.detail or latest.status.value}")
+        return on_pytorch(f"none of {len(failures)} candidates worked: {latest.detail or latest.status.value}")
     try:
         templates_for(workload, target)
     except NoTemplate as error:
-        return _pytorch(str(error))
+        return on_pytorch(str(error))
     if packed.configs_for(workload, target) and not versions.can_build():
-        return _pytorch("no race has shown that a pack's kernel is faster; convert again, with an example")
+        return on_pytorch("no race has shown that a pack's kernel is faster; convert again, with an example")
     if not versions.can_build():
-        return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
+        return on_pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
     if way.was_disturbed:
-        return _pytorch(_DISTURBED, command=tune_command(workload))
+        return on_pytorch(_DISTURBED, command=tune_command(workload))
     known = way.known.at_any_batch(workload, target.device)
     state = "only computed" if any(map(is_computed, known)) else "untuned"
     for record in known:
         if record.measured and (other := made_with(record, versions.installed())):
             state = f"measured with {other} only"
-    return _pytorch(f"{state} on {target.device}", command=tune_command(workload))
+    return on_pytorch(f"{state} on {target.device}", command=tune_command(workload))
 
 
 def target_of(device: torch.device) -> Target:

@@ -86,7 +86,7 @@ def at_any_size(workload: Workload, target: Target, *, known: Database) -> tuple
     """The best record of a kernel of any size of the layer for each choice of sizes that one was measured at, made with
     the versions installed, and what it was made on: ``target``, or the same CPU with the nearest number of threads of
     which there are any. Asking costs nothing after the first time."""
-    key = workload.layer, target.device, target.fast_math
+    key = workload.layer, workload.is_row, target.device, target.fast_math
     if (found := known.fastest_at_any_size.get(key)) is None:
         any_size = workload.with_any_size()
         for one in (target, *_on_other_threads(target, known.devices_of_layer(any_size))):

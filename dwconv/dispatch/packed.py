@@ -80,6 +80,11 @@ def add(pack: PackedKernels, *, digest: str) -> None:
     _packs[digest] = pack
 
 
+def count() -> int:
+    """How many packs there are."""
+    return len(_packs)
+
+
 def forget() -> None:
     """Forget all packs."""
     _packs.clear()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dwconv.errors import InvalidWorkload
-from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.artifact import Artifact, size_names
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.workload import Sizes, Workload
 
@@ -29,12 +29,18 @@ class AnySize:
         """``loaded``: the machine code, as the kernel of an artifact of one size."""
         self.artifact = artifact
         """As it was built: with symbols for the sizes."""
+        self.names = size_names(artifact.arguments)
+        """What the machine code takes behind the addresses."""
         self._loaded = loaded
+        self._first: Kernel | None = None
 
     def at(self, workload: Workload) -> Kernel:
         """The kernel at the size of ``workload``, which is else the same: no machine code is made."""
-        kernel = self._loaded(self.artifact.at(workload))
-        kernel.any_size = self
+        kernel = self._first.resized(workload) if self._first else None
+        if kernel is None:
+            kernel = self._loaded(self.artifact.at(workload))
+            kernel.any_size = self
+            self._first = kernel
         return kernel
 
     def samples(self) -> Iterator[Kernel]:

@@ -17,7 +17,7 @@ import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -26,6 +26,7 @@ from dwconv.errors import BuildError, InvalidCall
 from dwconv.kernels.artifact import Artifact, times_and_over
 from dwconv.problems.problem import memory_format
 from dwconv.problems.workload import IMAGES, ITEMSIZE, DType, Layout, Workload, by
+from dwconv.system.forks import cached_property
 
 if TYPE_CHECKING:
     from dwconv.kernels.any_size import AnySize
@@ -40,6 +41,7 @@ def alignment_bytes(kind: str, dtype: DType) -> int:
     return 16 if kind == "cuda" else ITEMSIZE[dtype]
 
 
+Made = TypeVar("Made")
 RawCall = Callable[..., Any]
 """Takes the batch, then the addresses of ``artifact.arguments``; a CUDA kernel is launched on PyTorch's current device
 and stream."""
@@ -61,6 +63,8 @@ class Kernel:
         self.any_size: AnySize | None = None
         """Of a kernel of any size, what it is at all of them."""
         self.artifact = artifact
+        self._machine_code: tuple[RawCall, int] | None = None
+        """What ``load_cpu`` gave."""
         self.workload: Workload = artifact.candidate.workload
         self._call = call
         self._device = device or artifact.kind
@@ -77,6 +81,7 @@ class Kernel:
         self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
         """True if inputs that are dense in the workload's layout, x but for its ``x_pitch``, can be passed as they
         are."""
+        self._workspaces = artifact.workspaces
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
         self._code = code if self.is_direct else None
         self._native: Any | None = None
@@ -121,12 +126,34 @@ class Kernel:
     @classmethod
     def of_machine_code(cls, artifact: Artifact, call: RawCall, entry: int) -> Kernel:
         """What ``load_cpu`` gave, at the size of ``artifact``."""
-        sizes = artifact.sizes
-        return cls(
-            artifact,
-            (lambda batch, *addresses: call(batch, *addresses, *sizes)) if sizes else call,
-            code=(lambda compiled: compiled.MachineCode(entry, call, list(sizes))) if entry else None,
+        sized, code = _at_sizes(call, entry, artifact.sizes)
+        kernel = cls(artifact, sized, code=code)
+        kernel._machine_code = call, entry
+        return kernel
+
+    def resized(self, workload: Workload) -> Kernel | None:
+        """A kernel of any size on a CPU at the size of ``workload``, which is else the same: a training step may meet
+        a new one, so nothing is made that depends on no size. None where all has to be made."""
+        if self.any_size is None or self._machine_code is None:
+            return None
+        sizes = workload.image_sizes
+        inputs, results = (
+            tuple([each.at(workload) for each in operands]) for operands in (self._inputs, self._results)
         )
+        call, code = _at_sizes(*self._machine_code, tuple([sizes[name] for name in self.any_size.names]))
+        made = _changed(
+            self, workload=workload, _inputs=inputs, _results=results,
+            _one=results[0] if self._one else None, _call=call, _code=code if self._code else None, _native=None,
+            _workspaces=tuple([argument.at(sizes) for argument in self.any_size.artifact.workspaces]), _scratch_at={},
+        )  # fmt: skip
+        made.__dict__.pop("artifact", None)
+        return made
+
+    @cached_property
+    def artifact(self) -> Artifact:
+        """As it was built; one of any size, at the size of the workload."""
+        assert self.any_size is not None, "others have it from the beginning"
+        return self.any_size.artifact.at(self.workload)
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         """Run on tensors of PyTorch's shapes, ``Workload.shape_of``, at any batch.
@@ -201,7 +228,7 @@ class Kernel:
                 getattr(torch, argument.dtype).itemsize,
                 [compiled.Size(*times_and_over(size)) for size in argument.shape],
             )
-            for argument in self.artifact.workspaces
+            for argument in self._workspaces
         ]
         inputs, results = (
             [
@@ -217,7 +244,7 @@ class Kernel:
     def _place_workspaces(self, batch: int) -> tuple[tuple[int, ...], int]:
         """The offset of each workspace, side by side, and the size of all together."""
         offsets, end = [], 0
-        for argument in self.artifact.workspaces:
+        for argument in self._workspaces:
             offsets.append(end)
             size_bytes = math.prod(argument.shape_at(batch)) * getattr(torch, argument.dtype).itemsize
             end += -(-size_bytes // _CACHE_LINE_BYTES) * _CACHE_LINE_BYTES
@@ -225,6 +252,19 @@ class Kernel:
             self._scratch_at.clear()
         placed = self._scratch_at[batch] = (tuple(offsets), end)
         return placed
+
+
+def _changed(of: Made, **fields: Any) -> Made:
+    """The same with other fields, which nothing checks again."""
+    made: Made = object.__new__(type(of))
+    made.__dict__.update(of.__dict__, **fields)
+    return made
+
+
+def _at_sizes(call: RawCall, entry: int, sizes: tuple[int, ...]) -> tuple[RawCall, Callable[[Any], Any] | None]:
+    """Machine code that is given these behind the addresses, for Python and for C++."""
+    sized: RawCall = (lambda batch, *addresses: call(batch, *addresses, *sizes)) if sizes else call
+    return sized, (lambda compiled: compiled.MachineCode(entry, call, list(sizes))) if entry else None
 
 
 _ADDRESS = torch.Tensor.data_ptr
@@ -293,6 +333,15 @@ class _Operand:
             alignment=alignment_bytes(artifact.kind, workload.dtype_of(name)),
         )
 
+    def at(self, workload: Workload) -> _Operand:
+        """The same of a workload that is of another size, or number of channels."""
+        shape = workload.shape_of(self.name)
+        if not self.is_image:
+            return self if shape == self.shape else _changed(self, shape=shape, strides=_dense(shape))
+        layout: Layout = "nchw" if self.lies is torch.contiguous_format else "nhwc"
+        held = (1, self.pitch or shape[1], *shape[2:])
+        return _changed(self, shape=shape[1:], strides=dense_strides(held, layout=layout))
+
     @property
     def any_shape(self) -> tuple[int, ...]:
         """The shape; for an image, with a batch of 1 as a placeholder."""
@@ -333,6 +382,23 @@ class _Operand:
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
         shape = (batch, *self.shape) if self.is_image else self.shape
         return like.new_empty_strided(shape, self.strides, dtype=self.dtype)
+
+
+def dense_strides(shape: Sequence[int], *, layout: Layout) -> tuple[int, ...]:
+    """Those of a dense image, (N, C, H, W) or (N, C, D, H, W), that lies as ``layout`` says."""
+    if layout == "nchw":
+        return _dense(shape)
+    batch, channels, *size = shape
+    batch_stride, *strides, last = _dense((batch, *size, channels))
+    return (batch_stride, last, *strides)
+
+
+def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dense tensor."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(size, 1))
+    return tuple(reversed(strides))
 
 
 def _freed(tensor: torch.Tensor) -> InvalidCall:

@@ -69,7 +69,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
       BlockCall& call) {
     const int64_t batch = x.size(0);
     const TunedBlock& block = *call.block;
-    call.results = block.forward->empty_results(batch);
+    call.results = block.forward->empty_results_together(batch);
     block.forward->run(batch, call.inputs, call.results);
     variable_list kept{x};
     if (block.has_z) kept.push_back(call.results[1]);
@@ -107,7 +107,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
         given.push_back(gamma);
       }
       given = block.backward->dense(given);
-      results = block.backward->empty_results(given[0].size(0));
+      results = block.backward->empty_results_together(given[0].size(0));
       block.backward->run(given[0].size(0), given, results);
     }
     std::move(results.begin(), results.end(), found.begin());

@@ -89,6 +89,8 @@ inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {
   return like.copy_(readable(tensor));
 }
 
+constexpr int64_t kLine = 128;  // of the devices there are, the longest line of a cache
+
 // A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any. A slice has
 // the strides of a tensor of more channels.
 struct Operand {
@@ -118,6 +120,20 @@ struct Operand {
     if (is_image) sized[0] = batch;
     return empty_strided(sized, strides, dtype, device);
   }
+
+  // What it takes, without a batch, in whole lines.
+  int64_t line_bytes() const {
+    const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype), 0);
+    return (static_cast<int64_t>(bytes) + kLine - 1) / kLine * kLine;
+  }
+
+  // It, without a batch, in `memory` from byte `start` on.
+  at::Tensor within(const at::Tensor& memory, int64_t start) const {
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(memory.storage()), memory.key_set(), caffe2::TypeMeta::fromScalarType(dtype));
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, start / static_cast<int64_t>(c10::elementSize(dtype)));
+    return tensor;
+  }
 };
 
 // Scratch memory of a kernel.
@@ -131,8 +147,6 @@ struct Workspace {
     return product;
   }
 };
-
-constexpr int64_t kLine = 128;  // of the devices there are, the longest line of a cache
 
 // Memory for the workspaces of all CPU kernels that a thread runs, one after the other; it stays in its caches.
 class Scratch {
@@ -192,6 +206,20 @@ class Kernel {
   std::vector<at::Tensor> empty_results(int64_t batch) const {
     std::vector<at::Tensor> results;
     for (const auto& result : results_) results.push_back(result.empty(batch, device_));
+    return results;
+  }
+
+  // The same, but results without a batch share one allocation. On a GPU one takes the host as long as a launch.
+  std::vector<at::Tensor> empty_results_together(int64_t batch) const {
+    int64_t bytes = 0;
+    for (const auto& result : results_) bytes += result.is_image ? 0 : result.line_bytes();
+    const at::Tensor memory = bytes ? empty_strided({bytes}, {1}, at::kByte, device_) : at::Tensor();
+    int64_t start = 0;
+    std::vector<at::Tensor> results;
+    for (const auto& result : results_) {
+      results.push_back(result.is_image ? result.empty(batch, device_) : result.within(memory, start));
+      start += result.is_image ? 0 : result.line_bytes();
+    }
     return results;
   }
 

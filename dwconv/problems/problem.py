@@ -83,6 +83,15 @@ class Problem:
         return len(self.stride)
 
     @property
+    def output_shape(self) -> tuple[int, ...]:
+        """(N, C·multiplier, OH, OW) or (N, C·multiplier, OD, OH, OW) of y"""
+        axes = range(self.axes)
+        reach = [self.dilation[axis] * (self.weight_shape[2 + axis] - 1) + 1 for axis in axes]
+        padded = [self.input_shape[2 + axis] + sum(self.padding[2 * axis : 2 * axis + 2]) for axis in axes]
+        size = [(padded[axis] - reach[axis]) // self.stride[axis] + 1 for axis in axes]
+        return (self.input_shape[0], self.weight_shape[0], *size)
+
+    @property
     def memory_format(self) -> torch.memory_format:
         """Of images, PyTorch's word for the layout."""
         return memory_format(self.layout, axes=self.axes)

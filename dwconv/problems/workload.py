@@ -144,21 +144,30 @@ class Workload:
         for name in ("kernel", "stride", "padding", "dilation"):
             if len(getattr(self, name)) != self.axes:
                 raise InvalidWorkload(f"{name}={getattr(self, name)} is not of the {self.axes} axes of the input")
-        for name in ("input_size", "kernel", "stride", "dilation"):
+        for name in ("kernel", "stride", "dilation"):
             for value in getattr(self, name):
                 _at_least(name, value, 1)
         for value in (side for sides in self.padding for side in sides):
             _at_least("padding", value, 0)
+        self._check_size()
+        for size in self.also_at:
+            if len(size) != self.axes:
+                raise InvalidWorkload(f"also_at={by(size)} is not of the {self.axes} axes of the input")
+            dataclasses.replace(self, input_size=size, also_at=())
+
+    def _check_size(self) -> None:
+        if len(self.input_size) != len(self.kernel):
+            raise InvalidWorkload(
+                f"input_size={by(self.input_size)} is not of the {len(self.kernel)} axes of the kernel"
+            )
+        for value in self.input_size:
+            _at_least("input_size", value, 1)
         for axis, out in zip(AXES[-self.axes :], self.output_size, strict=True):
             if out < 1:
                 raise InvalidWorkload(
                     f"kernel={by(self.kernel)} with dilation={by(self.dilation)} is larger than the padded input "
                     f"{by(self.input_size)} in {axis}; use a smaller kernel or more padding"
                 )
-        for size in self.also_at:
-            if len(size) != self.axes:
-                raise InvalidWorkload(f"also_at={by(size)} is not of the {self.axes} axes of the input")
-            dataclasses.replace(self, input_size=size, also_at=())
 
     # -- tensors -----------------------------------------------------------------------------------------------
 
@@ -357,8 +366,11 @@ class Workload:
         return (alone, *(alone.with_input_size(size) for size in self.also_at))
 
     def with_input_size(self, input_size: Sizes) -> Workload:
-        """The same problem at another size. Raises InvalidWorkload if the kernel is larger."""
-        return dataclasses.replace(self, input_size=input_size)
+        """The same problem at another size, alone. Raises InvalidWorkload if the kernel is larger."""
+        made = object.__new__(Workload)  # a training step may meet a new size: all else was checked, and is kept
+        made.__dict__.update(self.__dict__, input_size=input_size, also_at=())
+        made._check_size()
+        return made
 
     def has_at_any_size(self, other: Workload) -> bool:
         """Whether a kernel of any size for this workload runs ``other``, a workload of the same ``layer``."""
@@ -408,6 +420,11 @@ def layer_of(batchless_key: str) -> str:
     """``Workload.layer`` of workloads, by their ``batchless_key``."""
     pass_, channels, _, sizeless = batchless_key.split("-", 3)
     return f"{pass_}-{channels}-{sizeless}"
+
+
+def size_of(batchless_key: str) -> Sizes:
+    """The input size of workloads, by their ``batchless_key``."""
+    return tuple(map(int, batchless_key.split("-", 3)[2].split("x")))
 
 
 def kind_of(batchless_key: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
-from dwconv.problems.workload import Pass, Workload, kind_of, layer_of
+from dwconv.problems.workload import Pass, Sizes, Workload, kind_of, layer_of, size_of
 from dwconv.records import shared
 from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import encode
@@ -162,7 +162,7 @@ class Database:
             first.append(HeldLog())
         assert isinstance(first[0], HeldLog), "the first place was read from a log"
         first[0].add(encode(record))
-        for index in ("_by_layer", "_devices", "_passes", "fastest_at_any_size"):
+        for index in ("_by_layer", "_keys_of_layer", "_devices", "_passes", "fastest_at_any_size"):
             self.__dict__.pop(index, None)
         bests = self._bests.get(kind_of(record.workload.batchless_key))
         if record.status is Status.OK and bests is not None:
@@ -179,8 +179,21 @@ class Database:
         known = self._by_layer.get((device, workload.layer), {})
         return [records[0].workload.with_batch(workload.batch) for records in known.values()]
 
+    def sizes_of(self, workload: Workload) -> set[Sizes]:
+        """Every input size of the layer of which there are records on some device, of kernels of any size too. Asking
+        costs little after the first time."""
+        layers = workload.layer, f"{workload.layer}-any"
+        return {size_of(key) for layer in layers for key in self._keys_of_layer.get(layer, ())}
+
     @cached_property
-    def fastest_at_any_size(self) -> dict[tuple[str, str, bool], Any]:
+    def _keys_of_layer(self) -> dict[str, set[str]]:
+        keys: dict[str, set[str]] = defaultdict(set)
+        for (_, layer), known in self._by_layer.items():
+            keys[layer].update(known)
+        return dict(keys)
+
+    @cached_property
+    def fastest_at_any_size(self) -> dict[tuple[str, bool, str, bool], Any]:
         """What ``knowledge.at_any_size`` has found; empty again when a record is added."""
         return {}
 

@@ -71,7 +71,7 @@ def test_calls_that_came_before_are_taught_and_give_the_same_bits(arrive):
     arrive()
     of_late = gradients(late, x, w)  # forward through Python, backward not
     teaches = convolve(x, w)
-    assert not is_compiled(teaches)
+    assert is_compiled(teaches), "it is the first that C++ runs"
     after = convolve(x, w)
     assert is_compiled(after)
     for found in (late, teaches, after):
@@ -211,7 +211,7 @@ def test_backward_passes_of_pytorch_are_taught_too(arrive, logs, of_pytorch, wei
     before, twice = step(), whole()
     arrive()
     teaches, after = step(), step()
-    assert [is_compiled(y) for y, *_ in (before, teaches, after)] == [False, False, True]
+    assert [is_compiled(y) for y, *_ in (before, teaches, after)] == [False, True, True]
     for found, wanted in ((teaches, before), (after, before), (whole(), twice)):
         assert all(map(torch.equal, found, wanted))
         assert [each.stride() for each in found] == [each.stride() for each in wanted]

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dwconv
 from dwconv.call import loaded
 from dwconv.call.call_plan import plan_for
-from dwconv.dispatch.decide import decisions
+from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import cache, load
 from dwconv.kernels.kernel import Kernel

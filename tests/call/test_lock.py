@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import dwconv
+from dwconv.call import call_plan
 from dwconv.call.call_plan import plan_for, plans
 from dwconv.errors import DwconvWarning, InvalidSetting
 from dwconv.problems.problem import Problem
@@ -125,6 +126,17 @@ def test_a_file_that_is_none_is_named(logs, tmp_path, monkeypatch, content, says
         run()
     with pytest.raises(InvalidSetting, match=r"lock=.*no/a\.json cannot be written"):
         dwconv.lock(tmp_path / "no" / "a.json")
+
+
+def test_kernels_that_are_still_being_built_are_counted(logs, tmp_path, monkeypatch):
+    """Under "predict", the default of users, PyTorch's op runs until they are there."""
+    plant(logs / "log.jsonl", [workload_of()], passes=PASSES[:2])
+    monkeypatch.setenv("DWCONV_UNTUNED", "predict")
+    monkeypatch.setattr(call_plan.background_builds, "ask", lambda *_, **__: None)
+    dwconv.reset()
+    run()
+    with pytest.warns(DwconvWarning, match=r"lock=.*a\.json has 2 of 3 passes on PyTorch's op because their kernels"):
+        dwconv.lock(tmp_path / "a.json")
 
 
 def test_a_block_runs_as_it_was_locked(logs, tmp_path, monkeypatch):

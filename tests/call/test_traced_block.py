@@ -87,6 +87,8 @@ def test_no_python_runs_where_cpp_can(logs, way, is_autocast, kind, monkeypatch)
             z.sum().backward()
             assert model.bn1.num_batches_tracked == 2 and passes_that_ran() == {"forward": 2, "backward": 1}
             assert model.conv.weight.grad.dtype is torch.float32
+            storages = {each.grad.untyped_storage().data_ptr() for each in model.parameters()}
+            assert len(storages) == 1 + is_autocast, "gradients share an allocation, but for one that autograd casts"
     assert ("CppNode" in z.grad_fn.name()) is (way == "compiled") and "DwconvBlock" in z.grad_fn.name()
 
 

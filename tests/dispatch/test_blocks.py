@@ -10,7 +10,7 @@ import torch
 import dwconv
 from dwconv import native, settings
 from dwconv.dispatch.advantage import BLOCK_EVAL_IN_PYTHON_US, BLOCK_IN_PYTHON_US, CALL_US
-from dwconv.dispatch.decide import decisions
+from dwconv.dispatch.of_problem import decisions
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import BLOCK_PASSES
 from tests.planted_records import plant, record_of, workload_of

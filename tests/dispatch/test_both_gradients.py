@@ -12,8 +12,8 @@ import torch
 
 import dwconv
 from dwconv.dispatch.advantage import CALL_US
-from dwconv.dispatch.decide import decisions
 from dwconv.dispatch.decision import DispatchDecision
+from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import dwconv
 from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
-from dwconv.dispatch.decide import decide, decide_on, decisions
+from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import KernelState
+from dwconv.dispatch.of_problem import decisions
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target

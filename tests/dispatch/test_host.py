@@ -12,8 +12,8 @@ import torch
 import dwconv
 from dwconv import native, settings
 from dwconv.dispatch.advantage import HOST_IN_PYTHON_US
-from dwconv.dispatch.decide import decisions
 from dwconv.dispatch.decision import DispatchDecision
+from dwconv.dispatch.of_problem import decisions
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import PASSES, Pass, Workload

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from dwconv.dispatch import decide, packed
+from dwconv.dispatch import decide, of_problem, packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.packed import PackedKernels
 from dwconv.kernels.artifact import Argument, Artifact, Extent
@@ -140,11 +140,11 @@ def test_a_computed_kernel_of_both_gradients_runs_until_one_of_them_is_measured(
     logs, monkeypatch, computed, measured, is_chosen
 ):
     """It is in the pack because it is computed to be faster than the two."""
-    monkeypatch.setattr(decide, "target_of", lambda device: GPU)
+    monkeypatch.setattr(of_problem, "target_of", lambda device: GPU)
     add("pack", *(WORKLOAD.for_pass(pass_) for pass_ in computed), device="sm_90", measured=False)
     for workload in map(WORKLOAD.for_pass, measured):
         config = templates_for(workload, GPU)[0].space(workload, GPU).default
         TuningLog(logs / "log.jsonl").append(planted_records.record_of(workload, config=config, device="gpu"))
-    found, _ = decide.decisions(Problem.of(WORKLOAD), torch.device("cuda"))
+    found, _ = of_problem.decisions(Problem.of(WORKLOAD), torch.device("cuda"))
     assert ("backward" in found) == is_chosen
     assert [found[pass_].record is not None for pass_ in ("dgrad", "wgrad")] == [False, bool(measured)]

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from dwconv.dispatch.decide import why_no_kernels
+from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import NoDevice, UnknownTarget
 from dwconv.problems import target as target_module
 from dwconv.problems.problem import Problem

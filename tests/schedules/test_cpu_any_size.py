@@ -17,6 +17,8 @@ from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.operands import Data, operands
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
+from dwconv.schedules.any_size import any_axes
+from dwconv.schedules.cpu.shared.blocks import column_blocks
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
 from tests.schedules.cpu_layers import TARGET, TARGETS, built, layer, lying
@@ -50,6 +52,9 @@ CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "planes, a row in groups": (
         layer(4, (1, 150), (1, 31), padding=((0, 0), (15, 15)), layout="nchw"),
         {"stage": "scratch", "unroll": "none", "block_w": 75},
+    ),
+    "planes, a whole row in groups": (
+        layer(4, (1, 100), (1, 31), padding=((0, 0), (15, 15)), layout="nchw"), {"stage": "scratch", "unroll": "none"}
     ),
     "planes, causal": (layer(4, (1, 40), (1, 4), padding=((0, 0), (3, 0)), layout="nchw"), {"stage": "scratch"}),
 }  # fmt: skip
@@ -209,3 +214,15 @@ def test_a_template_that_cannot_says_so() -> None:
         fitting("cpu.fprop_nchw", workload, TARGETS[16])
     with pytest.raises(InvalidWorkload, match="any_channels=True: such a kernel has any_size=True"):
         dataclasses.replace(K3, any_channels=True)
+
+
+def test_a_row_that_is_half_as_long_again_stays_whole():
+    """Where rows are whole at the size that the configuration was chosen for; else blocks keep their width."""
+    axes = any_axes(layer(16, (1, 400), (1, 31), padding=((0, 0), (15, 15))).with_any_size())
+
+    def blocks(width: int, *, columns: int) -> int:
+        long = dataclasses.replace(axes, columns=dataclasses.replace(axes.columns, outputs=columns))
+        return column_blocks(Config.of("cpu.fprop_nchw", block_w=width), long)
+
+    counted = [(blocks(400, columns=columns), blocks(200, columns=columns)) for columns in (200, 401, 800, 801)]
+    assert counted == [(1, 1), (1, 3), (1, 4), (2, 5)]

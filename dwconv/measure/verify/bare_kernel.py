@@ -94,7 +94,8 @@ for the first. Vectors may be loaded in another way at each."""
 class LoadedKernel(Protocol):
     """A kernel that can be verified, such as dwconv.kernels.kernel.Kernel."""
 
-    artifact: Artifact
+    @property
+    def artifact(self) -> Artifact: ...
 
     def __call__(self, *inputs: torch.Tensor) -> Any: ...
 

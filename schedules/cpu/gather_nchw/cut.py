@@ -9,7 +9,7 @@ from typing import Any
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import RowCut, column_blocks
+from dwconv.schedules.cpu.shared.blocks import RowCut, block_width, column_blocks
 from dwconv.schedules.cpu.shared.planes import loads_per_read
 from dwconv.schedules.cpu.shared.registers import column_lanes
 from dwconv.schedules.gather import Gather
@@ -53,7 +53,7 @@ class Cut:
     @property
     def block_w(self) -> int:
         """Columns of a block, about."""
-        return int(self.config.to_dict().get("block_w", self.work.columns.home.outputs))
+        return block_width(self.config, self.work.axes)
 
     @property
     def stages_span(self) -> bool:

@@ -59,12 +59,18 @@ def width_knob(axes: Axes, *, least: int = LEAST_WIDTH) -> Knob:
 
 def column_blocks(config: Config, axes: Axes) -> int:
     """Blocks of columns. They share out the tiles of a row: each takes as many of those in the interior."""
-    columns = axes.columns.outputs
-    width = config.to_dict().get("block_w")
-    if width is None:
+    if "block_w" not in config.to_dict():
         return 1
-    assert isinstance(width, int)
-    return (columns + width - 1) // width
+    width = block_width(config, axes)
+    return (axes.columns.outputs + width - 1) // width
+
+
+def block_width(config: Config, axes: Axes) -> int:
+    """Columns of a block, about. At any size, rows of up to twice as many columns stay whole, if they are whole at the
+    size that the configuration was chosen for: nothing else was found to pay there."""
+    whole = axes.columns.home.outputs
+    width = int(config.to_dict().get("block_w", whole))
+    return width if axes.are_known or width < whole else 2 * whole
 
 
 def preferred_width(axes: Axes, *, tasks: int, threads: int, most: int = LONG_WIDTH, least: int = LEAST_WIDTH) -> int:
