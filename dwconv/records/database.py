@@ -180,8 +180,8 @@ class Database:
         return [records[0].workload.with_batch(workload.batch) for records in known.values()]
 
     def sizes_of(self, workload: Workload) -> set[Sizes]:
-        """Every input size of the layer of which there are records on some device, of kernels of any size too. Asking
-        costs little after the first time."""
+        """Every input size of the layer of which there are records on some device, of kernels of any size too. Only
+        the first call takes long."""
         layers = workload.layer, f"{workload.layer}-any"
         return {size_of(key) for layer in layers for key in self._keys_of_layer.get(layer, ())}
 
