@@ -97,7 +97,7 @@ kernels: $(VENV)/installed  ## packs of kernels for every layer, of TARGETS='cpu
 	  $(PY) -m dwconv.export --generic --target $$target -o dist/kernels/$${target#*:} || exit 1; \
 	done
 
-lint: $(VENV)/installed  ## style, types, and who may import whom
+lint: $(VENV)/installed  ## style, types, import layers
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/lint-imports

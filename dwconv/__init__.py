@@ -1,14 +1,14 @@
 """Depthwise convolution in training, tuned for the device it runs on.
 
     y = dwconv.conv2d(x, w, padding=1)      # F.conv2d(x, w, padding=1, groups=x.shape[1]), on tuned kernels
-    model = dwconv.convert(model)           # lets the depthwise layers of a model run on them, in place
+    model = dwconv.convert(model)           # the depthwise layers of a model run on them, in place
     model = dwconv.graphed(model, x)        # on a GPU: forward and backward pass as CUDA graphs
     print(dwconv.summary(model))            # which layers these are
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
-    print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
+    print(dwconv.report(model))             # what ran, layer by layer, and what tuning can still gain
     print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
     dwconv.layers(model, x).save("layers.json")  # lists them, for python -m dwconv.tune --layers layers.json
-    with dwconv.collect("layers.json"): ...      # or those of a training loop, at the sizes that it meets
+    with dwconv.collect("layers.json"): ...      # or those of a training loop, at all its sizes
     dwconv.load_pack("pack")                # kernels that were compiled elsewhere
 
 ``python -m dwconv.tune`` tunes from the command line. Importing dwconv is light: PyTorch comes with the first name

@@ -11,7 +11,7 @@ COMMANDS = {
     "show": "print a candidate's configuration, TIR, source, launches or records",
     "merge": "one small tuning log out of several",
     "export": "compiled kernels in a folder or a wheel, to run without tuning log, TVM and compiler",
-    "portfolio": "make anew, from tuning logs, what is known of untuned layers",
+    "portfolio": "fit the predictions for untuned layers to tuning logs",
 }
 
 

@@ -22,7 +22,7 @@ class InvalidCall(InvalidWorkload, RuntimeError):
 
 
 class InvalidArgument(InvalidWorkload, TypeError):
-    """A call with something else than tensors and whole numbers; PyTorch's own op raises TypeError, too."""
+    """A call with something other than tensors and whole numbers; PyTorch's own op raises TypeError, too."""
 
 
 class InvalidChoice(DwconvError, ValueError):
@@ -34,7 +34,7 @@ class InvalidConfig(DwconvError, ValueError):
 
 
 class UnknownTarget(DwconvError, ValueError):
-    """A target that is not spelt ``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN`` or the like."""
+    """A target other than ``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN`` or the like."""
 
 
 class NoDevice(DwconvError):
@@ -42,7 +42,7 @@ class NoDevice(DwconvError):
 
 
 class NoTemplate(DwconvError):
-    """No schedule template fits the workload on the target; the message says why not."""
+    """No schedule template fits the workload on the target; the message is the reason."""
 
 
 class InvalidSetting(DwconvError, ValueError):
@@ -66,7 +66,7 @@ class BeyondLimit(DwconvError):
 
 
 class CannotFit(DwconvError):
-    """Measurements that determine no constants of a cost model; the message says what is missing."""
+    """Measurements that determine no constants of a cost model; the message names what is missing."""
 
 
 class CannotBeCut(DwconvError):
@@ -118,7 +118,7 @@ class RankLost(DwconvError):
 
 
 class NodeLost(DwconvError):
-    """A node of a cluster that has ended, does not answer, or cannot measure; the message says why."""
+    """A node of a cluster that has ended, does not answer, or cannot measure; the message is the reason."""
 
 
 class NoCluster(DwconvError):
@@ -135,7 +135,7 @@ class BoardLost(DwconvError):
 
 
 class CannotBeCaptured(DwconvError):
-    """A call that a CUDA graph cannot hold; the message says why."""
+    """A call that a CUDA graph cannot hold; the message is the reason."""
 
 
 class DeviceLost(DwconvError):
@@ -174,7 +174,7 @@ class WorkerTimeout(WorkerDied):
 
 
 class NonsenseAnswer(WorkerDied):
-    """A worker process was ended because it sent something else than an answer to its request."""
+    """A worker process was ended because it sent something other than an answer to its request."""
 
     @property
     def may_be_the_machine(self) -> bool:
@@ -183,7 +183,7 @@ class NonsenseAnswer(WorkerDied):
 
 
 class RequestFailed(WorkerError):
-    """A worker process could not serve a request, said why, and lives on."""
+    """A worker process could not run a request, returned the reason, and goes on."""
 
 
 class DwconvWarning(UserWarning):

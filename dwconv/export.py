@@ -41,7 +41,7 @@ def parser_of_export() -> ArgumentParser:
         description="Write the tuned kernels of a layer, a network, a model or a whole log as a pack: compiled, with "
         "the records that chose them. dwconv.load_pack runs them without tuning log, TVM, NVRTC and compiler.",
         epilog="A pack is code that is run: load only packs from people you trust. Without --shape, --network and "
-        "--model, everything that the logs tell of the device is exported. A pack for a CPU takes a C++ compiler here, "
+        "--model, all records of the device in the logs are exported. A pack for a CPU takes a C++ compiler here, "
         "to link it.",
     )
     add_what_to_tune(parser)

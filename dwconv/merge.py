@@ -22,7 +22,7 @@ def _merge(argv: list[str] | None) -> int:
     parser = ArgumentParser(
         prog="python -m dwconv.merge",
         description="Write one small log out of several: of each workload on each device the best measured records, "
-        "which are all that dispatch looks at.",
+        "the only ones that dispatch reads.",
     )
     parser.add_argument("logs", type=path_or_url, nargs="+", metavar="LOG", help="a log, or a folder of logs; or a URL")
     parser.add_argument(

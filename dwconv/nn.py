@@ -22,8 +22,8 @@ PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 
 class AsPlain(type):
-    """The type of a class that has a ``plain_class``, which it equals, as ``==`` and tables have it: what counts,
-    quantises or prunes layers by their type finds it there. ``is`` and ``isinstance`` tell the two apart."""
+    """The type of a class that has a ``plain_class``, which it equals in ``==`` and in tables: tools that count,
+    quantise or prune layers by their type find it there. ``is`` and ``isinstance`` distinguish the two."""
 
     def __eq__(cls, other: object) -> bool:
         return _plain(cls) is _plain(other) if isinstance(other, type) else NotImplemented
@@ -40,8 +40,8 @@ def _plain(of: type) -> type:
 
 
 class Revertible(nn.Module):
-    """Of a class of ours: the module has its plain one again once PyTorch's quantisation gives it a ``qconfig``, since
-    that looks for the classes that it knows, and leaves others as they are."""
+    """The base of our classes: the module has its plain class again once PyTorch's quantisation gives it a ``qconfig``,
+    since that handles only PyTorch's classes, and leaves others as they are."""
 
     plain_class: ClassVar[type[nn.Module]]
     """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""

@@ -1,4 +1,4 @@
-"""``python -m dwconv.portfolio``: make anew, from tuning logs, what is known of untuned layers."""
+"""``python -m dwconv.portfolio``: fit the predictions for untuned layers to tuning logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _portfolio(argv: list[str] | None) -> int:
     parser = ArgumentParser(
         prog="python -m dwconv.portfolio",
         description="Choose, from tuning logs, the few configurations of each regime that together come closest to the "
-        "best, and learn how much faster than PyTorch's own op they are. Untuned layers run on what is chosen here.",
+        "best, and estimate how much faster than PyTorch's own op they are. Untuned layers run on them.",
     )
     parser.add_argument(
         "logs", type=Path, nargs="*", metavar="LOG", help="a log, or a folder of logs; default those that ship"

@@ -41,8 +41,8 @@ BOARD_BYTES_PER_S = 2e6
 RETRY_PAUSES_S = (1.0, 5.0)
 
 # A copy of the shared records is as new as this when a process first needs records, or, if they could not be read, when
-# that was tried. Reading them waits for a server this long at most; sharing what was measured may take longer, and is
-# done that often while tuning.
+# that was tried. A server has this long at most to answer a read; writing may take longer, and is done this often while
+# tuning.
 SHARED_AGE_S = 900.0
 SHARED_RETRY_S = 300.0
 SHARED_READ_TIMEOUT_S = 5.0
@@ -59,11 +59,11 @@ ALLOCATOR_ENVIRONMENT = {
     "MALLOC_TOP_PAD_": "268435456",
 }
 
-# PyTorch's profiler writes a line to stderr at every start and stop, unless its log level is above all that it knows.
+# PyTorch's profiler writes a line to stderr at every start and stop, unless its log level is above all of its own.
 PROFILER_ENVIRONMENT = {"KINETO_LOG_LEVEL": "6"}
 
 
-# Ray tells its makers how it is used, unless this is set before it starts.
+# Ray reports its use to its makers, unless this is set before it starts.
 RAY_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
@@ -82,7 +82,7 @@ def quiet_profiler() -> Iterator[None]:
 
 @contextmanager
 def quiet_logger(name: str) -> Iterator[None]:
-    """Inside, this logger of PyTorch's says nothing below what is critical: dwconv says what matters of it."""
+    """Inside, this logger of PyTorch's prints only critical messages: dwconv reports what matters of the others."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -92,7 +92,7 @@ def quiet_logger(name: str) -> Iterator[None]:
         logger.setLevel(before)
 
 
-# How PyTorch and the libraries below it are told to use no wider vectors than these, before they are loaded.
+# What limits PyTorch and the libraries below it to these vectors, if set before they are loaded.
 _PYTORCH_VECTOR_SETS = {
     "avx512": {
         "ATEN_CPU_CAPABILITY": "avx512",
@@ -119,7 +119,7 @@ def worker_environment(*, threads: int, vector_set: str | None = None, gpu: int 
 
 
 def quiet_ray() -> None:
-    """Keep a Ray that this process starts from reporting its use, unless the user has said what it may tell."""
+    """Keep a Ray that this process starts from reporting its use, unless the user has set that."""
     for name, value in RAY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
@@ -150,14 +150,14 @@ def shared_records() -> str | None:
 
 
 def lock_path() -> Path | None:
-    """``DWCONV_LOCK``: the file of ``dwconv.lock`` that says what runs; None if it is not set."""
+    """``DWCONV_LOCK``: the file of ``dwconv.lock`` that fixes what runs; None if it is not set."""
     value = os.environ.get("DWCONV_LOCK")
     return Path(value).absolute() if value else None
 
 
 def written_log_path() -> Path:
-    """The file or folder that ``tune`` writes to unless ``--log`` says otherwise: the first one that is read, so that
-    new records are found."""
+    """The file or folder that ``tune`` writes to without ``--log``: the first one that is read, so that new records are
+    found."""
     return next(iter(tuning_log_paths()), own_log_folder())
 
 
@@ -194,11 +194,11 @@ def cache_key_path() -> Path:
 
 
 def _own_folder(of_kind: Callable[[str], str]) -> Path:
-    """The user's own folder of a kind. Who has no home gets one that never can be: nothing is kept there, and whoever
-    would keep something says so."""
+    """The user's own folder of a kind. Without a home it is one that cannot exist: nothing is kept there, and code that
+    would keep something reports it."""
     try:
         folder = of_kind("dwconv")
-    except RuntimeError:  # no HOME, and a user whom the system does not know
+    except RuntimeError:  # no HOME, and a user unknown to the system
         folder = "~"
     return Path(os.devnull, "no-home", "dwconv") if folder.startswith("~") else Path(folder)
 
@@ -260,7 +260,7 @@ def cpp_compiler() -> str | None:
 
 
 def linker() -> str:
-    """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` says: ``CXX`` if set, else ``c++``."""
+    """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` is: ``CXX`` if set, else ``c++``."""
     return os.environ.get("CXX") or "c++"
 
 
@@ -276,7 +276,7 @@ def board_linker() -> list[str] | None:
 
 def program(name: str) -> str | None:
     """The path of a program that is run here, such as a compiler; None if there is none. A folder of ``PATH`` that is
-    named relative to the working directory, as by an empty entry, does not count: what lies there may be anybody's."""
+    named relative to the working directory, as by an empty entry, does not count: other users may write there."""
     if os.sep in name:  # the user's own words
         return shutil.which(str(Path(name).absolute()))
     return shutil.which(name, path=os.pathsep.join(each for each in os.get_exec_path() if Path(each).is_absolute()))

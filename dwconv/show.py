@@ -1,5 +1,5 @@
-"""``python -m dwconv.show``: a candidate's configuration, TIR, source, machine code, launches, computed cost, or what
-the log knows of it.
+"""``python -m dwconv.show``: a candidate's configuration, TIR, source, machine code, launches, computed cost, or its
+records.
 
 Nothing is run: the CUDA source and its launches print on a machine without a GPU.
 """
@@ -153,7 +153,7 @@ def _records(workload: Workload, target: Target, *, log: Path | None) -> list[Tu
     return [record for record in found if record.fast_math == target.fast_math]
 
 
-# -- what to say of it -------------------------------------------------------------------------------------------
+# -- what is printed -------------------------------------------------------------------------------------------------
 
 
 def _config(candidate: Candidate, target: Target) -> _Answer:

@@ -84,19 +84,19 @@ def tune(
 
     ``example_inputs`` and ``trains`` are those of ``dwconv.discovery.discover``: a tensor, a tuple of arguments or a
     dict of keyword arguments; the backward pass is tuned if the model trains. The model is not changed. ``minutes`` are
-    for all layers: each gets a share by what there is to win in it, and what is confirmed already is left out.
-    ``trials`` and ``seconds`` are for each pass. A pass is over, too, at the share ``until`` of the device's limit, or
-    where further trials are expected to gain less than 1 % of a step and 1 − ``until`` of the pass. ``log`` is written
-    instead of the user's own. Progress goes to stderr.
+    for all layers: each gets a share by its expected gain, and confirmed passes are left out. ``trials`` and
+    ``seconds`` are for each pass. A pass is over, too, at the share ``until`` of the device's limit, or where further
+    trials are expected to gain less than 1 % of a step and 1 − ``until`` of the pass. ``log`` is written instead of the
+    user's own. Progress goes to stderr.
 
     ``ray``: on all devices of the Ray cluster at this address; True for the one that this machine belongs to, or for
-    the devices of this machine. Devices of each name are tuned for themselves.
+    the devices of this machine. Devices of each name are tuned separately.
 
-    Calls in this process use what was found. The result prints as the table of the command. Ctrl-C raises
+    Calls in this process use the kernels found. The result prints as the table of the command. Ctrl-C raises
     KeyboardInterrupt; what was measured is kept, and the same call goes on from there.
 
     Raises InvalidWorkload if no depthwise convolution ran, BrokenInstallation without TVM, or without Ray where that is
-    asked for, NoCluster if no node of it can tune.
+    requested, NoCluster if no node of it can tune.
     """
     check_can_build()  # first: what is imported next may be missing, too
     from dwconv.call.functional import reset
@@ -167,7 +167,7 @@ def _tune(argv: list[str] | None) -> int:
     from dwconv.records.log import TuningLog
 
     if args.log:
-        TuningLog(args.log)  # checked first: to know the target takes importing PyTorch
+        TuningLog(args.log)  # checked first: the target needs an import of PyTorch
 
     if args.ray is not None:
         from dwconv.tuner.cluster.on_ray import check_ray_is_here

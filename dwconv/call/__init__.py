@@ -1,4 +1,4 @@
-"""The road of a call, from ``conv2d`` to a kernel. Imports only run down it, and so does the input.
+"""The path of a call, from ``conv2d`` to a kernel. Imports and the input go down it.
 
     traced         a module's forward pass, its blocks as one op ──► block_call ──► blocks
                                                (traces: what it is, and whether a module still is as it was traced)

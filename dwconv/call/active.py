@@ -73,7 +73,7 @@ def is_depthwise(given: Arguments) -> bool:
 
 
 def named_weight(weight: Tensor) -> Tensor:
-    """The parameter, where the weight is a view that shows all of it as it is: calls are counted by their weight."""
+    """The parameter, where the weight is a view of all of it, unchanged: calls are counted by their weight."""
     if torch.compiler.is_compiling() or not weight._is_view():
         return weight
     base = weight._base

@@ -1,6 +1,6 @@
 """Arguments: what a user gave. Call: the same, checked, as a convolution of images or, in 3-D, of volumes.
 
-A 1-D convolution is one of height 1; what has no batch is a batch of 1.
+A 1-D convolution is one of height 1; an input without a batch is a batch of 1.
 """
 
 from __future__ import annotations
@@ -71,14 +71,15 @@ class Arguments(NamedTuple):
 
 
 def image_of(tensor: Tensor, *, axes: int) -> Tensor:
-    """An input, (N, C, L) or (C, L), say, or a weight, as one of images or volumes: a view."""
+    """An input, such as (N, C, L) or (C, L), or a weight, as one of images or volumes: a view."""
     image = tensor if tensor.dim() == axes + 2 else tensor.unsqueeze(0)
     return image.unsqueeze(2) if axes == 1 else image
 
 
 def with_axes_of(given: Tensor, image: Tensor, *, axes: int) -> Tensor:
     """``image``, not given away yet, with the axes of ``given``. In place: PyTorch's results are no views, of
-    which many things cannot be done in place. Compilers see to that for what they compile; DTensors do not know how."""
+    which many things cannot be done in place. Compilers see to that for what they compile; DTensors do not support
+    it."""
     is_plain = not torch.compiler.is_compiling() and type(image) is Tensor and not image._is_view()
     squeeze = Tensor.squeeze_ if is_plain else Tensor.squeeze
     if axes == 1:

@@ -1,5 +1,5 @@
-"""A block as a call: what PyTorch's modules are given, one after the other, as the one op of ``blocks``, which also
-leaves the running statistics as they would.
+"""A block as a call: the arguments of PyTorch's modules go to the one op of ``blocks``, which also updates running
+statistics as they do.
 
     z = act2(F.batch_norm(conv2d(act1(F.batch_norm(x, …)), w), …))
     z = F.layer_norm(conv2d(x, w).permute(0, 2, 3, 1), …)
@@ -96,8 +96,8 @@ class NormCall(NamedTuple):
 def plan_of(
     place: Place, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], *, trains: bool = True
 ) -> Plan | None:
-    """The plan of a block that is faster as one; None where its parts run one by one. Tensors may be those that stand
-    for others while a graph is made."""
+    """The plan of a block that is faster as one; None where its parts run one by one. Tensors may be placeholders while
+    a graph is made."""
     block = place.block
     lowers = torch._C._is_any_autocast_enabled()
     if lowers and (block.layer_norm or not _is_lowered(x)):
@@ -120,7 +120,7 @@ def plan_of(
         return None
     try:
         plan = plan_for(place.problem(shape, x.dtype, trains=trains), x.device)
-    except InvalidWorkload:  # the kernel is larger than the image: PyTorch's function says so
+    except InvalidWorkload:  # the kernel is larger than the image: PyTorch's function raises the error
         return None
     if not blocks.is_at_once(plan):
         return None

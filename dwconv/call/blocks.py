@@ -123,7 +123,7 @@ def _for_compiled(plan: Plan) -> tuple[bool, bool, Any | None, Callable[[list[Te
 
 
 decided_by = ""
-"""A digest of what says whether a block is faster as one: compiled graphs are kept under it."""
+"""A digest of what decides whether a block is faster as one: compiled graphs are kept under it."""
 
 
 def note_decisions() -> None:
@@ -336,7 +336,7 @@ def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry
 
 
 def _first(named: dict[str, Tensor]) -> str:
-    """The output of the block; its other results serve the backward pass alone."""
+    """The output of the block; its other results are for the backward pass alone."""
     return next(iter(named))
 
 

@@ -1,8 +1,7 @@
-"""Plan: what runs a call, pass by pass. ``plan_for`` is what the ops look up in every step.
+"""Plan: what runs a call, pass by pass. Ops look it up with ``plan_for`` in every step.
 
-A Plan decides once and builds a kernel when it is first used. Nothing is ever tuned here, and nothing that goes wrong
-here stops a training step: PyTorch's own op can always run. With ``DWCONV_UNTUNED=error`` a workload that was never
-measured does.
+A Plan decides once and builds a kernel when it is first used. Nothing is tuned here, and no failure here stops a
+training step: PyTorch's own op runs instead. The exception is an unmeasured workload with ``DWCONV_UNTUNED=error``.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class Plan:
         self.is_pytorch = not self._refused and all(each.provider == "pytorch" for each in decisions.values())
         """True if PyTorch's own op runs every pass."""
         self.gives_both = problem.block is None and "backward" in decisions
-        """True if both gradients of the layer come from one kernel, where both are wanted."""
+        """True if both gradients of the layer come from one kernel, where both are requested."""
         self.kernels = PlanKernels(problem, self.device, decisions=decisions, refused=self._refused, check=self.check)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         for pass_, each in decisions.items():
@@ -147,7 +146,7 @@ class Plan:
         return False
 
     def _calls_of_layer(self, weight: int) -> int:
-        """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel serves them."""
+        """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel runs them."""
         calls, layer = 0, _layer_of(self.problem, self.device)
         for plan in itertools.chain([self], _of_layer.get(layer, ()) if layer else ()):
             calls += 0 if calls and plan is self else plan.calls_with(weight)
@@ -229,7 +228,7 @@ class Plan:
             self._settle(found)
 
     def _make(self, candidate: Candidate, target: Target, maker: Maker | Kept) -> None:
-        """Have a kernel made; what keeps it from being built, or from being loaded, is told when it is first used."""
+        """Have a kernel made. An error of the build or of the load is reported at the first use of the kernel."""
         if not loaded.is_ready(candidate, target, self.device):
             threads = self.target.threads if isinstance(self.target, CpuTarget) else 1
             if fault := maker.make(candidate, target, threads=threads):
@@ -245,12 +244,12 @@ class Plan:
         if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
             layer = UntunedLayer(problem=self.problem, decisions={pass_: self.decisions[pass_] for pass_ in refused})
             raise Untuned(
-                f"{layer.named} must be tuned, as DWCONV_UNTUNED=error says: {layer.reasons}; tune "
+                f"{layer.named} must be tuned, as DWCONV_UNTUNED=error requires: {layer.reasons}; tune "
                 f"them{versions.where_to_tune()}: {layer.command}"
             )
 
     def _note_any_size(self, decision: DispatchDecision) -> None:
-        """From now on a kernel of any size, and what is expected of it, serves the layer at its other sizes, too."""
+        """From now on a kernel of any size, with its expected times, may run the layer at its other sizes, too."""
         candidate = decision.any_size
         if candidate is None or decision.expected is None or self.target is None:
             return
@@ -262,9 +261,8 @@ class Plan:
             loaded.state.changes += 1
 
     def _warn_of_untuned(self) -> None:
-        """Say of the problem that it is untuned, with others, in one line. Predicted kernels are not worth a word:
-        nothing is amiss, and ``explain`` names the command. Nor are epilogues and blocks: without a kernel the plan
-        without one runs."""
+        """Warn that the problem is untuned, with others, in one line. No warning for predicted kernels: ``explain``
+        names the command. None for epilogues and blocks: without a kernel the plan without one runs."""
         if self.target is None or self._refused:
             return
         sizes = sizes_of(self.problem)
@@ -285,7 +283,7 @@ class Plan:
         _tell(sizes, self.problem, slow)
 
     def _warn_of_many_sizes(self, pass_: Pass) -> None:
-        """Say that further sizes of a layer run on PyTorch's op."""
+        """Warn that further sizes of a layer run on PyTorch's op."""
         warn_of_first(
             "sizes",
             f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
@@ -295,7 +293,7 @@ class Plan:
 
 
 def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.device] | None:
-    """What the layer has in common at every size, where a kernel may serve all of them; else None."""
+    """What the layer has in common at every size, where one kernel may run all of them; else None."""
     if problem.block:
         return None
     return dataclasses.replace(problem, input_shape=(0, problem.input_shape[1])), device
@@ -337,7 +335,7 @@ def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> Plan | None:
 
 def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """What a plan that is made now would decide in the end: ``dispatch.of_problem.decisions``, by what this process has
-    learnt."""
+    measured."""
     return decisions(problem, device, state=loaded.state)
 
 
@@ -413,8 +411,8 @@ def forget() -> None:
 
 
 def expect(layers: Mapping[str, Collection[Problem]]) -> None:
-    """These layers, by their names, with what each may run as, are told together if they are untuned, when they have
-    run. What was told before may be told again."""
+    """These layers, by their names, with what each may run as, are named in one warning if they are untuned, when they
+    have run. An earlier warning may be repeated."""
     global _untold
     expected: dict[str, set[str]] = {}
     for name, problems in layers.items():
@@ -446,5 +444,5 @@ _at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, Plan]]] = {}
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untold = UntunedWarnings()
-"""What is to be said of those that are untuned."""
+"""The warning of the untuned ones."""
 atexit.register(_tell_the_rest)

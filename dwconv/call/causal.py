@@ -1,4 +1,4 @@
-"""``causal_conv1d``: the convolution of Mamba and its kin, with the meaning of ``causal_conv1d_fn`` of the package
+"""``causal_conv1d``: the convolution of Mamba-like models, with the meaning of ``causal_conv1d_fn`` of the package
 causal-conv1d, on tuned kernels."""
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def causal_conv1d(
     """y[b, c, t] = act(bias[c] + Σ over k of x[b, c, t − K + 1 + k] · weight[c, k]), differentiable to any order.
 
     ``x`` is (B, C, L), contiguous or the transpose of a contiguous (B, L, C), or a slice of the channels of either, and
-    the result lies likewise, without gaps; ``weight`` is (C, K), ``bias`` (C), both as they are or in another type than
-    x, in whose they are used. Before the first element come zeros or ``initial_states``, (B, C, K − 1). ``seq_idx``,
-    (B, L) whole numbers, says which sequence an element is of: it meets no element of another one, and where it is
-    negative the result is 0; the initial states are of the sequence of the first element. ``activation``: None,
-    ``"silu"`` or ``"swish"``, which is the same; it runs in the kernel, and its gradient computes the sums again from
-    x, where that was measured to be faster.
+    the result has the same layout, without gaps; ``weight`` is (C, K), ``bias`` (C). Both are cast to the type of x.
+    Before the first element come zeros or ``initial_states``, (B, C, K − 1). ``seq_idx``, (B, L) whole numbers, is the
+    sequence of each element: elements of different sequences do not mix, and where it is negative the result is 0; the
+    initial states are of the sequence of the first element. ``activation``: None, ``"silu"`` or ``"swish"``, which is
+    the same; it runs in the kernel, and its gradient computes the sums again from x, where that was measured to be
+    faster.
 
     Returns y, (B, C, L); with ``return_final_states`` also what the next call takes as its initial states.
 

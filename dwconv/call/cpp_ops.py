@@ -1,9 +1,9 @@
 """Ops in C++: Python runs the first op of a kind and gives C++ its kernels; C++ runs the next ones.
 
-Compiled code calls ops. Through Python an op costs as much as a small convolution. C++ comes before Python in PyTorch's
-dispatcher: it finds an op by its name, its numbers, and the strides of its tensors. An unknown op goes on to Python,
-which runs it and offers C++ the kernels, or PyTorch's own op. An open plan offers nothing: other kernels may run it
-soon.
+Compiled code calls ops. Through Python an op costs as much as a small convolution. PyTorch's dispatcher calls C++
+before Python: C++ finds an op by its name, its numbers, and the strides of its tensors. An unknown op goes on to
+Python, which runs it and offers C++ the kernels, or PyTorch's own op. An open plan offers nothing: other kernels may
+run it soon.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def offer_of_plan(plan: Plan, *ran: tuple[Any, Pass, Places, Places]) -> None:
     if _names:
         module.take_ops(_names)
         _names.clear()
-    if not module.is_asked():  # what ran came past the dispatcher
+    if not module.is_offer_open():  # what ran came past the dispatcher
         return
     steps = [_step(module, plan.problem, *each) for each in ran]
     if len(steps) == 2 and all(isinstance(step, module.PyTorchGradients) for step in steps):
@@ -73,8 +73,8 @@ def _on_pytorch(module: Any, problem: Problem, pass_: Pass, inputs: Places, resu
     if pass_ == "fprop":
         return module.PyTorchFprop(geometry, problem.memory_format, inputs, results)
     x, w = (
-        module.Shape(shape, torch.empty(shape, device="meta", memory_format=lies).stride())
-        for shape, lies in (
+        module.Shape(shape, torch.empty(shape, device="meta", memory_format=format).stride())
+        for shape, format in (
             (problem.input_shape, problem.memory_format),
             (problem.weight_shape, torch.contiguous_format),
         )

@@ -42,7 +42,8 @@ def deferred(given: Arguments) -> Tensor | None:
 
 
 def is_causal(given: Arguments) -> bool:
-    """True for a depthwise ``conv1d`` that pads as many elements on both sides as an element meets before itself."""
+    """True for a depthwise ``conv1d`` that pads both sides with as many elements as the kernel reads before an
+    element."""
     before = given.weight.shape[-1] - 1
     pads_as_wide = before > 0 and given.input.dim() == 3 and given[3:6] in ((1, before, 1), ((1,), (before,), (1,)))
     return pads_as_wide and given.weight.shape[1] == 1
@@ -143,7 +144,7 @@ class _Defer(Function):
 
 
 class Deferred(Tensor):
-    """Stands for the result of a convolution."""
+    """The result of a convolution that is not computed yet."""
 
     knows_dwconv: ClassVar[bool] = True
     """It accepts dwconv's functions as well as PyTorch's."""
@@ -172,7 +173,7 @@ class Deferred(Tensor):
     def value(self) -> Tensor:
         """The result itself."""
         if self._value is None:
-            with torch.set_grad_enabled(self.requires_grad):  # not as it is now: others may want it later
+            with torch.set_grad_enabled(self.requires_grad):  # not as it is now: others may use it later
                 self._value = self._sums.run()
         return self._value
 

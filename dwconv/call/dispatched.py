@@ -1,4 +1,4 @@
-"""The road through PyTorch's dispatcher, for what watches: torch.compile, modes, subclasses of Tensor."""
+"""The path through PyTorch's dispatcher, for calls that are observed: by torch.compile, modes, subclasses of Tensor."""
 
 from __future__ import annotations
 

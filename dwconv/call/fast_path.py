@@ -1,10 +1,10 @@
-"""The fast path, for plain tensors that nothing watches: a call is remembered with its kernels.
+"""The fast path, for plain tensors and calls without observers: a call is recorded with its kernels.
 
 PyTorch's dispatcher, twice through Python in each direction, costs more than a small convolution: forward and backward
 of 1×8×7×7 take 47 µs on this path, 110 µs through the ops. A usual training step needs no dispatcher, and skips it.
 
-In a training step the CPU's caches have lost the interpreter by the next layer: the first use of an attribute costs
-microseconds. So the C++ of ``dwconv.native``, once compiled, runs the calls that it was given. The rest runs here.
+In a training step the interpreter has left the CPU's caches by the next layer: the first use of an attribute costs
+microseconds. So the C++ of ``dwconv.native``, once compiled, runs the recorded calls. The rest runs here.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
     trains = torch.is_grad_enabled() and (
         input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     )
-    # All that decides what runs the call, and how; a look at it costs what a small convolution costs.
+    # All that decides what runs the call, and how. To read it costs as much as a small convolution.
     key = (
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
         stride if type(stride) in _USUAL else whole("stride", stride), padding if type(padding) is int else
         _hashable(padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation), groups, axes,
-        torch.get_num_threads(), trains, native.module or native.why_not,  # once it is there, every call is taught
+        torch.get_num_threads(), trains, native.module or native.why_not,  # once compiled, every call is new
     )  # fmt: skip
     passes = _known.get(key)
     if passes is None:
@@ -64,7 +64,7 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
 
 
 def forget() -> None:
-    """Forget all calls, here and in C++."""
+    """Drop all recorded calls, here and in C++."""
     _known.clear()
     native.forget()
 
@@ -74,7 +74,7 @@ _known: dict[object, PlannedPasses] = {}
 
 
 def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
-    """Check a new call, decide what runs it, and remember the decision."""
+    """Check a new call, decide what runs it, and record the decision."""
     call = Call.of(given)
     plan = plan_for(call.problem, call.x.device)
     bias, x_pitch = given.bias, x_pitch_of(call.x, layout=call.problem.layout)
@@ -159,7 +159,7 @@ def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
 
 
 def teach_meanwhile(call: Call, plan: Plan) -> None:
-    """Let C++ run calls like this one on PyTorch's op, for as many calls as the plan says."""
+    """Let C++ run calls like this one on PyTorch's op, for as many calls as the plan allows."""
     if plan.is_pytorch and (compiled := _pytorch_call(call)) is not None:
         compiled.left = 0
         native.learn(compiled, *call.given)
@@ -196,20 +196,20 @@ def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:
 
 
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
-    """A call whose passes tuned kernels run, on tensors as they lie, or, of batches of images and volumes that are
-    padded alike on both sides, PyTorch's own op; None if there is another pass, or no kernel."""
+    """A call whose passes tuned kernels run, on tensors as they are in memory, or, of batches of images and volumes
+    that are padded alike on both sides, PyTorch's own op; None if there is another pass, or no kernel."""
     given, problem = call.given, call.problem
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
-    asked = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
-    kernels = {pass_: kernel for pass_ in asked if (kernel := passes.kernels[pass_])}
+    requested = _ALL if trains and passes.gives_both else PASSES if trains else PASSES[:1]
+    kernels = {pass_: kernel for pass_ in requested if (kernel := passes.kernels[pass_])}
     is_other = given.axes == 1 or given.input.dim() < problem.axes + 2 or problem.padding[::2] != problem.padding[1::2]
-    if not kernels or (is_other and not kernels.keys() >= {*asked} - {"backward"}):
+    if not kernels or (is_other and not kernels.keys() >= {*requested} - {"backward"}):
         return None
     compiled, fprop = native.soon(), kernels.get("fprop")
     if compiled is None or (fprop and fprop.workload.bias != problem.bias):
         return None
-    runs = {pass_: kernel.native for pass_, kernel in kernels.items() if passes.reads_as_it_lies(kernel)}
+    runs = {pass_: kernel.native for pass_, kernel in kernels.items() if passes.reads_in_place(kernel)}
     if len(runs) < len(kernels) or None in runs.values():
         return None
     y_shape = problem.output_shape

@@ -39,10 +39,10 @@ def conv2d(
 ) -> Tensor:
     """``torch.nn.functional.conv2d(…, groups=in_channels)``, differentiable to any order.
 
-    ``input`` is (N, C, H, W) or (C, H, W), contiguous or channels_last, and the result lies likewise; ``weight`` is
-    (C·multiplier, 1, KH, KW), ``bias`` (C·multiplier). ``padding`` may be ``"same"`` or ``"valid"``; or, as
-    PyTorch's may not, ((top, bottom), (left, right)). ``groups``, where given, must be C. Any batch size. What is
-    untuned, slower or unsupported runs on PyTorch's own op.
+    ``input`` is (N, C, H, W) or (C, H, W), contiguous or channels_last, and so is the result; ``weight`` is
+    (C·multiplier, 1, KH, KW), ``bias`` (C·multiplier). ``padding`` may be ``"same"`` or ``"valid"``; or, as PyTorch's
+    may not, ((top, bottom), (left, right)). ``groups``, where given, must be C. Any batch size. What is untuned, slower
+    or unsupported runs on PyTorch's own op.
 
     Raises InvalidCall, a RuntimeError, for sizes or types that are no depthwise convolution, and InvalidArgument, a
     TypeError, for what is no tensor or no whole number. Both name it, and both are InvalidWorkload.
@@ -131,7 +131,7 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
             return _as_pytorchs(function, given)
         if type(getattr(given.input, "tracer", None)).__module__.startswith("torch.ao.quantization"):
             warn_once(
-                "FX quantisation knows PyTorch's own layers alone, and leaves those of dwconv as they are: call "
+                "FX quantisation supports PyTorch's own layers alone, and leaves those of dwconv as they are: call "
                 "dwconv.revert(model) first"
             )
         result: Tensor = handle_torch_function(function, given[:3], *given[:-1])
@@ -143,29 +143,29 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
 
 
 def _knows_pytorch_alone(tensor: object) -> bool:
-    """True for subclasses that decide what becomes of functions of PyTorch's, such as those with a gradient for each
-    image: of ours they have never heard."""
+    """True for subclasses that replace functions of PyTorch's, such as those with a gradient for each image: they do
+    not support ours."""
     own = getattr(type(tensor).__torch_function__, "__func__", None) if isinstance(tensor, Tensor) else None
     usual = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
     return own is not None and own is not usual and not hasattr(tensor, "knows_dwconv")
 
 
 def _as_pytorchs(ours: Callable[..., Tensor], given: Arguments) -> Tensor:
-    """y, of such a subclass: it is asked what becomes of PyTorch's function. What it does with that on numbers comes
-    back to us."""
+    """y, of such a subclass: its ``__torch_function__`` decides what becomes of PyTorch's function. Calls of that
+    function on numbers run on dwconv."""
     theirs, (input, *_, padding, dilation, groups, axes) = pytorch.OPS[given.axes], given
     if has_sides(padding):
         return given.on_pytorch()
     groups = input.size(-axes - 1) if groups is None else groups
     arguments = (*given[:4], padding, dilation, groups)
-    asked = _get_overloaded_args(given[:3])
-    types = tuple(map(type, asked))
+    overloading = _get_overloaded_args(given[:3])
+    types = tuple(map(type, overloading))
     with _OnNumbers(theirs, ours):
-        for each in asked:
+        for each in overloading:
             y: Any = type(each).__torch_function__(theirs, types, arguments, {})
             if y is not NotImplemented:
                 return y  # type: ignore[no-any-return]
-    raise InvalidArgument(f"none of {', '.join(kind.__name__ for kind in types)} knows {theirs.__name__}")
+    raise InvalidArgument(f"none of {', '.join(kind.__name__ for kind in types)} supports {theirs.__name__}")
 
 
 class _OnNumbers(TorchFunctionMode):
@@ -179,7 +179,7 @@ class _OnNumbers(TorchFunctionMode):
         if func is self._theirs and not types:
             try:
                 return self._ours(*args, **(kwargs or {}))
-            except InvalidWorkload:  # it has other groups by now, say
+            except InvalidWorkload:  # such as other groups by now
                 pass
         return func(*args, **(kwargs or {}))
 
@@ -187,8 +187,8 @@ class _OnNumbers(TorchFunctionMode):
 def lock(path: Path | str) -> None:
     """Write what runs each pass of the convolutions that this process has called. Call it after some steps: a warning
     counts the passes whose kernels are still being built. With ``DWCONV_LOCK=path`` another process, or another rank,
-    runs the same on a device of that name, on as many threads, and gives the same bits; one line says where it cannot.
-    Raises InvalidSetting, naming the file, if it cannot be written."""
+    runs the same on a device of that name, on as many threads, and gives the same bits; one line names what cannot run
+    there. Raises InvalidSetting, naming the file, if it cannot be written."""
     calls = {
         (plan.problem, plan.target): {pass_: (made, plan.kernels.code(pass_)) for pass_, made in plan.decisions.items()}
         for plan in call_plan.plans()

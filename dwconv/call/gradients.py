@@ -1,4 +1,4 @@
-"""Gradients: the derivative of a convolution, of any order, for every road that a call may take.
+"""Gradients: the derivative of a convolution, of any order, for every path of a call.
 
 A convolution ties three tensors together, and each pass computes one of them from the other two:
 

@@ -2,13 +2,13 @@
 
 A kernel runs only once it was found right on this machine:
 
-    one that a race or a search confirmed here              is remembered as right: nothing is done
-    one that was checked here before                        is remembered as right, or as wrong
-    any other: predicted, from a record of another machine  is checked, and that is remembered with its artifact
+    one that a race or a search confirmed here              counts as right: nothing is done
+    one that was checked here before                        counts as right, or as wrong
+    any other: predicted, from a record of another machine  is checked, and the result is kept with its artifact
     or of other versions, the nearest legal one, a pack's
 
-One lock for all of it: deciding and building import TVM and run LLVM, and a child that is forked in the middle of that
-can do neither.
+One lock guards all of it: decisions and builds import TVM and run LLVM, and a child that is forked meanwhile can do
+neither.
 """
 
 from __future__ import annotations

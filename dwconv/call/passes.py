@@ -1,6 +1,6 @@
 """PlannedPasses: the passes of a convolution, each on the tuned kernel that a Plan names, or on PyTorch's own op.
 
-Shapes are PyTorch's, for 1-D with a height of 1. Results lie in the plan's layout, whatever the arguments do.
+Shapes are PyTorch's, for 1-D with a height of 1. Results have the plan's layout, whatever that of the arguments.
 Nothing here is differentiable.
 """
 
@@ -27,10 +27,10 @@ class PlannedPasses:
     x_pitch: int = 0
     """``Workload.x_pitch`` of the x that the kernels are for."""
     dense: bool = False
-    """True if all tensors lie without gaps, images in the plan's layout, but for an x of that pitch. Otherwise kernels
-    look at them, and copy if need be."""
+    """True if all tensors are without gaps, images in the plan's layout, but for an x of that pitch. Otherwise kernels
+    check them, and copy if need be."""
     was_open: bool = False
-    """True if the plan was open when they were made: then C++ has to be taught once it is not."""
+    """True if the plan was open when they were made: then C++ is given the call once it is not."""
     weight_strides: tuple[int, ...] | None = None
     """The strides of the weight, if its gradient is to have them."""
 
@@ -45,7 +45,7 @@ class PlannedPasses:
         that."""
         return self.plan.gives_both and not self.x_pitch
 
-    def reads_as_it_lies(self, kernel: Kernel) -> bool:
+    def reads_in_place(self, kernel: Kernel) -> bool:
         """True if the kernel reads its tensors as they are."""
         return self.dense and kernel.is_direct and kernel.x_pitch in (None, self.x_pitch)
 
@@ -106,13 +106,13 @@ class PlannedPasses:
         problem = self.plan.problem
         if not self.dense or (
             dy.is_contiguous(memory_format=self.plan.memory_format)
-            and (x is None or (x.dtype is dy.dtype and x.shape == problem.input_shape and self.lies(x)))
+            and (x is None or (x.dtype is dy.dtype and x.shape == problem.input_shape and self.is_laid_out(x)))
             and (w is None or (w.dtype is dy.dtype and w.shape == problem.weight_shape and w.is_contiguous()))
         ):
             return self
         return replace(self, dense=False)
 
-    def lies(self, x: Tensor) -> bool:
+    def is_laid_out(self, x: Tensor) -> bool:
         """True if x is dense in the plan's layout, but for its pitch."""
         if not self.x_pitch:
             return x.is_contiguous(memory_format=self.plan.memory_format)
@@ -123,7 +123,7 @@ class PlannedPasses:
         if profiler._is_profiler_enabled and not has_native:  # a profile without the names would be a riddle
             with profiler.record_function(kernel.workload.op):
                 return kernel(*inputs)
-        return kernel.on_dense(*inputs) if self.reads_as_it_lies(kernel) and not has_native else kernel(*inputs)
+        return kernel.on_dense(*inputs) if self.reads_in_place(kernel) and not has_native else kernel(*inputs)
 
 
 def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:

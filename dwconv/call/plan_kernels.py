@@ -191,10 +191,10 @@ def reads_slices(decision: DispatchDecision, x_pitch: int) -> bool:
 
 
 def _is_faster_in_place(workload: Workload, x_pitch: int) -> bool:
-    """False where pixels would meet in few sets of the cache, and are read again and again. Measured on one core with
-    AVX2, time in place over time of a copy and the kernel of a dense x: pitches of 2048 and 4096 bytes, and of 512 with
-    7×7, take 0.8 to 2.4, those with no such factor 0.5 to 1.0. Mamba's, of 12288, takes 0.5 to 0.9: a short row reads
-    an element once."""
+    """False where pixels would share few sets of the cache, and would be read again and again. Measured on one core
+    with AVX2, time in place over time of a copy and the kernel of a dense x: pitches of 2048 and 4096 bytes, and of 512
+    with 7×7, take 0.8 to 2.4, those with no such factor 0.5 to 1.0. Mamba's, of 12288, takes 0.5 to 0.9: a short row
+    reads an element once."""
     if workload.layout == "nchw" or (workload.is_row and workload.kernel[-1] <= SHORT_ROW):
         return True
     return math.gcd(x_pitch * ITEMSIZE[workload.dtype], _PAGE_BYTES) <= _PAGE_BYTES // _FEWEST_PLACES

@@ -1,4 +1,4 @@
-"""The road of DTensors: each rank runs its part of a convolution without the others.
+"""The path of DTensors: each rank runs its part of a convolution without communication.
 
 A depthwise convolution mixes neither images nor channels. So these placements go together along an axis of a mesh:
 
@@ -7,9 +7,9 @@ A depthwise convolution mixes neither images nor channels. So these placements g
     Shard(1)                    Shard(0)       Shard(0)       each rank has some channels
     Replicate()                 Replicate()    Replicate()    each rank does it all
 
-What is placed otherwise, or not divided evenly, is for PyTorch's own op. All ranks decide alike: nothing decides but
-the sizes of the whole tensors, and where they are. On its part each rank runs the ops ``dwconv::fprop`` and so on,
-which take what is the fastest for the sizes of the part.
+Other placements, and uneven parts, run on PyTorch's own op. All ranks decide alike, since only the sizes and the
+placements of the whole tensors count. On its part each rank runs the ops ``dwconv::fprop`` and so on, which take the
+fastest kernel for the sizes of the part.
 
 This is not a sharding strategy for these ops (``register_sharding``): dgrad gets the sizes of its result, which
 PyTorch would pass on to every rank as those of the whole.
@@ -137,7 +137,7 @@ class ShardedPasses:
 
 
 def _local_passes(given: Arguments, x: Tensor, w: Tensor) -> DispatchedPasses:
-    """The ops on parts, which may be of any kind: fake, say, or still on their way from another rank."""
+    """The ops on parts, which may be of any kind, such as fake ones, or those still on their way from another rank."""
     with torch.no_grad():
         part = given._replace(
             input=given.input.to_local(),  # type: ignore[attr-defined]

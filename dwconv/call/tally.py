@@ -1,8 +1,8 @@
-"""Tally: how often a plan was called, and with which weight, which tells one layer from another.
+"""Tally: how often a plan was called, and with which weight: each layer has its own.
 
-Of a forward call it counts which gradients it requested: in a training step, the backward passes that follow.
-C++ counts its own calls in the same way. Ops that run for a compiled graph are counted by
-their pass alone: their weight may be a copy.
+It also counts the gradients that each forward call requested: in a training step, the backward passes that follow. C++
+counts its own calls in the same way. Ops that run for a compiled graph are counted by their pass alone: their weight
+may be a copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Counted:
 
 
 class _OfWeight:
-    """Counted in every call on the road through Python, so no more than numbers with names."""
+    """Counted in every call that goes through Python, so only named numbers."""
 
     __slots__ = ("calls", "for_w", "for_x", "weight")
 

@@ -2,13 +2,13 @@
 PyTorch's dispatcher.
 
 ``wgrad_bias`` also gives the gradient of the bias. The first four are closed under differentiation: the derivative of
-each is made of the others, as ``gradients`` says, so derivatives of any order work. ``backward`` gives the gradients of
-x and w, from one kernel or from two: that is decided when it runs, since compiled code is kept for longer than
-decisions are. Where it is to be differentiated, it is made of ``dgrad`` and ``wgrad``.
+each is made of the others by ``gradients``, so derivatives of any order work. ``backward`` gives the gradients of x and
+w, from one kernel or from two: that is decided when it runs, since compiled code is kept for longer than decisions are.
+Where it is to be differentiated, it is made of ``dgrad`` and ``wgrad``.
 
-``layout`` (``nchw`` or ``nhwc``) says how x, y, dx and dy are meant to lie in memory; results lie so, whatever the
-arguments do. Sizes are (height, width), ``padding`` (top, bottom, left, right), in 3-D with the depth, or front and
-back, before; shapes are PyTorch's, for 1-D with a height of 1.
+``layout`` (``nchw`` or ``nhwc``) is the layout that x, y, dx and dy should have; results have it, whatever that of the
+arguments. Sizes are (height, width), ``padding`` (top, bottom, left, right), in 3-D with the depth, or front and back,
+before; shapes are PyTorch's, for 1-D with a height of 1.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def planned(
     x: Tensor | None = None,
 ) -> PlannedPasses:
     """What runs the passes of an op with tensors of the type and on the device of ``like``; the pass reads ``x``, if it
-    is given, as it lies."""
+    is given, without a copy."""
     stride, padding, dilation, layout = geometry
     x_pitch = 0 if x is None else x_pitch_of(x, layout=layout)
     key = (
@@ -227,8 +227,8 @@ def _backward_fake(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Te
 
 
 def _empty(shape: Ints, *, like: Tensor, layout: Layout) -> Tensor:
-    lies = memory_format(layout, axes=len(shape) - 2)
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=lies)
+    format = memory_format(layout, axes=len(shape) - 2)
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=format)
 
 
 # -- its derivative --------------------------------------------------------------------------------------------------

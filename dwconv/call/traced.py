@@ -6,9 +6,9 @@
                  the traced forward pass ─► block(x) ─► faster as one at these sizes? ─no─► its parts, one by one
                                                             │ yes
                                                             ▼
-                                                        one op; running statistics learn
+                                                        one op; updates running statistics
 
-Parameters, buffers and momenta are read in every call. C++ does the same, ``native/traced.h``, from when it is there.
+Parameters, buffers and momenta are read in every call. C++ does the same, ``native/traced.h``, once it is compiled.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _in_graph(parent: nn.Module, block: TracedBlock, x: Tensor) -> Any:
                 return block.run(parent, x)
             statistics += [norm.running_mean, norm.running_var]
             momenta.append(norm.momentum)
-    for path, counts in zip(block.norms, block.counts):  # noqa: B905  compilers know no strict
+    for path, counts in zip(block.norms, block.counts):  # noqa: B905  compilers support no strict
         tracked = getattr(at(parent, path), "num_batches_tracked", None)
         if counts and tracked is not None:
             tracked.add_(1)

@@ -28,7 +28,7 @@ class _Source:
     """What it reads: name, module, name in the module."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "run", _made(self.source, self.names))  # compilers know no cached properties
+        object.__setattr__(self, "run", _made(self.source, self.names))  # compilers support no cached properties
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "run"}
@@ -201,7 +201,7 @@ class _Pin(NamedTuple):
 
 
 class Pinned:
-    """What is looked at in every call: identities, as they were when all was compared last."""
+    """What is compared in every call: identities, as they were when all was compared last."""
 
     def __init__(self, parent: nn.Module, trace: Trace) -> None:
         watched = {each.path: each for each in trace.modules}

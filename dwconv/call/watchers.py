@@ -16,9 +16,9 @@ from torch.autograd import forward_ad
 
 def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
     """True if a compiler, autocast, a mode, a transform or a tracer is active, or if a tensor is not just numbers in
-    memory: the call goes through PyTorch's dispatcher, which tells them of it."""
+    memory. Such a call goes through PyTorch's dispatcher, where they observe it."""
     return bool(
-        torch.compiler.is_compiling()  # first: a compiler understands nothing of the rest
+        torch.compiler.is_compiling()  # first: a compiler cannot trace the rest
         or _is_any_autocast_enabled()
         or is_watched_beside_autocast(x, w, bias)
     )
@@ -50,8 +50,8 @@ def is_looked_at() -> bool:
 
 def is_watched_backward(dy: Tensor, *saved: Tensor | None) -> bool:
     """True if the gradients computed from ``dy`` may be differentiated again or are watched, or if ``dy`` is not just
-    numbers in memory: it may be a batch of gradients, or known to be zero without any memory. So may be what was
-    ``saved``, once hooks have brought it back."""
+    numbers in memory: it may be a batch of gradients, or a zero without memory. So may be what was ``saved``, once
+    hooks have brought it back."""
     return bool(
         torch.is_grad_enabled()
         or _len_torch_dispatch_stack()
@@ -64,8 +64,8 @@ def is_watched_backward(dy: Tensor, *saved: Tensor | None) -> bool:
 
 
 def _has_memory(tensor: Tensor) -> bool:
-    """False where nothing can be read at its address: known to be zero without any memory, freed, or laid out as a
-    library or a list of tensors is."""
+    """False where nothing can be read at its address: a zero without memory, freed, or laid out as a library or a list
+    of tensors is."""
     try:
         return not tensor.is_nested and (tensor.data_ptr() != 0 or tensor.numel() == 0)
     except RuntimeError:
@@ -75,7 +75,7 @@ def _has_memory(tensor: Tensor) -> bool:
 def is_recorded_for_elsewhere() -> bool:
     """True under torch.export and torch.jit.trace, and whatever is built on them, as ONNX's exporters are: what they
     record runs in processes without dwconv, so it has PyTorch's own op."""
-    if torch.compiler.is_compiling():  # a compiler understands nothing of the rest
+    if torch.compiler.is_compiling():  # a compiler cannot trace the rest
         # Not is_exporting(): up to PyTorch 2.11 the compiler sees True in all that it compiles.
         return torch.compiler._is_exporting_flag
     return _get_tracing_state() is not None
@@ -88,13 +88,13 @@ def is_spread(x: Tensor, w: Tensor) -> bool:
 
 def is_unknown_to_our_ops(x: Tensor, w: Tensor) -> bool:
     """True for complex numbers, and under torch.func's transforms and forward-mode derivatives: only PyTorch's own op
-    knows them."""
+    supports them."""
     return x.is_complex() or _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def is_foreign(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
-    """True if one of them is not numbers at strides: sparse, nested, quantized, laid out as MKLDNN does, or known to be
-    zero without any memory. What PyTorch's own op makes of them is for it to say."""
+    """True if one of them is not numbers at strides: sparse, nested, quantized, in MKLDNN's layout, or a zero without
+    memory. They go to PyTorch's own op."""
     return any(
         tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor._is_zerotensor()
         for tensor in (x, w, bias)

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 INTERRUPTED_EXIT_CODE = 130
 _BAD_INPUT_EXIT_CODE = 2
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What the system says of a disk that takes no more."""
+"""The system's errors for a full disk."""
 _MOST_SAID = 1000
-"""Characters of an error that are said, and as many of its end: it may quote all of a bad value."""
+"""Characters of an error that are printed, and as many of its end: it may quote all of a bad value."""
 _NO_ELEMENTS = 2**31
 _NO_TAPS = 2**40
 """Pairs of a row of the output and a row of the kernel, or of columns."""
@@ -163,19 +163,19 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
     )
     group.add_argument("--dtype", default="float32", metavar="|".join(DTYPES), help="default float32")
     group.add_argument(
-        "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
+        "--layout", default="nchw", metavar="|".join(LAYOUTS), help="layout of tensors in memory; nhwc is channels_last"
     )
     group.add_argument("--bias", action="store_true", help="fprop adds a bias, wgrad also gives its gradient")
     group.add_argument(
         "--epilogue",
         default="none",
         metavar="|".join(EPILOGUES),
-        help="what fprop makes of its sums before it stores them; default none",
+        help="applied to fprop's sums before they are stored; default none",
     )
     group.add_argument(
         "--block",
         metavar="BEFORE,AFTER",
-        help="norms and activations around the convolution that run as one with it, as in bn+relu6,bn+relu6; its "
+        help="norms and activations fused with the convolution, such as bn+relu6,bn+relu6; its "
         "passes are forward and backward, in evaluation inference; default none",
     )
     parser.add_argument(

@@ -41,8 +41,8 @@ def parser_of_tune() -> ArgumentParser:
         description="Find the fastest configuration of each pass of a depthwise convolution on a device, and write "
         "every measurement to a log that dwconv.conv2d and dwconv.convert read.",
         epilog=f"Without --trials and --seconds, a pass ends after {settings.TRIALS} trials or {settings.SECONDS:g} s; "
-        "with one of them, the other has no end. An exhaustive search tries the whole space by default. "
-        "Of a network, the layers with most time to win come first.",
+        "with one of them, the other has no limit. An exhaustive search tries the whole space by default. "
+        "In a network, the layers with the largest expected gain come first.",
     )
     add_what_to_tune(parser)
     parser.add_argument(
@@ -57,8 +57,8 @@ def parser_of_tune() -> ArgumentParser:
     search.add_argument(
         "--refresh",
         action="store_true",
-        help="race again what was measured with other versions of PyTorch, TVM or a template: of each pass with no "
-        "confirmed record of the versions installed, the best few configurations, and nothing else",
+        help="measure again, after an update of PyTorch, TVM or a template, only the best few configurations of each "
+        "pass that has no confirmed record of the installed versions",
     )
     _add_measuring(search)
     _add_cluster(parser)
@@ -100,7 +100,7 @@ def _add_model(parser: ArgumentParser) -> None:
     )
     model.add_argument("--input", metavar="N,C,H,W", help="shape of the model's input: any number of sizes")
     model.add_argument("--input-dtype", choices=_INPUT_DTYPES, help="default float32; int64 for tokens")
-    model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    model.add_argument("--channels-last", action="store_true", help="model and input are channels_last")
     model.add_argument("--blocks", action="store_true", help="its blocks, too, as convert(…, blocks=True) runs them")
     purpose = model.add_mutually_exclusive_group()
     purpose.add_argument("--train", action="store_true", help="tune the passes of a training step, the default")
@@ -112,16 +112,15 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
     search.add_argument(
         "--search",
         choices=SEARCHES,
-        help="default evolve; analytic, the configuration of least computed cost on a GPU, nothing measured, where the "
-        "GPU is not here",
+        help="default evolve; for a GPU of another machine analytic: the configuration of least computed cost, without "
+        "a measurement",
     )
     search.add_argument(
         "--runner",
         choices=RUNNER_KINDS,
         default="auto",
-        help="how candidates are judged: local measures them here; predict, for a GPU that need not be "
-        "here, computes costs and runs the source on the CPU, in the simulator, to verify it; default auto: local, or "
-        "else predict",
+        help="local measures candidates here; predict, for a GPU of another machine, computes costs and verifies the "
+        "source in a simulator on the CPU; default auto: local if possible, else predict",
     )
     search.add_argument("--no-check", action="store_true", help="compute costs only, leave out the simulator")
 
@@ -135,14 +134,14 @@ def add_passes(parser: argparse._ActionsContainer) -> None:
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:
-    search.add_argument("--trials", type=whole, metavar="N", help="candidates a pass, known ones included")
+    search.add_argument("--trials", type=whole, metavar="N", help="candidates a pass, those in the log included")
     search.add_argument("--seconds", type=above_0, metavar="S", help="seconds a pass")
     search.add_argument(
         "--minutes",
         type=above_0,
         metavar="M",
-        help="for all passes: what the log has confirmed is left out, and the others share the time by what there is "
-        f"to win in them, S seconds at most, default {settings.SECONDS:g}",
+        help="for all passes: those confirmed in the log are left out, and the others share the time by their expected "
+        f"gain, S seconds at most, default {settings.SECONDS:g}",
     )
     search.add_argument(
         "--patience",
@@ -154,7 +153,7 @@ def _add_limits(search: argparse._ArgumentGroup) -> None:
         "--until",
         type=_share,
         metavar="95%",
-        help="a pass is over at this share of the device's limit, or where further trials are expected to gain less "
+        help="ends a pass at this share of the device's limit, or where further trials are expected to gain less "
         "than 1%% of a step and than the rest of the pass, here 5%%; prints what is left",
     )
 
@@ -174,8 +173,8 @@ def _add_measuring(search: argparse._ArgumentGroup) -> None:
         "--caches",
         choices=_CACHES,
         default="warm",
-        help="time candidates on the same tensors again and again (warm), or with the caches as a training step "
-        "finds them; keep the two in logs of their own; default warm",
+        help="time candidates on the same tensors again and again (warm), or with the caches as in a training "
+        "step; keep the two in separate logs; default warm",
     )
 
 
@@ -196,7 +195,7 @@ def _add_board(parser: ArgumentParser) -> None:
     board.add_argument(
         "--rpc",
         metavar="HOST:PORT",
-        help="the tracker that the server is at; candidates are compiled here for --target "
+        help="the tracker of the server; candidates are compiled here for --target "
         "cpu:aarch64,mcpu=cortex-a76,threads=4, and verified and timed there",
     )
     board.add_argument("--key", metavar="NAME", help="the key of the server; it names the device, too")
@@ -210,7 +209,7 @@ def _add_output(parser: ArgumentParser) -> None:
         metavar="PATH",
         help="log to read and extend, default your own: <device>.jsonl in your data folder",
     )
-    output.add_argument("--no-resume", action="store_true", help="measure again what the log knows")
+    output.add_argument("--no-resume", action="store_true", help="measure again what the log has")
     output.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

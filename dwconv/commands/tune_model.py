@@ -1,4 +1,5 @@
-"""The passes of a whole model that are worth tuning, for the command and for ``dwconv.tune``; says what can be won."""
+"""The passes of a whole model that are worth tuning, for the command and for ``dwconv.tune``; prints the possible
+gain."""
 
 from __future__ import annotations
 
@@ -49,12 +50,12 @@ def counts_of(request: ModelRequest, target: Target) -> Mapping[Workload, int]:
     """The same for the model that a command line names, made here with a random example. Where the target is not in
     this machine, the model runs on the CPU."""
     device = "cuda" if target.kind == "cuda" and target.present else "cpu"
-    lies = torch.preserve_format
+    format = torch.preserve_format
     if request.channels_last:
-        lies = memory_format("nhwc", axes=len(request.input_shape) - 2)
+        format = memory_format("nhwc", axes=len(request.input_shape) - 2)
     model = load_model(request.spec).train(request.trains)
-    model = model.to(device).to(memory_format=lies)  # type: ignore[call-overload]
-    example = _made_up(request).to(device).to(memory_format=lies)
+    model = model.to(device).to(memory_format=format)  # type: ignore[call-overload]
+    example = _made_up(request).to(device).to(memory_format=format)
     with _mixed_precision(request, device):
         try:
             discovery = discover(model, example, trains=request.trains).with_blocks(all_of_them=request.blocks)
@@ -94,7 +95,7 @@ def _mixed_precision(request: ModelRequest, device: str) -> AbstractContextManag
 
 
 def _counts(discovery: Discovery, *, name: str) -> Mapping[Workload, int]:
-    """Says what is left out. Raises InvalidWorkload if nothing remains."""
+    """Prints what is left out. Raises InvalidWorkload if nothing remains."""
     if not discovery.layers:
         raise InvalidWorkload(f"no depthwise convolution ran in {name}: there is nothing to tune")
     reasons = dict.fromkeys(layer.why_no_kernels for layer in discovery.left_out)

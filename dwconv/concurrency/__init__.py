@@ -1,4 +1,5 @@
-"""Concurrency tuned at run time: independent operators of a step run side by side, each with the threads that suit it.
+"""Concurrency tuned at run time: independent operators of a step run side by side, each with the number of threads that
+suits it.
 
     model = torch.compile(model, backend="dwconv_concurrent")   # chosen in the first step, by measurement
     print(dwconv.concurrency.explain(model))                    # what runs, and why
@@ -7,7 +8,7 @@
     their times          task_timer, hill_climbing, time_regression, counters, machine_costs
     schedules            schedule, list_scheduling, strategies, candidates
     running one          lanes, engine, program
-    choosing one         options, choose_schedule, measured, choice; backend conducts it
+    choosing one         options, choose_schedule, measured, choice; backend runs these steps
 
 Nothing in the rest of dwconv imports this package.
 """

@@ -135,8 +135,8 @@ class CompiledGraph:
         return {id(found) for each in self._parameters or () if (found := each()) is not None}
 
     def _decide(self, args: Sequence[Any]) -> None:
-        """Use what is known of the graph, or measure it now. For another number of threads torch.compile makes another
-        graph."""
+        """Use the kept choice for the graph, or measure it now. For another number of threads torch.compile makes
+        another graph."""
         if self.options.schedule:
             self._force(self.options.schedule)
             return
@@ -159,7 +159,7 @@ class CompiledGraph:
         try:
             found = kept(graph=self._digest, device=device, cores=cores, asked=requested, versions=kept_versions())
         except LogError:
-            return False  # it is measured again, and writing says what is wrong
+            return False  # it is measured again, and writing raises the error
         if found is None or not self._follow(found):
             return False
         self.choice, self.source = found, f"{path_for(device)}, {found.created}"
@@ -188,7 +188,7 @@ class CompiledGraph:
         for part, program in enumerate(self._programs() if name != PLAIN else []):
             schedule = forced_schedule(program.cut, part=part, options=self.options, cores=cores, on_gpu=program.on_gpu)
             program.engine = program.prepared(schedule)
-        self._choose_unmeasured(name, f"the option schedule={name!r} says so", cores=cores)
+        self._choose_unmeasured(name, f"the option schedule={name!r} forces it", cores=cores)
 
     def _measure(self, args: Sequence[Any]) -> None:
         cores = torch.get_num_threads()

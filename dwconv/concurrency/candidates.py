@@ -53,7 +53,7 @@ MOST_MEASURED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A graph, forward or backward, with what is known of its tasks."""
+    """A graph, forward or backward, with the times of its tasks."""
 
     cut: CutGraph
     curves: Mapping[int, ScalingCurve]

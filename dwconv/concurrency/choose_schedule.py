@@ -1,4 +1,4 @@
-"""Choosing: measure a graph in its first step, on copies that leave no trace, and choose what runs it."""
+"""Choosing: measure a graph in its first step, on copies, and choose what runs it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Trial:
         self._is_on_gpu = any(isinstance(arg, Tensor) and arg.is_cuda for arg in self._args)
 
     def step(self, graph: Graph) -> Callable[[], object]:
-        """A call that runs ``graph`` and, where gradients are wanted, back through it."""
+        """A call that runs ``graph`` and, where gradients are requested, back through it."""
 
         def run() -> object:
             with torch.set_grad_enabled(self._trains):

@@ -1,8 +1,8 @@
 """What the processor counted while something ran: cycles, instructions and cache misses, by Linux's perf_event_open.
 
 All threads that the process has at that moment are counted, since a task runs on threads of its own. Virtual machines
-often have no such counters, and ``kernel.perf_event_paranoid`` may forbid them: ``unavailable()`` then says why, and
-the caller goes on without. On a GPU torch.profiler would say more; that is not used.
+often have no such counters, and ``kernel.perf_event_paranoid`` may forbid them: ``unavailable()`` is then the reason,
+and the caller goes on without. On a GPU torch.profiler has more; it is not used.
 """
 
 from __future__ import annotations

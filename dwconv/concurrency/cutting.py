@@ -3,14 +3,14 @@
     conv ─► bn ─► relu ─┬─► conv ─►          one task each: conv, bn       (large)
                         └─► pool ─► conv ─►  relu joins bn, pool its conv  (small)
 
-A Python scheduler that hands over every operator costs more than it wins, so operators are joined. What is joined must
-not make anything wait for longer than a small operator takes:
+A Python scheduler that hands over every operator costs more than it gains, so operators are joined. A join must not
+delay any task by more than a small operator takes:
 
-- an operator joins the task of one of its inputs if it needs nothing else but what that task needs too, and is small,
+- an operator joins the task of one of its inputs if its other inputs are also inputs of that task, and it is small,
   or the only reader, the two not both large;
 - a small task joins its only reader.
 
-Sizes are estimates. They say where to cut, and nothing else.
+Sizes are estimates. They only decide where to cut.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dwconv.errors import CannotBeCut, one_line
 
 _MOST_SHOWN = 80
 _KNOWN = ("aten", "prims", "dwconv")
-"""Whose operators are known to do nothing but compute, unless they say so."""
+"""Namespaces whose operators only compute, unless their schema has an effect."""
 
 
 def kind_of(node: Node) -> str:
@@ -51,8 +51,9 @@ def is_free(node: Node) -> bool:
 
 
 def keeps_order(node: Node) -> bool:
-    """True if it must run after those of its sort that come before it in the graph: it draws random numbers, talks to
-    other processes, acts on something else than its result, or is a custom one of unknown effects."""
+    """True if it must run after those of its sort that come before it in the graph: it draws random numbers,
+    communicates with other processes, changes something other than its result, or is a custom one of unknown
+    effects."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         is_random = torch.Tag.nondeterministic_seeded in target.tags
@@ -186,7 +187,7 @@ def _single(nodes: Sequence[Node], position: dict[Node, int]) -> dict[int, Group
 
 
 def _join_an_input(found: dict[int, Group], place: int) -> None:
-    """Let the group join one that it needs, where nothing has to wait for long."""
+    """Join the group to one that it needs, where that delays no other for long."""
     group = found[place]
     for needed in sorted(group.needs, key=lambda each: -found[each].us):
         other = found[needed]
@@ -204,7 +205,7 @@ def _join_an_input(found: dict[int, Group], place: int) -> None:
 
 
 def _join_the_reader(found: dict[int, Group], place: int) -> None:
-    """Let a small group join its only reader."""
+    """Join a small group to its only reader."""
     group = found.get(place)
     if group is not None and group.us <= SMALL_US and len(group.readers) == 1:
         _merge(found, place, into=next(iter(group.readers)))

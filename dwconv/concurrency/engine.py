@@ -1,4 +1,4 @@
-"""Engine: runs a graph that was cut into tasks, as a schedule says.
+"""Engine: runs a graph that was cut into tasks, by a schedule.
 
 The calling thread is the first worker. Values go from task to task through one list. Where a task fails, the others
 stop before their next task, and its error reaches the caller as it is.
@@ -39,7 +39,7 @@ class Worker:
         self._jobs.put(job)
 
     def end(self) -> None:
-        """Let the thread end once it has nothing to do, and wait for that."""
+        """End the thread once its jobs are done, and wait for that."""
         self._jobs.put(None)
         self._thread.join()
 

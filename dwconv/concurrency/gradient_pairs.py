@@ -18,7 +18,7 @@ from dwconv.concurrency.tasks import CutGraph
 
 _BACKWARD = torch.ops.aten.convolution_backward.default
 _MASK = 10
-"""Which argument of it says what is wanted: the gradients of x, w and the bias."""
+"""The place of the argument with the requested gradients: of x, w and the bias."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Pair:
     """The tasks of the two gradients of one convolution."""
 
     name: str
-    """For people: the operator of dgrad."""
+    """For display: the operator of dgrad."""
     dgrad: int
     wgrad: int
     convolution: int | None
@@ -35,7 +35,7 @@ class Pair:
 
 def split(module: GraphModule, *, kept_whole: Collection[int] = ()) -> GraphModule:
     """The same graph with both gradients of each convolution apart. ``kept_whole``: those that stay one operator, by
-    their place among the convolutions of which both are wanted."""
+    their place among the convolutions of which both are requested."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     for place, node in enumerate([node for node in graph.nodes if _gives_both(node)]):
@@ -59,7 +59,7 @@ def _gives_both(node: Node) -> bool:
 
 
 def _pytorchs(graph: Graph, node: Node) -> list[Node]:
-    """The same operator twice, each for what its mask says."""
+    """The same operator twice, each with its mask."""
     masked: Any = node.args[_MASK]
     halves = []
     for mask in ((True, False, False), (False, True, masked[2])):
@@ -91,7 +91,7 @@ def _ours(graph: Graph, node: Node) -> list[Node]:
 
 
 def _keep_meta_of_results(source: Graph, copied: Graph) -> None:
-    """``graph_copy`` leaves out what is known of the node that returns the results."""
+    """``graph_copy`` leaves out the ``meta`` of the node that returns the results."""
     *_, before = source.nodes
     *_, after = copied.nodes
     after.meta = dict(before.meta)

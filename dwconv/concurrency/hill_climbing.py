@@ -14,10 +14,10 @@ from dwconv.concurrency.cutting import work_us
 from dwconv.concurrency.schedule import ScalingCurve, Task, TaskGraph
 
 Timed = Callable[[Task, int], float]
-"""Microseconds of a task with so many threads, measured."""
+"""Microseconds of a task with that many threads, measured."""
 
 _RISES = 2
-"""So many counts in a row that are slower than the best end the climb."""
+"""The climb ends after this many counts in a row that are slower than the best."""
 
 
 class HillClimbing:
@@ -123,7 +123,7 @@ def amdahl_us(threads: int, *, one_us: float, all_us: float, cores: int) -> floa
 
 
 def estimated_us(task: Task, threads: int) -> float:
-    """Microseconds of ``task`` with so many threads, as if its work could be divided at will."""
+    """Microseconds of ``task`` with that many threads, as if its work could be divided at will."""
     return work_us(flops=task.flops, bytes=task.bytes, threads=threads)
 
 

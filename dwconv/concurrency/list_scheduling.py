@@ -27,9 +27,9 @@ class Rules:
     """Which tasks may run beside others."""
 
     workers: int = 1
-    """So many tasks at most at once, not counting those on extra slots."""
+    """The most tasks at once, not counting those on extra slots."""
     narrow: bool = False
-    """A task may start with fewer threads than wanted where it so ends no later than if it waited for all."""
+    """A task may start with fewer threads than requested if it then ends no later than with a wait for all."""
     share: bool = False
     """Ready tasks divide the idle cores among them where all of them so end sooner than one after the other."""
     slots: bool = False
@@ -175,7 +175,7 @@ class _Placing:
         return threads if ends_us <= reserved.start_us else 0
 
     def _reservation(self, threads: int) -> _Reservation:
-        """When so many cores will be free for one more task, if nothing else starts."""
+        """When that many cores will be free for one more task, if no other starts."""
         free, busy, start_us = self._free, sum(not run.on_slot for run in self._running), self._now_us
         for run in sorted((run for run in self._running if not run.on_slot), key=lambda run: run.end_us):
             if free >= threads and busy < self._rules.workers:
@@ -215,7 +215,7 @@ class _Placing:
         return self._machine.change_us if self._threads_before.get(worker, threads) != threads else 0.0
 
     def _handed_over_us(self, task: Task, worker: int) -> float:
-        """When the worker knows that the task can start. The first worker begins the step."""
+        """When the worker can see that the task can start. The first worker begins the step."""
         here_us = 0.0 if worker == 0 or worker in self._threads_before else self._machine.handover_us
         for needed in task.needs:
             run = self._ended[needed]

@@ -20,14 +20,14 @@ from dwconv.measure.clock.contention import allowed_cores
 from dwconv.measure.clock.timing import Call
 
 STREAMS = 2
-"""Tasks of a GPU at a time, unless the options say otherwise. To the strategies a stream is a core."""
+"""Tasks of a GPU at a time, unless set in the options. To the strategies a stream is a core."""
 
 
 _measured: dict[int, Machine] = {}
 
 
 def this_machine(cores: int, *, budget: Budget | None = None) -> Machine:
-    """This machine with so many threads, as it was measured once in this process. Raises OutOfTime."""
+    """This machine with that many threads, measured once in this process. Raises OutOfTime."""
     if cores not in _measured:
         bounded: Callable[[Call], Call] = budget.bounded if budget else lambda call: call
         machine = Machine(
@@ -135,7 +135,7 @@ _RUN_S = 0.1
 
 def sibling_pairs(*, topology: Path = _TOPOLOGY) -> list[tuple[int, int]]:
     """Pairs of logical processors that share a core, among those that this process may use; none if there are no
-    second hardware threads, or the system does not say."""
+    second hardware threads, or the system does not list them."""
     allowed = allowed_cores()
     pairs: set[tuple[int, int]] = set()
     for listed in topology.glob("cpu[0-9]*/topology/thread_siblings_list"):

@@ -4,7 +4,7 @@
     plain        S3                            the best one against plain, longer
     S3 runs, if it is faster than plain by more than the noise, and nothing disturbed the times; else plain
 
-The fastest of many may have been lucky, so it is timed again, and only that counts.
+The fastest of many may be so by chance, so it is timed again, and only that time counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEAST_ROUNDS, _ROUNDS, _FINAL_ROUNDS = 3, 5, 15
 _WARM_UP = 2
 """Calls before one that is timed: the first starts the threads that it needs, and the next still finds new memory."""
 _SHARE = 0.6
-"""Of the time, what the first look may take."""
+"""The share of the time for the first comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ def fastest(calls: Mapping[str, Call], *, clock: Clock, budget: Budget, fall_bac
     wins = gained_us > max(noise, _LEAST_GAIN * plain.median_us)
     lost = max(plain.contention, found.contention)
     if lost > CONTENDED:
-        said = f"other work took {lost:.0%} of the time while it was measured, so that no schedule is trusted"
+        said = f"other work took {lost:.0%} of the time while it was measured, so no schedule counts"
         return Ranking(winner=PLAIN, reason=said, steps=steps, trusted=False)
     return Ranking(
         winner=best if wins or not fall_back else PLAIN,
@@ -111,7 +111,7 @@ def _affordable(calls: Mapping[str, Call], budget: Budget) -> list[str]:
     turns = budget.left_s / max(took_s * (_WARM_UP + 1), 1e-9)
     if turns < 2 * _LEAST_ROUNDS:
         raise OutOfTime("there is no time to compare steps")
-    most = int(turns) // _LEAST_ROUNDS - 3  # beside plain, which is measured in both looks, and the winner once more
+    most = int(turns) // _LEAST_ROUNDS - 3  # beside plain in both comparisons, and the winner once more
     return others[: max(1, most)]
 
 
@@ -125,7 +125,8 @@ def _reason(best: str, *, gained_us: float, noise: float, plain_us: float) -> st
 
 
 def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, budget: Budget) -> dict[str, Measurement]:
-    """A step is long, so a lap is one call. There are so many rounds, or fewer when the time is up, but some."""
+    """A step is long, so a lap is one call. There are ``rounds`` rounds, or fewer when the time is up, but
+    some."""
     lost = clock.overall()
     taken: list[dict[str, Lap]] = []
     calm: list[dict[str, Lap]] = []

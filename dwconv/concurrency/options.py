@@ -19,18 +19,18 @@ _SHOWN = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user may say. Raises InvalidChoice for a value that makes no sense."""
+    """What a user may set. Raises InvalidChoice for a value that makes no sense."""
 
     strategies: tuple[str, ...] = STRATEGIES
     """Those that may be used, alone and combined; ``gradients`` runs dgrad and wgrad of a convolution at once."""
     model: str = "hill_climbing"
-    """How times by number of threads are known: ``hill_climbing`` or ``regression``."""
+    """The model of times by number of threads: ``hill_climbing`` or ``regression``."""
     workers: int | None = None
-    """So many tasks at a time at most; as many as there are cores if None."""
+    """The most tasks at a time; as many as there are cores if None."""
     memory: float = 0.2
     """By which share the peak of the results may grow over that of plain order."""
     seconds: float = 30.0
-    """About how long a graph may be measured in its first step. 0 measures nothing: what the log knows runs, else plain
+    """About how long a graph may be measured in its first step. 0 measures nothing: a kept choice runs, else plain
     execution."""
     fall_back: bool = True
     """Plain execution runs where nothing is faster. False: the fastest schedule runs, whatever plain takes."""

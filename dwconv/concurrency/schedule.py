@@ -1,12 +1,11 @@
 """A graph of tasks and its schedules, as plain data: chains of operators that run without a break, which worker runs
 which task, the machine that schedules are made for, and the memory that they take.
 
-It knows neither torch nor a clock, so that schedules can be computed, tested and simulated for any number of cores.
+It needs neither torch nor a clock, so that schedules can be computed, tested and simulated for any number of cores.
 
 A result is there from the start of its task until the last task that reads it has ended; what the graph returns stays.
-A schedule takes more than plain order where it runs ahead: where tasks are held up whose turn it would be, and with
-them what they will read. So it is kept within a bound by letting no task run further ahead, or behind, than so many
-others.
+A schedule takes more memory than plain order where tasks run ahead of their place: results then stay longer until their
+readers run. A bound on how far a task may run ahead, or behind, bounds the memory.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class ExtraSlots:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What list scheduling needs to know."""
+    """What list scheduling needs of a machine."""
 
     cores: int
     handover_us: float = 0.0

@@ -39,7 +39,7 @@ def schedules(
 ) -> Schedule:
     """The schedule that ``strategies`` make of ``graph``; without any, one task at a time on all cores.
 
-    ``curves``: by task, its time for 1 to ``machine.cores`` threads. ``workers``: so many tasks at most run at once,
+    ``curves``: by task, its time for 1 to ``machine.cores`` threads. ``workers``: the most tasks that run at once,
     not counting those on extra slots; by default as many as there are cores."""
     names = tuple(name for name in STRATEGIES if name in strategies)
     counts = always(graph, machine.cores)
@@ -170,7 +170,7 @@ class _Tried:
 
 class _Search:
     """List scheduling from several sets of thread counts, the best of which is then improved task by task. One task at
-    a time is among them, so that nothing co-runs where the predicted times say that it does not pay."""
+    a time is among them, so that nothing co-runs where it does not pay by the predicted times."""
 
     def __init__(
         self, graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int, slots: bool
@@ -191,8 +191,8 @@ class _Search:
         return sorted(tried, key=lambda each: each.us)
 
     def improved(self, best: _Tried) -> _Tried:
-        """Give one task another count as long as that makes the step shorter, the longest tasks first. All calls
-        together take a bounded number of looks."""
+        """Give one task another count as long as that makes the step shorter, the longest tasks first. The number of
+        steps of all calls together is bounded."""
         improving = best.rules.workers > 1
         while improving:
             improving = False

@@ -1,8 +1,8 @@
 """TaskTimer: how long tasks take by themselves, by number of threads.
 
 A task is timed on made-up inputs of the sizes, types and strides that were traced, so that nothing else of the step has
-to run or be held in memory. Floats lie between 0.5 and 1.5, where no operator meets NaN or denormals; whole numbers are
-0, which every index may be.
+to run or be held in memory. Floats are between 0.5 and 1.5, so that no operator gives NaN or denormals; whole numbers
+are 0, a valid index everywhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ now_s: Callable[[], float] = time.perf_counter
 
 
 class Budget:
-    """So many seconds from now on."""
+    """That many seconds from now on."""
 
     def __init__(self, seconds: float) -> None:
         self._ends_s = now_s() + seconds
@@ -72,7 +72,7 @@ class TaskTimer:
         self._known_us: dict[tuple[str, int], float] = {}
 
     def timed(self, task: Task, threads: int) -> float:
-        """Microseconds of ``task`` with so many threads."""
+        """Microseconds of ``task`` with that many threads."""
         key = (task.signature, threads)
         if key not in self._known_us:
             with on_threads(threads):
@@ -132,7 +132,7 @@ def made_up_inputs(cut: CutGraph, *tasks: int) -> list[Any]:
 
 
 def made_up(example: Any) -> Any:
-    """A tensor that lies in memory as ``example`` does."""
+    """A tensor with the strides of ``example``."""
     if not isinstance(example, Tensor):
         return example
     size = example.untyped_storage().nbytes() // example.element_size()

@@ -1,4 +1,4 @@
-"""A task's time by its number of threads, predicted from a few profiled runs by a model learnt on some tasks.
+"""A task's time by its number of threads, predicted from a few profiled runs by a model fitted on some tasks.
 
 some tasks   every count timed    ──► learner: what a guess from the profile must be multiplied by
 every task   profile: 1 thread, and all cores where there are more than two; hardware events if they can be counted
@@ -32,7 +32,7 @@ class Regression:
         self._profiles: dict[str, Profile] = {}
         self._known: dict[str, ScalingCurve] = {}
         self.learnt: Learnt | None = None
-        """What learnt it, and how well; None before ``fit``, and where the profile says everything."""
+        """The learner and its error; None before ``fit``, and where the profile has every count."""
 
     @property
     def profiled_counts(self) -> tuple[int, ...]:
@@ -63,14 +63,14 @@ class Regression:
         return self._known.get(task.signature) or self.predicted(task, timed)
 
     def predicted(self, task: Task, timed: Timed) -> ScalingCurve:
-        """What the model says of ``task``, even if it was fitted on it. Calls ``timed`` for a new signature only.
+        """The model's prediction for ``task``, even if it was fitted on it. Calls ``timed`` for a new signature only.
         Raises InvalidChoice before ``fit``."""
         profile = self._profile(task, timed)
         us = dict(profile.us)
         counts = self._predicted_counts()
         if counts:
             if self.learnt is None:
-                raise InvalidChoice("the regression has learnt nothing yet; call fit on some tasks first")
+                raise InvalidChoice("the regression is not fitted yet; call fit on some tasks first")
             rows: Numbers = np.array([self._row(task, profile, count) for count in counts])
             for count, label in zip(counts, self.learnt.predict(rows).tolist(), strict=True):
                 us[count] = self._guess_us(profile, count) * math.exp(label * self._distance(count))
@@ -121,7 +121,7 @@ def _spread(tasks: Sequence[Task], *, count: int) -> list[Task]:
     return [by_work[place] for place in places]
 
 
-# -- what is known of a task before its threads are counted ------------------------------------------------------------
+# -- features of a task for any number of threads ----------------------------------------------------------------------
 
 
 _SIZES = re.compile(r"[(\[](\d+(?:, ?\d+)*),?[)\]]")
@@ -139,7 +139,7 @@ class Profile:
 
 
 def features(task: Task, profile: Profile) -> list[float]:
-    """Numbers that say how a task may scale, on logarithmic scales where only ratios matter."""
+    """Numbers on which the scaling of a task depends, on logarithmic scales where only ratios matter."""
     one_us = profile.us[1]
     events = profile.events
     return [
@@ -187,7 +187,7 @@ _FOLDS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Learnt:
-    """The learner of least error on data that it had not seen, fitted to all of the data."""
+    """The learner of least error on held-out data, fitted to all of the data."""
 
     learner: str
     predict: Predict
@@ -202,7 +202,7 @@ def learners() -> dict[str, Learn]:
 
 
 def learnt(rows: Numbers, labels: Numbers, groups: list[int], *, weights: Numbers) -> Learnt:
-    """Choose a learner by cross-validation in which rows of one group are seen or unseen together, and fit it.
+    """Choose a learner by cross-validation that holds out the rows of whole groups, and fit it.
     ``weights``: what an error in each row counts."""
     errors = {name: _unseen_error(learn, rows, labels, groups, weights) for name, learn in learners().items()}
     best = min(errors, key=errors.__getitem__)

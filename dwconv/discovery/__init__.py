@@ -56,7 +56,7 @@ class DiscoveredLayer:
         """Those that ran, with their passes, and those that run where SiLU is part of a kernel."""
         found = [(self.problem, self.passes)]
         for problem, passes in self.problems_at_once():
-            # Without SiLU all passes are of one plan: what it says of fprop should be known, too.
+            # Without SiLU one plan has all passes: its decision for fprop is needed, too.
             found.append((problem, self.passes if problem.epilogue == "none" else passes))
         return found
 
@@ -124,7 +124,7 @@ class Discovery:
 
     @cached_property
     def left_out(self) -> tuple[DiscoveredLayer, ...]:
-        """The layers that dwconv has no kernels for; each says why."""
+        """The layers that dwconv has no kernels for; ``why_no_kernels`` is the reason."""
         return tuple(layer for layer in self.layers if layer.why_no_kernels)
 
     def without_functional(self) -> Discovery:

@@ -1,7 +1,7 @@
 """Decided: what Python decides in a forward pass while it is traced, and whether that can change unseen.
 
-A trace is frozen Python. It may stand for a forward pass that reads nothing but the modes and the plain attributes
-of its modules, which the guard of a trace looks at. The code that ran says what it reads.
+A trace is frozen Python. It may replace a forward pass that reads only the modes and the plain attributes of its
+modules, which the guard of a trace checks. What it reads is taken from the code that ran.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from dwconv.call.traces import is_constant
 _OPEN = ("torch", "math", "typing", "functools", "collections", "operator", "enum", "abc", "contextlib", "types")
 """Packages whose functions are taken to depend on what they are given alone."""
 _KNOWN = {*_OPEN, *sys.stdlib_module_names, "dwconv", "torchgen"}
-"""Packages whose code is not looked into: what a forward pass reads of them, it names itself."""
+"""Packages whose code is not followed: a forward pass itself names what it reads of them."""
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 """A graph shows what a function of one's own computes, and nothing of its gradient."""
 _OF_TYPES = ("isinstance", "issubclass", "type", "hasattr", "id")
-"""Of what is traced these say other things than of a tensor."""
+"""Functions that return something else for a traced value than for a tensor."""
 _MODES = (
     "is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled", "is_autocast_cpu_enabled",
     "get_autocast_dtype", "get_autocast_gpu_dtype", "get_default_dtype", "are_deterministic_algorithms_enabled",
     "get_num_threads", "is_initialized", "get_rank", "get_world_size", "current_device", "current_stream",
 )  # fmt: skip
-"""Functions of PyTorch that say what a guard does not look at."""
+"""Functions of PyTorch whose results a guard does not check."""
 
 
 class Decided:
-    """While it is entered, it follows the code that runs. ``why_not`` says what such a trace would freeze; empty if
+    """While it is entered, it follows the code that runs. ``why_not`` is what such a trace would freeze; empty if
     nothing."""
 
     def __init__(self, through: set[nn.Module]) -> None:
@@ -92,8 +92,8 @@ class Decided:
 
 
 def _may_change(module: nn.Module, name: str) -> bool:
-    """Whether an attribute of a module is what a guard does not look at: it looks at modules, tensors and constants of
-    the instance."""
+    """Whether a guard does not check an attribute of a module: it checks modules, tensors and constants of the
+    instance."""
     if name in vars(module):
         value = vars(module)[name]
         return not (is_constant(value) or name.startswith("_") or isinstance(value, nn.Module))

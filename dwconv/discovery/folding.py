@@ -3,7 +3,7 @@
     x ─► norm ─► act ─► conv ─► norm ─► act ─► z
          └─ Side ────┘          └─ Side ────┘
 
-Each is handed to the next one alone; what changes nothing may be in between.
+Only the next one reads the result of each; operations without effect may be in between.
 """
 
 from __future__ import annotations

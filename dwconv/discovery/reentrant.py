@@ -3,7 +3,7 @@ that changes nothing.
 
     torch.autograd.grad(…)                          the step's
       └─ CheckpointFunction.backward                computes again, and calls
-           └─ torch.autograd.backward(outputs, …)   of which PyTorch says: not within torch.autograd.grad
+           └─ torch.autograd.backward(outputs, …)   an error of PyTorch within torch.autograd.grad
 
 In training the inner call adds to ``grad`` of the parameters, and so calls the hooks on these, as those of
 DistributedDataParallel and of optimizers that step in the backward pass. Here it runs and adds to ``grad``, calls no
@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 @contextmanager
 def reentrant() -> Iterator[None]:
-    """In here, and in the threads that autograd runs for it, ``gradients_of`` may meet such functions."""
+    """In here, and in the threads that autograd runs for it, ``gradients_of`` may run such functions."""
     global _entered, _pytorchs
     with _lock:
         if not _entered:
@@ -52,7 +52,7 @@ def gradients_of(
     keeps: bool = False,
     again: bool = False,
 ) -> Sequence[Tensor | None]:
-    """``torch.autograd.grad``. That one is a function for modes, which see nothing of what runs in it; here they do."""
+    """``torch.autograd.grad``. To modes that is one function, and what runs in it is hidden; here they see it."""
     found: Sequence[Tensor | None] = Variable._execution_engine.run_backward(
         tuple(outputs), tuple(gradients), keeps, again, tuple(leaves), allow_unreachable=True, accumulate_grad=False
     )

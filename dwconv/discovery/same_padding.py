@@ -47,7 +47,8 @@ def same_padding(layer: nn.Conv2d, size: tuple[int, int]) -> Padding:
 
 
 def pads_the_same(layer: nn.Module) -> bool:
-    """True of a ``Conv2dSame``, known by its name, that computes what ``SamePadding`` does, as one call shows."""
+    """True of a ``Conv2dSame``, recognised by its name, if one call shows that it computes what ``SamePadding``
+    does."""
     if not isinstance(layer, nn.Conv2d) or layer.padding_mode != "zeros":
         return False
     if not any(each.__name__ == _NAME and "forward" in vars(each) for each in type(layer).__mro__):

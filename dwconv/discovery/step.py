@@ -72,7 +72,7 @@ class ExampleStep:
 
 
 def outputs_in(result: Any) -> list[Tensor]:
-    """The tensors in what a model gives that require a gradient: also those of a distribution, say, of any object."""
+    """The tensors in a model's result that require a gradient, also those inside any object, such as a distribution."""
     return [tensor for tensor in held(result, Tensor, but=nn.Module) if tensor.requires_grad]
 
 

@@ -1,12 +1,12 @@
 """Tracing: the blocks of a model, found in the graphs of its own modules.
 
     depthwise layer ─► the nearest module around it in whose graph its norms are, too
-                            │ torch.fx; what is inside is called as it is, but for what leads to a block
+                            │ torch.fx; modules inside are not traced, except on the path to a block
                             ▼
     graph ─► norm ─► act ─► conv ─► norm ─► act, each handed to the next one alone (parts) ─► one node (folding)
 
-This is the only place that knows what a block is. A forward pass becomes a trace only where nothing that Python decides
-in it can change unseen: ``decided`` says why another one does not.
+Only this file defines what a block is. A forward pass becomes a trace only where no decision of Python in it can change
+unseen: ``decided`` gives the reason for the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dwconv.problems.problem import Problem
 _LEVELS = 4
 """Modules around a convolution, from the nearest on, that are traced."""
 _LOOKS = 8
-"""How often a forward pass is traced until all that leads to a block is looked into."""
+"""How often a forward pass is traced until all modules on the path to a block are traced."""
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class Found:
 
 
 class _Tracer(Tracer):
-    """Looks into the modules that it is given, and calls the others."""
+    """Traces into the given modules, and calls the others."""
 
     proxy_buffer_attributes = True
 
@@ -107,7 +107,7 @@ def _graph(parent: nn.Module, through: set[nn.Module]) -> Graph:
 
 
 def _why_frozen(parent: nn.Module, through: set[nn.Module]) -> str:
-    """Why a graph may not stand for a forward pass; empty if it may."""
+    """Why a graph may not replace a forward pass; empty if it may."""
     if is_written(parent):
         return ""
     with _plain(parent.modules()), Decided(through) as decided:
@@ -264,7 +264,7 @@ class Blocks:
         by_parent: dict[str, list[Found]] = {}
         wanted = self._wanted(names)
         parents = sorted({found.parent for found in wanted}, key=len)
-        for found in wanted:  # a forward pass that is looked into is no longer called
+        for found in wanted:  # a traced forward pass is no longer called
             inner = at(self._model, found.parent)
             outer = next(path for path in parents if path == found.parent or inner in self._through[path])
             self._through[outer] |= self._through[found.parent]
@@ -305,7 +305,7 @@ class Blocks:
 
 
 def _own(through: set[nn.Module], names: dict[nn.Module, str]) -> str:
-    """Which of the modules that are looked into has a forward pass of its own instance; empty if none has."""
+    """Which of the traced modules has a forward pass of its own instance; empty if none has."""
     own = [
         f"the forward of {_shown(names[each])} was put into the instance" for each in through if "forward" in vars(each)
     ]
@@ -339,7 +339,7 @@ def _looks_into(side: Side, parent: nn.Module) -> nn.Module | None:
 
 
 def _leads_on(module: nn.Module) -> bool:
-    """Whether it makes sense to look into a module: it is a sequence, a norm, or has nothing inside."""
+    """Whether to trace into a module: it is a sequence, a norm, or has nothing inside."""
     is_sequence = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
     is_norm = isinstance(module, _BatchNorm | nn.LayerNorm)
     return is_sequence or is_norm or not [*module.children(), *module.parameters()]

@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 
 Kind = TypeVar("Kind")
 MOST_OBJECTS = 100_000
-"""To look at, those nearest first: a model may know its trainer, and that all images."""
+"""The limit of a search, nearest objects first: a model may refer to its trainer, and that to all images."""
 _NOTHING_IN_IT = (str, bytes, int, float, complex, type(None), type, ModuleType, CodeType, Tensor, np.ndarray)
 
 
@@ -127,7 +127,7 @@ def _rewind(generator: Any) -> Callable[[], None]:
 
 
 def _can_be_written(tensor: Tensor) -> bool:
-    """False for a tensor that lies several times over the same memory, which nothing writes to."""
+    """False for a tensor with several elements at one place in memory, which nothing writes to."""
     if tensor.layout is not torch.strided:
         return True
     return all(stride or size == 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

@@ -1,10 +1,10 @@
 """Watch: every depthwise convolution of a step, the passes that it ran, and the module that made it.
 
-A call is seen twice: as a function, where its padding still is the caller's, and PyTorch's op serves calls of
-dwconv's functions, so that both are seen alike; and as an op below autograd and autocast, where
-TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the call with
-the same tensors; where these were moved meanwhile, to the latest call of its sizes that still waits for one, since
-autograd runs in that order. Where modes like these watch, torch.compile leaves the model as it was written.
+A call is recorded twice: as a function, where its padding still is the caller's, and where PyTorch's op runs calls of
+dwconv's functions, so that both look alike; and as an op below autograd and autocast, which includes TorchScript, and
+shows which gradients a backward pass computes. A backward pass belongs to the call with the same tensors; where these
+were moved meanwhile, to the latest call of its sizes without one, since autograd runs in that order. Under such modes
+torch.compile does not compile the model.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Watch:
         self.ran: set[str] = set()
         """The names of the modules that have run."""
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
-        """Calls whose backward pass may come, by the sizes of their op, with where its tensors lie."""
+        """Calls whose backward pass may come, by the sizes of their op, with the addresses of its tensors."""
         self._sums: Any = WeakTensorKeyDictionary()
         """Results that SiLU may come to: the call, and how many of its last elements are still to be cut off."""
         self._within: list[_Op] | None = None
@@ -287,7 +287,7 @@ class _Op:
     sizes: object
     """What its backward pass has in common with it."""
     pointers: object
-    """Where its tensors lie; in the backward pass elsewhere, if they were moved meanwhile."""
+    """The addresses of its tensors; other ones in the backward pass, if they were moved meanwhile."""
     device: torch.device
     problem: Problem | None
     """None if it is not depthwise."""

@@ -70,6 +70,6 @@ class AnySize:
 
 
 def _size_of(workload: Workload, outputs: tuple[int, ...]) -> Sizes:
-    """The size at which the image whose pixels the kernel goes through has about so many along each axis."""
+    """The input size at which the image that the kernel loops over has about ``outputs`` pixels along each axis."""
     steps = (1,) * workload.axes if workload.pass_ == "dgrad" else workload.stride
     return tuple(max(1, out * step) for out, step in zip(outputs[-workload.axes :], steps, strict=True))

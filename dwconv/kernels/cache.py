@@ -99,7 +99,7 @@ def expected_path(workload: Workload, target: Target, *, evidence: Iterable[Path
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What was seen of a kernel on this machine."""
+    """The results of the checks of a kernel on this machine."""
 
     threads: frozenset[int] = frozenset()
     """The numbers of threads on which it was right; empty for a GPU's."""
@@ -108,7 +108,7 @@ class Checked:
 
 
 def checked(artifact: Artifact, target: Target) -> Checked | None:
-    """What is remembered of the artifact's kernel; None if nothing is."""
+    """The kept results for the artifact's kernel; None if there are none."""
     match read_entry(_checked_path(artifact, target)):
         case {"threads": tuple(threads), "fault": str(fault)} if all(type(count) is int for count in threads):
             return Checked(threads=frozenset(threads), fault=fault)
@@ -116,7 +116,7 @@ def checked(artifact: Artifact, target: Target) -> Checked | None:
 
 
 def remember_checked(artifact: Artifact, target: Target, *, threads: Iterable[int] = (), fault: str = "") -> None:
-    """Add to what is remembered. A cache that cannot be written is no error: the next process checks again."""
+    """Add to the kept results. A cache that cannot be written is no error: the next process checks again."""
     known = checked(artifact, target) or Checked()
     found: dict[str, object] = {"threads": sorted(known.threads.union(threads)), "fault": known.fault or fault}
     write_entry(_checked_path(artifact, target), found)

@@ -144,7 +144,7 @@ def extent(expression: Any) -> int | Extent:
 
 
 def first_line(error: BaseException) -> str:
-    """The line of an exception that says what happened: TVM's messages begin with a traceback."""
+    """The line of an exception with the error: TVM's messages begin with a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error:" in line or "Check failed" in line]
     return ((telling or lines or [type(error).__name__])[0])[:300]

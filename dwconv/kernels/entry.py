@@ -1,9 +1,9 @@
 """Plain data for other processes and for files, and the entries of a cache on disk.
 
-Dataclasses are written as msgpack, each with its name, and only those that are known here.
+Dataclasses are written as msgpack, each with its name, and only those of a fixed list.
 
-A worker runs code that may be wrong; nothing it sends can be more than data. Entries are sealed files, so that nothing
-runs that this user has not built.
+A worker runs code that may be wrong, so its messages can only be data. Entries are sealed files, so that only kernels
+built by this user run.
 """
 
 from __future__ import annotations

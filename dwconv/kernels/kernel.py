@@ -1,9 +1,9 @@
 """Kernel: an artifact loaded into this process, called with PyTorch tensors.
 
-``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
-results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
+``kernel(x, w)`` is the call for users: it takes tensors of PyTorch's shapes with any strides, allocates the results,
+and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
 
-A training step makes some hundred of these calls, so each is kept short. A kernel is called from C++ once that is
+A training step makes about a hundred of these calls, so each is kept short. A kernel is called from C++ once that is
 compiled (``dwconv.native``). Until then no views are made, and the kernel is given addresses: its shapes are known
 since it was built.
 """
@@ -78,7 +78,7 @@ class Kernel:
         self.x_pitch: int | None = next((each.pitch for each in self._inputs if each.name == "x"), None)
         """How many channels the tensor has of which it reads x as a slice, ``Workload.x_pitch``; 0 if x must be dense,
         None if it reads none."""
-        self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
+        self.is_direct = all(operand.format is operand.given for operand in (*self._inputs, *self._results))
         """True if inputs that are dense in the workload's layout, x but for its ``x_pitch``, can be passed as they
         are."""
         self._workspaces = artifact.workspaces
@@ -87,7 +87,7 @@ class Kernel:
         self._native: Any | None = None
         self._like: Any = torch.empty(0, device=self._device) if self._code else None
         """On the device that the kernel is for."""
-        # PyTorch prepares an op when it is first called. A fork that waited for this kernel must not meet that half
+        # PyTorch prepares an op when it is first called. A fork that waited for this kernel must not find that half
         # done.
         torch.empty(0).new_empty_strided((0,), (1,))
         if self._code is not None and native.soon() is not None:
@@ -173,7 +173,7 @@ class Kernel:
             raise BuildError(f"one kernel, one device: {devices}")
         given = self.on_dense(*read)
         (operand, *_) = self._results
-        return given if operand.given is operand.lies else given.contiguous(memory_format=operand.given)
+        return given if operand.given is operand.format else given.contiguous(memory_format=operand.given)
 
     def on_dense(self, *inputs: torch.Tensor) -> Any:
         """The same for tensors that have the kernel's layout, shapes and dtype, and x its ``x_pitch``, on one device.
@@ -232,7 +232,7 @@ class Kernel:
         ]
         inputs, results = (
             [
-                compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.lies, each.pitch > 0)
+                compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.format, each.pitch > 0)
                 for each in operands
             ]
             for operands in (self._inputs, self._results)
@@ -293,7 +293,7 @@ _scratch = _Scratch()
 
 @dataclass(frozen=True, kw_only=True)
 class _Operand:
-    """A tensor that a kernel reads or writes, and how it lies there; shapes are PyTorch's."""
+    """A tensor that a kernel reads or writes, with its layout there; shapes are PyTorch's."""
 
     name: str
     is_image: bool
@@ -303,7 +303,7 @@ class _Operand:
     """With the batch."""
     pitch: int
     """Channels of the dense tensor of which this one is a slice; 0 if it is dense itself."""
-    lies: torch.memory_format
+    format: torch.memory_format
     given: torch.memory_format
     """The memory format that the user gets."""
     dtype: torch.dtype
@@ -316,17 +316,17 @@ class _Operand:
         workload, is_image = artifact.candidate.workload, name in IMAGES
         shape, pitch = workload.shape_of(name), _pitch_of(name, artifact)
         held = (shape[0], pitch, *shape[2:]) if pitch else shape
-        lies = given = torch.contiguous_format
+        format = given = torch.contiguous_format
         if is_image:
-            lies = memory_format(artifact.candidate.template.layout, axes=workload.axes)
+            format = memory_format(artifact.candidate.template.layout, axes=workload.axes)
             given = memory_format(workload.layout, axes=workload.axes)
         return cls(
             name=name,
             is_image=is_image,
             shape=shape[1:] if is_image else shape,
-            strides=torch.empty(held, device="meta", memory_format=lies).stride(),
+            strides=torch.empty(held, device="meta", memory_format=format).stride(),
             pitch=pitch,
-            lies=lies,
+            format=format,
             given=given,
             dtype=getattr(torch, workload.dtype_of(name)),
             device=device,
@@ -338,7 +338,7 @@ class _Operand:
         shape = workload.shape_of(self.name)
         if not self.is_image:
             return self if shape == self.shape else _changed(self, shape=shape, strides=_dense(shape))
-        layout: Layout = "nchw" if self.lies is torch.contiguous_format else "nhwc"
+        layout: Layout = "nchw" if self.format is torch.contiguous_format else "nhwc"
         held = (1, self.pitch or shape[1], *shape[2:])
         return _changed(self, shape=shape[1:], strides=dense_strides(held, layout=layout))
 
@@ -366,18 +366,18 @@ class _Operand:
         if self.pitch:
             is_read = self._is_slice(tensor) and tensor.data_ptr() % self.alignment == 0
             return tensor if is_read else self.empty(batch, tensor).copy_(tensor)
-        if not tensor.is_contiguous(memory_format=self.lies):
-            tensor = tensor.contiguous(memory_format=self.lies)
+        if not tensor.is_contiguous(memory_format=self.format):
+            tensor = tensor.contiguous(memory_format=self.format)
         if tensor.data_ptr() % self.alignment:
-            tensor = tensor.clone(memory_format=self.lies)
+            tensor = tensor.clone(memory_format=self.format)
         return tensor
 
     def _is_slice(self, tensor: torch.Tensor) -> bool:
-        """True if it lies as a kernel with a pitch reads it."""
+        """True if it has the strides that a kernel with a pitch reads."""
         if tensor.shape[1:] != self.shape:
             return False
-        lying = zip(tensor.shape, tensor.stride(), self.strides, strict=True)
-        return all(size == 1 or stride == own for size, stride, own in lying)
+        strides = zip(tensor.shape, tensor.stride(), self.strides, strict=True)
+        return all(size == 1 or stride == own for size, stride, own in strides)
 
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
         shape = (batch, *self.shape) if self.is_image else self.shape
@@ -385,7 +385,7 @@ class _Operand:
 
 
 def dense_strides(shape: Sequence[int], *, layout: Layout) -> tuple[int, ...]:
-    """Those of a dense image, (N, C, H, W) or (N, C, D, H, W), that lies as ``layout`` says."""
+    """Those of a dense image, (N, C, H, W) or (N, C, D, H, W), in ``layout``."""
     if layout == "nchw":
         return _dense(shape)
     batch, channels, *size = shape
@@ -402,7 +402,7 @@ def _dense(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _freed(tensor: torch.Tensor) -> InvalidCall:
-    """Said of memory that was given back, as FSDP does between two uses of a weight."""
+    """The error for memory that was given back, as FSDP does between two uses of a weight."""
     return InvalidCall(
         f"a tensor of {by(tensor.shape)} has no memory: its storage was freed or made smaller; bring it back before "
         "the call, and before its gradient"
@@ -419,12 +419,12 @@ def _pitch_of(name: str, artifact: Artifact) -> int:
 
 
 def x_pitch_of(x: torch.Tensor, *, layout: Layout) -> int:
-    """``Workload.x_pitch`` of an image, (N, C, H, W) or (N, C, D, H, W), that lies as a slice of the channels of a
-    dense tensor of ``layout`` does; 0 if it is dense, or lies otherwise."""
+    """``Workload.x_pitch`` of an image, (N, C, H, W) or (N, C, D, H, W), that is in memory a slice of the channels of a
+    dense tensor of ``layout``; 0 if it is dense, or has other strides."""
     if x.is_contiguous(memory_format=memory_format(layout, axes=x.dim() - 2)):
         return 0
-    lies, inner = (x.movedim(1, -1), 1) if layout == "nhwc" else (x, x.dim() - 1)
-    axes = [*zip(lies.shape, lies.stride(), strict=True)][::-1]
+    in_memory, inner = (x.movedim(1, -1), 1) if layout == "nhwc" else (x, x.dim() - 1)
+    axes = [*zip(in_memory.shape, in_memory.stride(), strict=True)][::-1]
     elements = 1  # within what a slice has of its tensor in one piece
     for size, stride in axes[:inner]:
         if size > 1 and stride != elements:
@@ -443,13 +443,13 @@ def x_pitch_of(x: torch.Tensor, *, layout: Layout) -> int:
 def why_copied(tensor: torch.Tensor, *, layout: Layout, alignment: int) -> str | None:
     """Why a kernel that reads ``layout``, and tensors of that alignment, copies ``tensor`` first; None if it needs no
     copy."""
-    lies = tensor.movedim(1, -1) if layout == "nhwc" else tensor
-    if not lies.is_contiguous():
+    in_memory = tensor.movedim(1, -1) if layout == "nhwc" else tensor
+    if not in_memory.is_contiguous():
         if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
             return "it is expanded, several of its elements are one in memory"
         if tensor.is_contiguous() or tensor.movedim(1, -1).is_contiguous():
-            return f"the kernel reads {layout}, it lies as {'nchw' if layout == 'nhwc' else 'nhwc'}"
-        return f"it does not lie densely as {layout}, as a slice or a transposed tensor does not"
+            return f"the kernel reads {layout}, the tensor is {'nchw' if layout == 'nhwc' else 'nhwc'}"
+        return f"it is not dense in {layout}, such as a slice or a transposed tensor"
     if tensor.data_ptr() % alignment:
         return f"it does not start at a multiple of {alignment} bytes"
     return None

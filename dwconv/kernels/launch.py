@@ -1,6 +1,6 @@
 """Launch a CUDA artifact on PyTorch's current device and stream, through the driver API.
 
-A training step makes some hundred launches, and many kernels are shorter than a slow call. So everything that is known
+A training step makes about a hundred launches, and many kernels are shorter than a slow call. So all that is fixed
 beforehand is packed beforehand, once for each batch size:
 
     values       x  w  y  workspace0  n     a call writes the addresses; the sizes are there

@@ -1,9 +1,9 @@
 
-; The symbols of TVM's runtime that a kernel asks for, so that its machine code runs without TVM. This text makes a
-; module of its own, with the text that runs parallel regions on OpenMP's threads before it; both are linked to one
-; shared library.
+; The symbols of TVM's runtime that a kernel needs, so that its machine code runs without TVM. This text makes a module
+; of its own, with the text that runs parallel regions on OpenMP's threads before it; both are linked to one shared
+; library.
 ;
-; A kernel has weak pointers, all null, to who launches its parallel regions and to who gives it scratch memory: these
+; A kernel has weak pointers, all null, to functions that launch its parallel regions and give it scratch memory: these
 ; take their place.
 
 @__TVMBackendParallelLaunch = global ptr @dwconv.launch, align 8
@@ -27,8 +27,8 @@ define internal i32 @dwconv.free(i32 %device, i32 %number, ptr %memory) {
   ret i32 0
 }
 
-; A kernel that is given wrong tensors says so here, and then returns a status other than 0. The loader knows the
-; tensors, so it cannot happen, and the status tells enough.
+; A kernel that is given wrong tensors calls these, and then returns a status other than 0. The loader checks the
+; tensors, so it cannot happen, and the status is enough.
 
 define void @TVMFFIErrorSetRaisedFromCStrParts(ptr %kind, ptr %parts, i32 %count) {
   ret void

@@ -33,7 +33,7 @@ from dwconv.schedules.template import Candidate
 _FLAGS = ("-shared", "-fPIC", "-nostdlib", "-s", "-Wl,-z,noseparate-code", "-Wl,--build-id=none")
 _LIBRARIES = ("-Wl,--as-needed", "-lm", "-lc")
 _VISIBLE = f"{{ global: {ENTRY}; local: *; }};\n"
-"""Nothing else is seen, so that no library of the process takes the place of what the kernel calls."""
+"""Only these symbols are visible, so no library of the process replaces what the kernel calls."""
 _POINTER = re.compile(r"^@(__TVM\w+) = linkonce .*\bglobal ptr null", re.MULTILINE)
 """To a function of TVM's runtime."""
 _TIMEOUT_S = 60.0

@@ -181,7 +181,7 @@ def _tensor_ir(number: int, argument: Argument) -> list[str]:
 
 
 def most_threads(artifact: Artifact) -> int | None:
-    """How many threads the configuration takes at most; None if it does not say."""
+    """How many threads the configuration takes at most; None if it has no such knob."""
     threads = artifact.candidate.config.to_dict().get("threads")
     assert threads is None or isinstance(threads, int)
     return threads
@@ -207,7 +207,7 @@ _OPENMP = ("GOMP_parallel", "omp_get_max_threads", "omp_in_parallel")
 
 
 class _Place(ctypes.Structure):
-    """What ``dladdr`` tells of an address."""
+    """The result of ``dladdr`` for an address."""
 
     _fields_ = [
         ("path", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("start", ctypes.c_void_p),

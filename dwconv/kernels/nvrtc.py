@@ -1,8 +1,8 @@
 """CUDA C++ -> cubin with NVRTC from pip, called directly: 0.06 s for a small kernel, with the resources that ptxas
 reports.
 
-There may be an NVRTC of CUDA 12 and one of CUDA 13. It is the one for which PyTorch is built, since a driver takes what
-is compiled for its own CUDA, or for an earlier one; where that is missing, or PyTorch has none, the newest.
+There may be an NVRTC of CUDA 12 and one of CUDA 13. That of PyTorch's CUDA is used, since a driver takes code of its
+own CUDA or an earlier one; if it is missing, or PyTorch has none, the newest.
 
 Arithmetic is IEEE's: multiplications and additions contract to fused ones, nothing else is relaxed unless requested.
 Compiled cubins are kept on disk, by their source and options.

@@ -1,10 +1,10 @@
 
 ; Runs TVM's parallel regions on the OpenMP threads of this process, which are PyTorch's: as many as PyTorch uses at
-; the time of the call, or the fewer that the configuration asks for. TVM's own pool would be a second set of threads
-; on the same cores: each side's idle threads spin and slow the other.
+; the time of the call, or fewer if the configuration has fewer. TVM's own pool would be a second set of threads on the
+; same cores: each side's idle threads spin and slow the other.
 ;
-; OpenMP may grant fewer threads than it is asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS): the
-; threads that are really there share out the tasks.
+; OpenMP may grant fewer threads than requested (OMP_DYNAMIC, OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS): the granted
+; threads share the tasks.
 ;
 ; This text is appended to the LLVM IR of a kernel, and after it the loader defines
 ;

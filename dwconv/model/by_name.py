@@ -119,5 +119,5 @@ def _unknown(text: str, known: Iterable[str]) -> InvalidWorkload:
     names = list(known)
     near = [each for each in names if name.casefold() in each.casefold()]
     near += [each for each in difflib.get_close_matches(name, names, n=_CLOSE, cutoff=0.5) if each not in near]
-    shown = f"did you mean {', '.join(near[:_CLOSE])}?" if near else f"it knows {len(names)} others"
-    return InvalidWorkload(f"model={text}: {library} knows no {name}; {shown}")
+    shown = f"did you mean {', '.join(near[:_CLOSE])}?" if near else f"it has {len(names)} others"
+    return InvalidWorkload(f"model={text}: {library} has no {name}; {shown}")

@@ -95,9 +95,9 @@ def summary(model: nn.Module) -> ConversionSummary:
     return found
 
 
-def remember(model: nn.Module, told: ConversionSummary) -> None:
+def remember(model: nn.Module, made: ConversionSummary) -> None:
     """``summary(model)`` returns it from now on."""
-    _summaries[unwrapped(model)] = told
+    _summaries[unwrapped(model)] = made
 
 
 _summaries: WeakKeyDictionary[nn.Module, ConversionSummary] = WeakKeyDictionary()

@@ -51,11 +51,11 @@ def convert(
 
     With ``example_inputs`` (a tensor, a tuple of positional arguments, or a dict of keyword arguments, on the model's
     device) the model takes one step on them, which changes nothing in it. A few known configurations of each pass that
-    ran, and that are untuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
-    next call on, and is remembered in the user's own log. After ``seconds``, 60 by default, no further pass is begun;
-    those with most to win came first. Call it on every rank of a distributed job: one races for all, and ranks on
-    devices of one name then run the same kernels at the sizes of the example, at any batch; one line says where they
-    would not have.
+    ran, and that are untuned on this device, are then raced against PyTorch's op. The fastest kernel runs from the next
+    call on, and is recorded in the user's own log. After ``seconds``, 60 by default, no further pass is begun; those
+    with the largest expected gain come first. Call it on every rank of a distributed job: one races for all, and ranks
+    on devices of one name then run the same kernels at the sizes of the example, at any batch; one line reports where
+    they would have differed.
 
     ``functional``: what becomes of calls of ``F.conv1d``, ``F.conv2d`` and ``F.conv3d`` in the model's own code, on the
     weight of a layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the
@@ -71,8 +71,8 @@ def convert(
 
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
     InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C,
-    nothing in the model has changed; what was measured is kept. If it cannot race for another reason, the
-    summary says why, and the model is converted.
+    nothing in the model has changed; what was measured is kept. If it cannot race for another reason, the summary gives
+    the reason, and the model is converted.
     """
     if example_inputs is None and seconds is not None:
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")

@@ -1,7 +1,7 @@
 """Classes that ``convert`` makes of a user's own, so that a module stays an instance of what it was.
 
-Each is remembered by the class it was made of: alike modules have one class. An instance can be copied, pickled and
-saved, as far as one of the user's class can. ``plain_class`` is the class that it was made of.
+Each is kept under the class it was made of: alike modules have one class. An instance can be copied, pickled and saved,
+as far as one of the user's class can. ``plain_class`` is the class that it was made of.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def same_padding_class(plain: Class, ours: Class) -> Class:
 
 def functional_class(module: nn.Module) -> Class:
     """The class of ``module``, with its forward pass under ``active``."""
-    # The class does not know a forward pass that was set on the instance.
+    # The class does not have a forward pass that was set on the instance.
     return _made("called" if "forward" in vars(module) else "functional", type(module), None)
 
 
@@ -101,7 +101,7 @@ def _make(kind: str, plain: Class, ours: Class | Traces | None) -> Class:
     members: dict[str, Any] = {"plain_class": plain, "__module__": plain.__module__, "__doc__": plain.__doc__}
     if ours is None:
         members["runs_functional_calls"] = True
-        name, bases = plain.__name__, (plain,)  # the name is what libraries know a model by
+        name, bases = plain.__name__, (plain,)  # libraries recognise a model by its name
     elif isinstance(ours, tuple):
         members["traces"] = ours
         name, bases = plain.__name__, (plain,) if issubclass(plain, Revertible) else (Revertible, plain)
@@ -116,7 +116,7 @@ def _make(kind: str, plain: Class, ours: Class | Traces | None) -> Class:
     elif isinstance(ours, tuple):
         made.forward = _with_traces(plain, ours)
     if issubclass(plain, LazyModuleMixin):
-        setattr(made, "cls_to_become", _becomes(made, kind, ours))  # noqa: B010  of which nn.Module knows nothing
+        setattr(made, "cls_to_become", _becomes(made, kind, ours))  # noqa: B010  which nn.Module does not declare
     if name == plain.__name__:
         made.__qualname__ = plain.__qualname__
     made.__reduce_ex__ = _reduce(made, (kind, plain, ours))  # type: ignore[method-assign, assignment]
@@ -136,7 +136,7 @@ def _becomes(made: Class, kind: str, ours: Class | Traces | None) -> property:
 
 
 class _Unannounced:
-    """What ``convert`` makes is none of the user's own classes: these take arguments of each subclass, say, or keep a
+    """What ``convert`` makes is none of the user's own classes, which may take arguments of each subclass, or keep a
     list of them."""
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -145,11 +145,11 @@ class _Unannounced:
 
 
 def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Class:
-    """A class that the user's metaclass, if there is one, does not see either."""
+    """A class that is made without the user's metaclass, if there is one."""
     own = (type(base) for base in bases if type(base) is not AsPlain)  # that of the user's class, or type
     metaclass: Any = max(own, key=lambda each: len(type.mro(each)), default=type)
     if any(issubclass(base, nn.Conv1d | nn.Conv2d | nn.Conv3d) for base in bases):
-        metaclass = _as_plain(metaclass)  # tables of classes know layers; a compiler finds others in their own bases
+        metaclass = _as_plain(metaclass)  # tables of classes contain layers; a compiler finds others in their own bases
     new: Any = abc.ABCMeta if issubclass(metaclass, abc.ABCMeta) else type
     made: Class = new.__new__(metaclass, name, bases, members)
     return made

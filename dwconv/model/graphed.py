@@ -43,8 +43,8 @@ def graphed(model: Model, example_inputs: Any, *, seconds: float | None = None) 
     ``convert`` does; kernels are built, loaded and checked; then ``torch.cuda.make_graphed_callables`` captures both
     passes. Convert before.
 
-    A call like the example replays the graphs. Any other runs the model's own forward pass, and a warning says why,
-    once: other sizes, types or autocast, keyword arguments, gradients of an input that needed none in the example. So
+    A call like the example replays the graphs. Any other runs the model's own forward pass, and one warning gives the
+    reason: other sizes, types or autocast, keyword arguments, gradients of an input that needed none in the example. So
     do, without a warning, a model that was switched between training and evaluation, and modes and transforms that look
     at each op. A graph holds one call at a time: its results are overwritten by the next call, and the backward pass of
     an earlier one raises RuntimeError. Hooks of modules inside run in the capture alone. A copy of the model has no
@@ -184,7 +184,7 @@ class GraphedForward:
             given, captured = (", ".join(map(" ".join, some)) for some in (kinds, self._kinds))
             return f"called with {given}, captured with {captured}; give batches of one size (drop_last=True)"
         if self._address() != self._lies_at:
-            return "its parameters lie elsewhere than in the capture; capture it again"
+            return "its parameters have moved in memory since the capture; capture it again"
         if (autocast := _autocast()) != self._autocast:
             return f"called under autocast {autocast}, captured under {self._autocast}; capture as it is called"
         if not torch.is_grad_enabled():

@@ -61,8 +61,8 @@ def layers(model: nn.Module, example_inputs: Any, *, trains: bool | None = None)
 class collect:
     """Inside ``with dwconv.collect(path):``, write every depthwise convolution that runs to a file that ``python -m
     dwconv.tune --layers PATH`` tunes, with the passes that it ran and how often: those of a training loop of one's own,
-    at the sizes that it meets. A layer that meets more than four sizes is listed once for each octave of pixels, at the
-    size that came most often. What ran is also written if the loop ends with an error.
+    at all its sizes. A layer with more than four sizes is listed once for each octave of pixels, at its most frequent
+    size. The file is also written if the loop ends with an error.
 
     Convolutions run on PyTorch's op meanwhile, converted or not: put it around a few steps. ``name``: of the network in
     the file. Raises InvalidWorkload, naming the file, if it cannot be written; warns if nothing ran."""
@@ -99,7 +99,7 @@ def _counts(layers: Iterable[DiscoveredLayer]) -> _Counts:
 
 
 def _by_octave(counts: _Counts) -> _Counts:
-    """The same for fewer sizes, where a layer meets many."""
+    """The same for fewer sizes, where a layer has many."""
     of_layers: dict[object, list[_Kind]] = defaultdict(list)
     for problem, passes in counts:
         layer = dataclasses.replace(problem, input_shape=problem.input_shape[1:2])

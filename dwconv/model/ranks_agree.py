@@ -2,7 +2,7 @@
 
     every rank        what it decided of each call, as a digest
     the first of      where digests differ, what it decided: all of that device follow
-    every rank        builds these kernels, and says which cannot run on it: PyTorch's op runs those passes on all
+    every rank        builds these kernels, and reports which cannot run on it: PyTorch's op runs those passes on all
 
 Tuning logs, packs and settings may differ from rank to rank. Where all decide alike, nothing is changed.
 """
@@ -55,8 +55,8 @@ def agree(discovery: Discovery) -> None:
     if not differing:
         return
     rank = dist.get_rank()
-    told = {each.call: mine[each.call] for each in differing if each.first == rank}
-    followed = {call: made for theirs in gathered(told) for call, made in theirs.items() if call in devices}
+    sent = {each.call: mine[each.call] for each in differing if each.first == rank}
+    followed = {call: made for theirs in gathered(sent) for call, made in theirs.items() if call in devices}
     faults = gathered({call: _faults(call[1], made, devices[call]) for call, made in followed.items()})
     firsts = {each.call: each.first for each in differing}
     for call, made in followed.items():
@@ -160,7 +160,7 @@ def _warn_of(differing: list[_Differing], faults: list[dict[_Call, dict[Pass, st
     others = sorted({rank for each in differing for rank in each.others})
     named = "rank " + str(others[0]) if len(others) == 1 else f"{len(others)} ranks"
     said = (
-        f"{named} decided otherwise than rank {differing[0].first} in {len(differing)} of {calls} calls, such as "
+        f"{named} decided differently from rank {differing[0].first} in {len(differing)} of {calls} calls, such as "
         f"{differing[0].call[1]}, and run what it decided: their tuning logs, packs or settings differ"
     )
     failed = [

@@ -1,4 +1,4 @@
-"""``revert``, which gives converted layers the classes back that they had, for tools that look for PyTorch's own."""
+"""``revert``, which restores the classes of converted layers, for tools that expect PyTorch's own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Model = TypeVar("Model", bound=nn.Module)
 def revert(model: Model) -> Model:
     """Undo ``convert`` in place, and return ``model``: its layers have the classes again that they had before.
 
-    The layers stay the objects they are, with their parameters, hooks, mode and names. So what looks for PyTorch's
-    classes finds them: fusing layers, quantisation, pruning. What ``graphed`` captured runs op by op again. A
+    The layers stay the objects they are, with their parameters, hooks, mode and names. So tools that look for PyTorch's
+    classes find them: fusing layers, quantisation, pruning. What ``graphed`` captured runs op by op again. A
     ``dwconv.nn.DepthwiseConv2d`` that ``convert`` did not make becomes an ``nn.Conv2d``, too. A layer of a class that
     was made of dwconv's stays; a warning names it. ``convert`` may be called again at any time.
     """

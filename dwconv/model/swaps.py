@@ -1,5 +1,5 @@
 """Swaps: the classes of a model's modules, changed; and changed back. Modules with blocks get traced forward passes;
-the summary says what becomes of each block."""
+the summary lists what became of each block."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _class_for(module: Convolution) -> type[nn.Module]:
 
 
 def _is_lazy(module: nn.Module) -> bool:
-    """True of a layer that learns its sizes in its first call."""
+    """True of a layer without sizes before its first call."""
     return isinstance(module, LazyModuleMixin)
 
 
@@ -128,8 +128,8 @@ def _sizes(module: Convolution) -> str:
 def swap_blocks(
     model: nn.Module, discovery: Discovery, swaps: Swaps, *, only_faster: bool = False
 ) -> tuple[ConvertedLayer, ...]:
-    """Every block that was seen in the example may run as one; or those that are faster as one at its sizes. A row for
-    each convolution with a norm next to it."""
+    """Every block of the example may run as one; or those that are faster as one at its sizes. A row for each
+    convolution with a norm next to it."""
     modules = dict(unwrapped(model).named_modules())
     rows, wanted = [], []
     for block in discovery.blocks:
@@ -162,7 +162,7 @@ def _is_faster(block: DiscoveredBlock, problem: Problem) -> bool:
 
 
 def _why_not(parent: nn.Module, block: DiscoveredBlock) -> str:
-    """Why the forward pass around a block stays as it is; empty if it may be a traced one."""
+    """Why the forward pass around a block is not replaced; empty if it may be a traced one."""
     if is_parametrized(parent):
         return f"{shown_name(block.parent)} is parametrised"
     if is_functional(parent):

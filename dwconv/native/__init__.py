@@ -1,7 +1,7 @@
 """The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++; so
 with the ops that compiled code calls.
 
-The first kernel that is loaded for a call has it compiled, which takes half a minute, and nothing waits for it:
+The first kernel that is loaded for a call has it compiled. That takes half a minute, and delays no call:
 
     soon()      from the package or the cache at once; else None, and a thread compiles it    (background)
     native()    blocks until it is there, for measurements of calls
@@ -13,11 +13,11 @@ The first kernel that is loaded for a call has it compiled, which takes half a m
                 attempt     a compiler that ends with this process
 
 A process that ends meanwhile leaves it to another one, in the background as well. Until it is there, calls take the way
-through Python: the same results, some microseconds later. Then kernels have it from their next call on, and calls that
-were seen before are taught as they come by. Where it cannot be kept, it serves this process, and a warning says so.
+through Python: the same results, some microseconds later. Then kernels use it from their next call on, and earlier
+calls are recorded at their next repetition. Where it cannot be kept, it is used in this process alone, with a warning.
 Without a C++ compiler, where the package does not bring it compiled for this PyTorch and this Python, or with
-``DWCONV_NATIVE=0``, all calls go through Python; so they do in a process that was forked from one which was compiling,
-and where compiling fails, of which one warning tells.
+``DWCONV_NATIVE=0``, all calls go through Python; so they do in a process forked during the compilation, and after a
+failed compilation, which one warning reports.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def _no_effect(*arguments: Any) -> None:
 
 
 convolve: Any = _no_result
-"""``convolve(input, weight, bias, stride, padding, dilation, groups, axes)``: y, or None if it was not learnt, or if
-anybody looks at the call besides eager autograd and autocast."""
+"""``convolve(input, weight, bias, stride, padding, dilation, groups, axes)``: y, or None if the call is new, or watched
+by anything besides eager autograd and autocast."""
 learn: Any = _no_effect
-"""``learn(call, argument of convolve…)``: from now on, these arguments are run as a ``Call`` says."""
+"""``learn(call, argument of convolve…)``: from now on, the ``Call`` runs these arguments."""
 forget: Any = _no_effect
 """Forget all calls."""
 run: Any = _no_result
-"""``run(kernel, input…)``: what the kernel gives, or None if the inputs do not lie as it reads them."""
+"""``run(kernel, input…)``: the kernel's results, or None if the inputs do not have the strides that it reads."""
 run_traced: Any = _no_result
 """``run_traced(members, x)``: z of a block of a traced forward pass; or None, and Python does it."""
 holds: Any = _no_result
@@ -70,16 +70,16 @@ _settled = False
 """True if it is there, or will not be in this process."""
 _background: Background | None = None
 _not_kept = ""
-"""Why the next process has to compile it again, until a warning said so."""
+"""Why the next process has to compile it again, until a warning has reported it."""
 _failed = ""
-"""Why it could not be compiled, until a warning said so."""
+"""Why it could not be compiled, until a warning has reported it."""
 _NOT_TRIED = "no kernel was loaded yet"
 why_not = _NOT_TRIED
 """Why calls take the way through Python; empty if they do not."""
 
 
 def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
-    """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute until it is
+    """The compiled module, or None; then ``why_not`` is the reason. The first call may take half a minute until it is
     compiled, here or in the background, or ``limit_s`` on a busy machine. Without ``may_compile`` it returns at once.
     Warns if it cannot be compiled, and if the next process has to compile it again."""
     if not _settled and _lock.acquire(timeout=limit_s if may_compile else 0):
@@ -104,7 +104,7 @@ def soon() -> Any | None:
 
 
 def is_out() -> bool:
-    """True once it is known that calls take the way through Python."""
+    """True once it is certain that calls take the way through Python."""
     return _settled and module is None
 
 
@@ -118,7 +118,7 @@ def is_expected() -> bool:
 
 def take(content: bytes) -> None:
     """Use the module that a pack brings, compiled for this PyTorch and this Python, unless there is one, or
-    ``DWCONV_NATIVE=0`` asks for none. Raises ImportError if it cannot be loaded."""
+    ``DWCONV_NATIVE=0`` is set. Raises ImportError if it cannot be loaded."""
     if settings.cpp_compiler() is None or not _lock.acquire(blocking=False):  # it is just being compiled
         return
     try:
@@ -214,8 +214,8 @@ def _warn() -> None:
         if not private_files.is_first_not_kept():
             return
         warnings.warn(
-            f"the C++ of calls was compiled for this process alone; every other one takes half a minute for it, "
-            f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",
+            f"the C++ of calls was compiled for this process alone, and each other process takes half a minute for it: "
+            f"{not_kept}, or leave it out: DWCONV_NATIVE=0",
             DwconvWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Attempt: one go at compiling, in the foreground or in the background. Nothing of it outlives this process.
+"""Attempt: one compilation, in the foreground or in the background. It ends with this process.
 
     this process ── pipe ──► sh, in a session of its own
                               ├── watcher     reads the pipe; once that is closed, ends the rest and removes the folder
@@ -21,7 +21,7 @@ from pathlib import Path
 from dwconv.errors import BuildError
 from dwconv.system import forks
 
-# The shell says nothing of its own: what is written to stderr is the compiler's.
+# The shell prints nothing: stderr is the compiler's.
 _SCRIPT = """
 folder=$1 niceness=$2
 shift 2

@@ -1,7 +1,7 @@
-"""Background: an attempt in a thread of its own, which holds up neither the process's work nor its end.
+"""Background: an attempt in a thread of its own, which delays neither the process's work nor its end.
 
-A process that ends in the middle of it leaves it to another one, which begins anew and does nothing else. Otherwise who
-runs short programs would never have what takes half a minute. One that is killed leaves nothing."""
+A process that ends in the middle of it leaves it to another one, which begins anew and does nothing else. Otherwise
+short programs would never have what takes half a minute. A killed process leaves nothing."""
 
 from __future__ import annotations
 

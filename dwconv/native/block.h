@@ -1,10 +1,10 @@
 // Block: norms, activations and the convolution between them, as one op forward and one backward.
 //
 //   run_as_one(block, x, w, bias, norms)        in training
-//       │  a tensor does not lie as the kernel reads it: nothing, and Python does it
+//       │  a tensor does not have the kernel's strides: nothing, and Python does it
 //       ▼
 //   DwconvBlock::apply ─► Kernel forward           saves what the kernel of the backward pass reads
-//       │                                          running statistics learn of the batch
+//       │                                          running statistics are updated
 //   DwconvBlock::backward ─► Kernel backward       or watched_backward, if its result is to be differentiated again
 #pragma once
 
@@ -43,7 +43,7 @@ struct TunedBlock : torch::CustomClassHolder {
 
   std::shared_ptr<Kernel> forward, backward;  // in evaluation `inference`, and none
   bool has_z;             // its results are z, y, and statistics; without a second norm y is what it gives
-  bool has_layer_norm;    // it has no statistics, and of what its norm learnt the backward pass reads γ alone
+  bool has_layer_norm;    // it has no statistics, and of the norm's parameters the backward pass reads γ alone
   std::shared_ptr<StatisticsKernel> statistics;  // on a GPU; none where it could not be compiled
   Held watched_backward;  // (dz, x, [y], w, norms) -> [dx, dw, gradients of norms], on differentiable ops
   std::atomic<int64_t> forwards = 0, backwards = 0;
@@ -51,7 +51,7 @@ struct TunedBlock : torch::CustomClassHolder {
   bool trains() const { return backward != nullptr; }
 };
 
-// What the forward pass is given beside tensors that may have gradients, and what it gives beside z.
+// Arguments of the forward pass besides tensors that may have gradients, and its results besides z.
 struct BlockCall {
   c10::intrusive_ptr<TunedBlock> block;
   std::vector<Tensor> inputs, results;
@@ -94,7 +94,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     variable_list given = context->get_saved_variables();
     given.insert(given.begin(), gradients[0]);
     variable_list results;
-    if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() ||
+    if (at::GradMode::is_enabled() || is_watched_beside_autocast() ||
         !std::all_of(given.begin(), given.end(), is_plain)) {
       Tensor& w = given[2 + block.has_z];  // after dz, x and y
       w = LoweredWeight::of(context, w);
@@ -125,8 +125,8 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
 
 // -- calls ------------------------------------------------------------------------------------------------------------
 
-// z; undefined if a tensor does not lie as the kernel reads it. Only beside a LayerNorm there may be a bias. Nothing of
-// Python is touched.
+// z; undefined if a tensor does not have the strides that the kernel reads. Only beside a LayerNorm there may be a
+// bias. Python is not used.
 inline Tensor run_as_one(
     const c10::intrusive_ptr<TunedBlock>& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
   BlockCall call{block, {x, lowered(w, x)}, {}};
@@ -151,7 +151,7 @@ inline Tensor run_as_one(
   return z;
 }
 
-// The same in evaluation: norms have the statistics that they have learnt, and a bias comes off the mean of the last.
+// The same in evaluation: norms use their running statistics, and a bias comes off the mean of the last.
 inline Tensor run_in_evaluation(
     TunedBlock& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
   std::vector<Tensor> inputs{x, lowered(w, x)};

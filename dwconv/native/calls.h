@@ -1,4 +1,4 @@
-// Calls: what `convolve` has learnt to run, found by all that a call says of itself.
+// Calls: what `convolve` can run, found by all arguments of a call.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -31,20 +31,20 @@ struct Shape {
   }
 };
 
-// As PyTorch's op gives it, or as a kernel would have.
-inline at::Tensor lying(const at::Tensor& result, const Shape& shape) {
+// The result of PyTorch's op, with the strides that a kernel's would have.
+inline at::Tensor with_strides_of(const at::Tensor& result, const Shape& shape) {
   if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
   return shape.empty_like(result).copy_(result);
 }
 
-// How often calls came with one weight: those of one layer. `for_x` and `for_w` of them recorded that the gradient of
-// the input, and of the weight, is wanted. The weak pointer does not keep the numbers of the weight, but its address.
+// How often calls came with one weight: those of one layer. `for_x` and `for_w` of them request the gradient of the
+// input, and of the weight. The weak pointer does not keep the numbers of the weight, but its address.
 struct Tally {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
   int64_t calls = 0, for_x = 0, for_w = 0;
 };
 
-// One layer at one batch size: everything that Python found out when it came for the first time.
+// One layer at one batch size: all that Python decided at its first call.
 struct Call : torch::CustomClassHolder {
   // Counting, and reading what was counted, need the interpreter's lock.
   void count(const at::Tensor& w, bool for_x, bool for_w) {
@@ -56,21 +56,21 @@ struct Call : torch::CustomClassHolder {
 
   const std::vector<Tally>& tallies() const { return tallies_; }
 
-  // Calls that it takes until Python has to look again; none if it takes all.
+  // Calls that it takes until Python has to check again; none if it takes all.
   std::optional<int64_t> left;
   bool is_spent() { return left && --*left < 0; }
 
-  // False if it knows nothing of gradients.
+  // False if it has no gradients.
   virtual bool trains() const = 0;
   // `kept` by the graph that records it, where one does: what `kept()` gives.
   virtual at::Tensor run(
       const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, const at::Tensor& kept) = 0;
-  // A thread that reads it, or lets it go, holds the interpreter's lock. It keeps the call until then.
+  // A thread that reads or releases it holds the interpreter's lock. It keeps the call until then.
   virtual at::Tensor kept() { return {}; }
   virtual void let_go() {}
 
  private:
-  // Layers come in the same order in every step: what is looked for is nearly always the next one.
+  // Layers come in the same order in every step: the next one is nearly always the right one.
   Tally& tally_of(const at::Tensor& w) {
     const size_t count = tallies_.size();
     for (size_t i = 1; i <= count; ++i) {
@@ -117,7 +117,7 @@ struct Geometry {
     return at::convolution(x, w, bias, stride, padding, dilation, false, Sizes(stride.size(), 0), groups);
   }
 
-  // Of x, w and the bias, those that `wanted` says. PyTorch asks for the shape and the layout of the others alone.
+  // Of x, w and the bias, those in `wanted`. Of the others PyTorch reads only shape and layout.
   std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients(
       const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w, std::array<bool, 3> wanted) const {
     const Sizes none(stride.size(), 0);
@@ -183,7 +183,7 @@ struct TunedCall final : Call {
   at::Tensor kept_;  // of itself, made once
 };
 
-// Numbers that tell a call from every other.
+// Numbers that identify a call.
 using Key = std::vector<int64_t>;
 
 struct HashOfKey {

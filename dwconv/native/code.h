@@ -22,7 +22,7 @@ struct Size {
   int64_t at(int64_t batch) const { return over ? (batch * times + over - 1) / over : times; }
 };
 
-// A Python object that may be let go by any thread, with the interpreter's lock or without.
+// A Python object that any thread may release, with the interpreter's lock or without.
 class Held {
  public:
   explicit Held(pybind11::object object) : object_(std::move(object)) {}
@@ -83,8 +83,8 @@ struct Launch {
   std::vector<Argument> arguments;
 };
 
-// The driver of one GPU. Nothing of CUDA is needed to compile this: Python finds the driver's functions, loads kernels, and
-// knows what a stream is to the driver.
+// The driver of one GPU. Nothing of CUDA is needed to compile this: Python finds the driver's functions, loads kernels,
+// and has the driver's handle of a stream.
 class Driver {
  public:
   using GetContext = int (*)(void** context);

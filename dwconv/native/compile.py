@@ -65,7 +65,7 @@ class Extension:
             raise BuildError(f"it is compiled on Linux only, not on {sys.platform}")
         compiler = settings.cpp_compiler()
         if compiler is None:
-            raise BuildError("DWCONV_NATIVE=0 asks for that")
+            raise BuildError("DWCONV_NATIVE=0 is set")
         self._compiler = compiler
         self._sources = {name: _text(name) for name in _SOURCES}
         name = f"{_NAME}-{_key(compiler, self._sources)}.sealed"
@@ -79,14 +79,14 @@ class Extension:
         if (brought := prebuilt()) is not None:
             try:
                 return Loaded(module=_load(brought.read_bytes()))
-            except (ImportError, OSError):  # of a newer libstdc++, say: compile it for what is here
+            except (ImportError, OSError):  # such as of a newer libstdc++: compile it for what is here
                 pass
         found = private_files.read_sealed(self._path)
         if found is None:
             return None
         try:
             return Loaded(module=_load(found))
-        except ImportError:  # of another libstdc++, say: compile it for what is here
+        except ImportError:  # such as of another libstdc++: compile it for what is here
             self._useless = found
             return None
 
@@ -96,8 +96,8 @@ class Extension:
         return brought.read_bytes() if found is None and brought is not None else found
 
     def prepare(self) -> None:
-        """Import all that ``compile`` needs to know, which may then run in another thread: if the process is forked
-        meanwhile, no module is left half imported. Raises BuildError without a compiler."""
+        """Import all that ``compile`` uses, which may then run in another thread: if the process is forked meanwhile,
+        no module is left half imported. Raises BuildError without a compiler."""
         compiler = settings.program(self._compiler)
         if compiler is None:
             raise BuildError(f"there is no C++ compiler {self._compiler}; install one, or name it in CXX")
@@ -147,7 +147,7 @@ class Extension:
 
 
 def bound_to() -> dict[str, str]:
-    """What a compiled module can be loaded into: the PyTorch, the Python, and the sources, since they say how it is
+    """What a compiled module can be loaded into: the PyTorch, the Python, and the sources, which define how it is
     called."""
     import torch
 

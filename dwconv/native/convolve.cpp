@@ -1,15 +1,15 @@
 // dwconv_native: from a call to a kernel and back through autograd, without Python in between.
 //
 //   convolve(input, weight, bias, stride, padding, dilation, groups, axes)
-//       │  the call is new, or somebody but autocast looks at it: None, and Python does it all
+//       │  the call is new, or watched by more than autocast: None, and Python does it all
 //       ▼
 //   DwconvConvolution::apply ─► Kernel fprop            saves input and weight
 //   DwconvConvolution::backward ─► wgrad, dgrad         or one kernel for both; or watched_backward, if its result is to
 //                                                       be differentiated again
 //                                                       PyTorch's own op for a pass that has no kernel
 //
-// In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
-// takes 100 there. Machine code of a few kilobytes does not suffer so.
+// In a training step the interpreter has left the caches at each call of a layer: what takes 10 µs in a loop takes 100
+// there. A few kilobytes of machine code are affected less.
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/sum.h>
@@ -30,7 +30,7 @@ namespace {
 // -- autograd ---------------------------------------------------------------------------------------------------------
 
 Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
-  if (!call.fprop) return lying(call.geometry.y(x, w, bias), call.y);
+  if (!call.fprop) return with_strides_of(call.geometry.y(x, w, bias), call.y);
   Tensor y = call.y.empty_like(x);
   if (bias)
     call.fprop->run(call.batch, {x, w, *bias}, {y});
@@ -85,7 +85,7 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     const auto saved = context->get_saved_variables();
     const Tensor &x = saved[0], &w = saved[1], &given = grads[0];
     const auto is_other = [](const Tensor& tensor) { return tensor.defined() && !is_plain(tensor); };
-    if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() || is_other(given) || is_other(x) || is_other(w))
+    if (at::GradMode::is_enabled() || is_watched_beside_autocast() || is_other(given) || is_other(x) || is_other(w))
       return watched_backward(call, x, LoweredWeight::of(context, w), given, needs_dx, needs_dw, needs_db);
 
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // what it lowers is lowered
@@ -99,13 +99,13 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       call.backward->run(call.batch, {dy, x_read, w_read}, {dx, dw});
       return {dx, dw, Tensor(), Tensor()};
     }
-    // PyTorch asks of a tensor whose gradient is not wanted for nothing but its shape and its layout.
+    // Of a tensor without a requested gradient PyTorch reads only shape and layout.
     const auto on_pytorch = [&](bool for_x, bool for_w) {
       const auto found = call.geometry.gradients(
           readable(dy), for_w ? readable(x_read) : call.x.empty_like(dy),
           for_x ? readable(w_read) : dy.new_empty({1}).expand(call.w.sizes), {for_x, for_w, for_w && needs_db});
-      if (for_x) dx = lying(std::get<0>(found), call.x);
-      if (for_w) dw = lying(std::get<1>(found), call.w);
+      if (for_x) dx = with_strides_of(std::get<0>(found), call.x);
+      if (for_w) dw = with_strides_of(std::get<1>(found), call.w);
       if (for_w && needs_db) db = std::get<2>(found);
     };
     if (needs_dw && !call.wgrad) {
@@ -188,7 +188,7 @@ bool read_given(PyObject* const* given, Py_ssize_t count, Given& tensors) {
 }
 
 // To the type to which autocast lowers convolutions; `dtype` is that type. False if it does not lower all of them. What
-// has gaps is cast at once, since that closes them; the rest by `cast`, once the call is known.
+// has gaps is cast at once, since that closes them; the rest by `cast`, once the call is found.
 bool lower(Given& given, at::ScalarType& dtype) {
   const auto device = given.x.device().type();
   if (!is_plain(given.x) || !at::autocast::is_autocast_enabled(device)) return false;
@@ -202,15 +202,15 @@ bool lower(Given& given, at::ScalarType& dtype) {
   return lower_one(given.x) && lower_one(given.w) && (!given.bias || lower_one(*given.bias));
 }
 
-// As PyTorch's op has it cast: a weight once, for all calls until autocast ends. One that was cast without gradients is
-// cast again where they are wanted.
+// A cast as in PyTorch's op: a weight once, for all calls until autocast ends. One that was cast without gradients is
+// cast again where they are requested.
 Tensor cast(const Tensor& tensor, at::ScalarType dtype) {
   Tensor found = at::autocast::cached_cast(dtype, tensor, tensor.device().type());
   const bool is_cut_off = tensor.requires_grad() && at::GradMode::is_enabled() && !found.requires_grad();
   return is_cut_off ? tensor.to(dtype) : found;
 }
 
-// False for a call that Python has to look at. `lowered`: the type of all tensors, once they are cast.
+// False for a call that Python has to check. `lowered`: the type of all tensors, once they are cast.
 bool describe_call(const Given& tensors, std::optional<at::ScalarType> lowered, PyObject* const* given, Key& key) {
   const auto describe_tensor = [&](const Tensor& tensor) {
     const bool is_cast = lowered && tensor.scalar_type() != *lowered;
@@ -234,7 +234,7 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   Given tensors;
   std::optional<at::ScalarType> type;  // to which autocast lowers all
   if (is_any_autocast_enabled()) type.emplace();
-  if (somebody_watches_beside_autocast() || !read_given(given, count, tensors) ||
+  if (is_watched_beside_autocast() || !read_given(given, count, tensors) ||
       (type && !lower(tensors, *type)) || !describe_call(tensors, type, given, key)) {
     PyErr_Clear();
     Py_RETURN_NONE;
@@ -265,7 +265,7 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-// learn(call, arguments of convolve…): from now on they are run as the call says.
+// learn(call, arguments of convolve…): from now on the call runs them.
 PyObject* learn(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   Key key;
@@ -280,7 +280,7 @@ PyObject* learn(PyObject*, PyObject* const* given, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-// [(weight, calls, how many record that the gradient of x is wanted, and of w)], of the weights that are still there.
+// [(weight, calls, how many request the gradient of x, and of w)], of the weights that are still there.
 pybind11::list counted(const Call& call) {
   pybind11::list found;
   for (const Tally& tally : call.tallies())
@@ -289,7 +289,7 @@ pybind11::list counted(const Call& call) {
   return found;
 }
 
-// run(kernel, inputs…): the result or a tuple of two; None if the inputs do not lie as the kernel reads them.
+// run(kernel, inputs…): the result or a tuple of two; None if the inputs do not have the strides that the kernel reads.
 PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   const auto& kernel = pybind11::handle(given[0]).cast<const Kernel&>();
@@ -314,7 +314,7 @@ PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the arguments
+PyMethodDef kHot[] = {  // called in every step: without pybind11's check of the arguments
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(convolve)), METH_FASTCALL, nullptr},
     {"learn", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(learn)), METH_FASTCALL, nullptr},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL, nullptr},
@@ -389,7 +389,7 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def(py::init<std::vector<std::shared_ptr<Step>>>())
       .def_property_readonly("calls", [](const OpCall& call) { return call.calls.load(); });
   module.def("take_ops", take_ops);
-  module.def("is_asked", [] { return asked() != nullptr; });
+  module.def("is_offer_open", [] { return open_offer() != nullptr; });
   module.def("offer", offer);
   module.def("forget", [] {
     known_ops().forget();

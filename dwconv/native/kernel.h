@@ -28,7 +28,7 @@ inline at::Tensor empty_strided(
   return at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(device));
 }
 
-// The tensor, if its memory is there: it may have been given back, as FSDP does between two uses of a weight.
+// The tensor, if it has memory: that may have been released, as FSDP does between two uses of a weight.
 inline const at::Tensor& readable(const at::Tensor& tensor) {
   const size_t end = at::detail::computeStorageNbytes(
       tensor.sizes(), tensor.strides(), tensor.itemsize(), static_cast<size_t>(tensor.storage_offset()));
@@ -38,8 +38,8 @@ inline const at::Tensor& readable(const at::Tensor& tensor) {
   return tensor;
 }
 
-// What a graph keeps for its backward pass beside tensors, as one: compiled autograd can make nothing of anything else.
-// Its memory is the pointer that keeps the object.
+// What a graph keeps for its backward pass besides tensors, as a tensor: compiled autograd supports only these. Its
+// memory is the pointer that keeps the object.
 template <class T>
 at::Tensor kept_by_graph(c10::intrusive_ptr<T> object) {
   const auto let_go = [](void* pointer) { delete static_cast<c10::intrusive_ptr<T>*>(pointer); };
@@ -80,7 +80,7 @@ class LoweredWeight {
   }
 };
 
-// A tensor that was saved, with the strides of `like`: hooks may have brought it back otherwise, or at an odd address.
+// A tensor that was saved, with the strides of `like`: hooks may have returned other strides, or an unaligned tensor.
 inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {
   TORCH_CHECK(
       tensor.sizes() == like.sizes() && tensor.scalar_type() == like.scalar_type() && tensor.device() == like.device(),
@@ -91,14 +91,14 @@ inline at::Tensor as_saved(at::Tensor like, const at::Tensor& tensor) {
 
 constexpr int64_t kLine = 128;  // of the devices there are, the longest line of a cache
 
-// A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any. A slice has
+// A tensor that a kernel reads or writes, in PyTorch's terms. The first size of an image is the batch: any. A slice has
 // the strides of a tensor of more channels.
 struct Operand {
   bool is_image;
   Sizes sizes;
   Sizes strides;
   at::ScalarType dtype;
-  at::MemoryFormat lies;
+  at::MemoryFormat format;
   bool is_slice;
 
   bool fits(const at::Tensor& tensor, int64_t batch, c10::Device device) const {
@@ -106,10 +106,10 @@ struct Operand {
     return given.size() == sizes.size() && (!is_image || given[0] == batch) &&
         std::equal(given.begin() + is_image, given.end(), sizes.begin() + is_image) && tensor.device() == device &&
         tensor.scalar_type() == dtype &&
-        (is_slice ? lies_as_slice(tensor) : tensor.numel() <= kMostElements && tensor.is_contiguous(lies));
+        (is_slice ? has_slice_strides(tensor) : tensor.numel() <= kMostElements && tensor.is_contiguous(format));
   }
 
-  bool lies_as_slice(const at::Tensor& tensor) const {
+  bool has_slice_strides(const at::Tensor& tensor) const {
     for (int64_t axis = 0; axis < tensor.dim(); ++axis)
       if (tensor.size(axis) != 1 && tensor.stride(axis) != strides[axis]) return false;
     return tensor.size(0) * strides[0] <= kMostElements;
@@ -185,7 +185,7 @@ class Kernel {
         results_(std::move(results)),
         workspaces_(std::move(workspaces)) {}
 
-  // True if the inputs lie as the kernel reads them.
+  // True if the inputs have the strides that the kernel reads.
   bool reads(const std::vector<at::Tensor>& inputs) const {
     if (inputs.size() != inputs_.size() || inputs[0].dim() == 0) return false;
     const int64_t batch = inputs[0].size(0);
@@ -223,7 +223,7 @@ class Kernel {
     return results;
   }
 
-  // The inputs and the results lie as the kernel wants them; nothing of this is looked at.
+  // The inputs and the results must have the strides that the kernel reads; this is not checked.
   void run(int64_t batch, at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Tensor> results) const {
     RECORD_FUNCTION(name_.c_str(), c10::ArrayRef<const c10::IValue>{});
     c10::SmallVector<void*, 8> addresses;

@@ -5,10 +5,9 @@
     name.background   the same, for the process that makes it in the background
     name.failed       why the last attempt failed: no process tries again for ten minutes
 
-A process that finds the lock taken waits for what the other makes. If the other fails, it believes the reason; if the
-other dies, it takes its place while there is time. All of this is one attempt with one limit in time, beyond which
-there is no result; that is no failure to note, for a busy machine is no mistake. On a file system without locks
-each process makes its own.
+A process that finds the lock taken waits for what the other makes. If the other fails, the same reason counts; if the
+other dies, it takes its place while there is time. All of this is one attempt with one time limit. No result within the
+limit is not noted as a failure: the machine was busy. On a file system without locks each process makes its own.
 
 In the background it may take an hour on a busy machine. So the foreground does not wait for the background, only the
 other way round.
@@ -52,8 +51,8 @@ def made_once(
     path: Path, make: Callable[[float], bytes], *, what: str, attempt: Attempt, instead_of: bytes | None = None
 ) -> Made:
     """The result of ``make``, which gets the seconds that it may take; or what another process made meanwhile, unless
-    it is ``instead_of``. ``what`` it is, for the line that says what goes on. Raises what ``make`` raises, OutOfTime
-    when time is up, BuildError for a failure not long ago."""
+    it is ``instead_of``. ``what`` it is, for the progress line. Raises what ``make`` raises, OutOfTime when time is up,
+    BuildError for a failure not long ago."""
     deadline = time.monotonic() + attempt.limit_s
     where = " in the background" if attempt.in_background else ""
     suffixes = (".background", ".lock") if attempt.in_background else (".lock",)

@@ -1,7 +1,7 @@
 // Ops: what compiled code calls, dwconv::fprop and the others, past Python from the second op of its kind on.
 //
 //   AutogradCPU, AutogradCUDA   nothing is recorded: below autograd; else what Python registered for Autograd
-//   CPU, CUDA                   known by all that it is given: the steps of an OpCall; else what Python registered
+//   CPU, CUDA                   found by all arguments: the steps of an OpCall; else what Python registered
 //       │                       for every backend, which runs it, and may `offer` what runs the next one
 //       ▼
 //   Step ─► Kernel, or PyTorch's own op
@@ -59,17 +59,17 @@ struct KernelStep final : Step {
 
 // Inputs: x, w and the bias. Result: y.
 struct PyTorchFprop final : Step {
-  PyTorchFprop(Geometry geometry, at::MemoryFormat lies, Places inputs, Places results)
-      : Step(std::move(inputs), std::move(results)), geometry(std::move(geometry)), lies(lies) {}
+  PyTorchFprop(Geometry geometry, at::MemoryFormat format, Places inputs, Places results)
+      : Step(std::move(inputs), std::move(results)), geometry(std::move(geometry)), format(format) {}
 
   void run(const Tensors& given, std::vector<at::Tensor>& found) const override {
     std::optional<at::Tensor> bias;
     if (inputs.size() == 3) bias = given[inputs[2]];
-    found[results[0]] = geometry.y(given[inputs[0]], given[inputs[1]], bias).contiguous(lies);
+    found[results[0]] = geometry.y(given[inputs[0]], given[inputs[1]], bias).contiguous(format);
   }
 
   Geometry geometry;
-  at::MemoryFormat lies;
+  at::MemoryFormat format;
 };
 
 // Inputs: dy, x and w. Results: dx, dw and that of the bias.
@@ -79,16 +79,16 @@ struct PyTorchGradients final : Step {
 
   void run(const Tensors& given, std::vector<at::Tensor>& found) const override {
     const at::Tensor& dy = given[inputs[0]];
-    const auto lies = [&](const at::Tensor& result, int64_t place, const Shape& shape) {
-      if (place >= 0) found[place] = lying(result, shape);
+    const auto put = [&](const at::Tensor& result, int64_t place, const Shape& shape) {
+      if (place >= 0) found[place] = with_strides_of(result, shape);
     };
-    // PyTorch asks of a tensor whose gradient is not wanted for nothing but its shape and its layout.
+    // Of a tensor without a requested gradient PyTorch reads only shape and layout.
     const auto [dx, dw, db] = geometry.gradients(
         dy, inputs[1] >= 0 ? given[inputs[1]] : x.empty_like(dy),
         inputs[2] >= 0 ? given[inputs[2]] : dy.new_empty({1}).expand(w.sizes),
         {results[0] >= 0, results[1] >= 0, results[2] >= 0});
-    lies(dx, results[0], x);
-    lies(dw, results[1], w);
+    put(dx, results[0], x);
+    put(dw, results[1], w);
     if (results[2] >= 0) found[results[2]] = db;
   }
 
@@ -118,7 +118,7 @@ struct OpCall : torch::CustomClassHolder {
   std::atomic<int64_t> calls = 0;
 };
 
-// -- what is known ----------------------------------------------------------------------------------------------------
+// -- known ops ----------------------------------------------------------------------------------------------------------
 
 class KnownOps {
  public:
@@ -156,21 +156,21 @@ inline KnownOps& known_ops() {
   return *known;
 }
 
-// Where Python, while it runs an op of this thread, says what runs the next one.
-inline c10::intrusive_ptr<OpCall>*& asked() {
+// Where Python, while it runs an op of this thread, places what runs the next one.
+inline c10::intrusive_ptr<OpCall>*& open_offer() {
   static thread_local c10::intrusive_ptr<OpCall>* place = nullptr;
   return place;
 }
 
 inline void offer(c10::intrusive_ptr<OpCall> call) {
-  if (asked()) *asked() = std::move(call);
+  if (open_offer()) *open_offer() = std::move(call);
 }
 
 // -- ops --------------------------------------------------------------------------------------------------------------
 
 using torch::jit::Stack;
 
-// The tensors of an op, and with them the key. False for what only Python knows.
+// The tensors of an op, and with them the key. False for what only Python can run.
 inline bool describe_op(const c10::OperatorHandle& op, const Stack& stack, Tensors& given, Key& key) {
   const auto describe_tensor = [&](const at::Tensor& tensor) {
     if (!tensor.defined() || !is_plain(tensor)) return false;
@@ -214,13 +214,13 @@ inline void run_op(const c10::OperatorHandle& op, Stack* stack) {
   if (!call) {
     const Key of_this = is_usual ? key : Key();  // what Python does may be made of other ops
     c10::intrusive_ptr<OpCall> offered;
-    struct Asking {
+    struct Opened {
       c10::intrusive_ptr<OpCall>* before;
-      explicit Asking(c10::intrusive_ptr<OpCall>* place) : before(std::exchange(asked(), place)) {}
-      ~Asking() { asked() = before; }
+      explicit Opened(c10::intrusive_ptr<OpCall>* place) : before(std::exchange(open_offer(), place)) {}
+      ~Opened() { open_offer() = before; }
     };
     {
-      const Asking asking(is_usual ? &offered : nullptr);
+      const Opened opened(is_usual ? &offered : nullptr);
       op.callBoxedForDispatchKey(DispatchKey::CompositeExplicitAutograd, *stack);
     }
     if (offered) known_ops().learn(of_this, std::move(offered));
@@ -236,7 +236,7 @@ inline void run_op(const c10::OperatorHandle& op, Stack* stack) {
     for (at::Tensor& each : found) stack->emplace_back(std::move(each));
 }
 
-// Whether autograd has to know of an op that is given these.
+// Whether autograd has to record an op that is given these.
 inline bool is_recorded(const c10::OperatorHandle& op, const Stack& stack) {
   if (!at::GradMode::is_enabled()) return false;
   const auto is_of_autograd = [](const at::Tensor& tensor) {

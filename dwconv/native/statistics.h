@@ -21,7 +21,7 @@ namespace dwconv {
 
 using at::Tensor;
 
-// One norm of a call: what it learnt in training, and how its running statistics move.
+// One norm of a call: its parameters, and how its running statistics move.
 struct NormCall {
   Tensor weight, bias;
   Tensor running_mean, running_var, batches;  // undefined if there are none; `batches` also if the block counts none
@@ -66,7 +66,7 @@ class RunningStatistics {
  public:
   explicit RunningStatistics(const StatisticsKernel* kernel) : kernel_(kernel) {}
 
-  // The mean and the variance of so many values of each channel.
+  // The mean and the variance of `values` values of each channel.
   void move(const NormCall& norm, const Tensor& mean, const Tensor& variance, double values) {
     const bool has_statistics = norm.running_mean.defined();
     const bool is_simple = has_statistics && is_plain_float(norm.running_mean, mean) && is_plain_float(norm.running_var, variance);
@@ -122,7 +122,7 @@ class RunningStatistics {
         (batches.scalar_type() == at::kLong && batches.numel() == 1 && batches.device() == device && !batches.is_inference());
   }
 
-  // True if something of the norm waits to be moved for another.
+  // True if statistics of the norm are to be moved with another's.
   bool is_waiting(const NormCall& norm) const {
     return std::any_of(running_.begin(), running_.end(), [&norm](const Tensor& each) {
       return each.is_alias_of(norm.running_mean) || each.is_alias_of(norm.running_var);

@@ -1,8 +1,8 @@
-// Traced: what a traced forward pass looks at and runs in every call, as call/traced.py has it, in microseconds.
+// Traced: what a traced forward pass checks and runs in every call, as call/traced.py has it, in microseconds.
 //
 //   Guard.holds()            whether modules, modes, hooks and attributes are those that were pinned
 //   run_traced(members, x)   z of a block, by `run_as_one`, in evaluation by `run_in_evaluation`
-//       │                    x is new, a tensor does not lie as the kernel reads it, a watcher: None, and Python does it
+//       │                    x is new or watched, a tensor has other strides than the kernel's: None, and Python does it
 //       ▼
 //   Members ─► parameters and buffers, read anew in every call
 #pragma once
@@ -30,7 +30,7 @@ inline const Names& names() {
   return found;
 }
 
-// What a weak reference refers to, and its attributes; nothing once it is gone: a model that is not used any more goes.
+// What a weak reference refers to, and its attributes; nothing once it is freed, like a model without other references.
 struct Referred {
   pybind11::object self, own;
 
@@ -100,7 +100,7 @@ struct Guard {
 
 // -- blocks ------------------------------------------------------------------------------------------------------------
 
-// Of blocks that were learnt before, C++ knows nothing once this has grown.
+// Once this has grown, C++ has none of the blocks recorded before.
 inline int64_t& generation() {
   static int64_t current = 0;
   return current;
@@ -136,7 +136,7 @@ struct Members {
     return !found || found == Py_None || read_tensor(found, tensor);
   }
 
-  // False if a call of such an x cannot be one that is known.
+  // False if a call of such an x cannot be a recorded one.
   bool describe_call(const Tensor& x, const Tensor& w, const Tensor& bias, Key& key) const {
     if (trains != at::GradMode::is_enabled() || (trains && x.is_inference())) return false;
     key.clear();
@@ -166,7 +166,7 @@ struct Members {
   }
 };
 
-// False where Python has to look: a tensor that is none, or a momentum that is no number.
+// False where Python has to check: a tensor that is none, or a momentum that is no number.
 inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm) {
   const Referred module(member.reference);
   PyObject *const parameters = module.get(names().parameters), *const buffers = module.get(names().buffers);
@@ -188,7 +188,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   HANDLE_TH_ERRORS
   auto& members = pybind11::handle(given[0]).cast<Members&>();
   Tensor x, w, bias;
-  if (members.known.empty() || somebody_watches_beside_autocast() || !read_tensor(given[1], x)) Py_RETURN_NONE;
+  if (members.known.empty() || is_watched_beside_autocast() || !read_tensor(given[1], x)) Py_RETURN_NONE;
   Key key;
   if (!members.read_convolution(w, bias) || !members.describe_call(x, w, bias, key)) Py_RETURN_NONE;
   const auto found = members.known.find(key);
@@ -198,7 +198,7 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   for (size_t i = 0; i < norms.size(); ++i)
     if (!read_norm(members.norms[i], members.is_layer_norm, members.trains, norms[i])) Py_RETURN_NONE;
   const bool is_bias_taken = bias.defined() && (members.is_layer_norm || !members.trains);
-  if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python knows how
+  if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python does it
   Tensor z;
   {
     const pybind11::gil_scoped_release no_gil;

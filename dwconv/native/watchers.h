@@ -1,4 +1,4 @@
-// Watchers: what looks at a call besides eager autograd. `call/watchers.py` checks the same for the calls that Python takes.
+// Watchers: what observes a call besides eager autograd. `call/watchers.py` checks the same for the calls that Python takes.
 #pragma once
 
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -25,7 +25,7 @@ inline bool is_plain(const at::Tensor& tensor) {
 }
 
 // A mode, a transform or a tracer is active, whether or not autocast is.
-inline bool somebody_watches_beside_autocast() {
+inline bool is_watched_beside_autocast() {
   static const DispatchKeySet usual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
   const auto local = c10::impl::tls_local_dispatch_key_set();
   return !is_within(local.included_, usual) || local.excluded_.has(DispatchKey::AutogradCPU) ||

@@ -10,7 +10,7 @@
                         │
     load ◄──────────────┘                    refuses it, or adds it to ``dwconv.dispatch.packed``
 
-A pack is code. The digests show that it is whole; they do not show its maker.
+A pack is code. The digests prove that it is complete; they do not prove its origin.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def _legal(record: TuningRecord, target: Target) -> Choice | None:
 
 
 def _records(workload: Workload, target: Target, known: Database) -> Iterator[tuple[Target, TuningRecord]]:
-    """With what they were measured on, those that count most first: as dispatch asks for them; or, where nothing can be
-    measured, those of least computed cost, at the nearest batch size first."""
+    """With the target of the measurement, in the order in which dispatch takes them; or, where nothing can be measured,
+    those of least computed cost first, at the nearest batch size."""
     if target.present:
         yield from measured(workload, target, current=True, known=known)
         return

@@ -1,8 +1,8 @@
 """Which kernels are in a pack for every layer: of any batch, any size and any number of channels.
 
-On the CPU they are built for the least one that has a vector set, with a configuration that suits layers of all sizes:
-it was chosen for a middling one. For a GPU of an architecture there are several of each, those of least computed cost.
-Nothing of them was measured when the pack is loaded; a race does that on each machine.
+On the CPU they are built for the least one that has a vector set, with one configuration for all sizes, chosen for a
+layer of medium size. For a GPU of an architecture there are several of each, those of least computed cost. They are
+unmeasured when the pack is loaded; a race measures them on each machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def target_of_vector_set(name: ForcedVectorSet) -> CpuTarget:
 
 
 def is_of_a_vector_set(target: CpuTarget) -> bool:
-    """True if it stands for every CPU that has a vector set."""
+    """True if it means every CPU that has a vector set."""
     return target.device in FORCED_VECTOR_SETS
 
 

@@ -1,7 +1,7 @@
-"""Load a pack: check all of it, then let dispatch know its kernels.
+"""Load a pack: check all of it, then add its kernels to dispatch.
 
-Nothing is half loaded: whatever is wrong, the answer is one PackError, and the process is as it was. Every file is read
-once, and the bytes that were checked are the bytes that run.
+Nothing is half loaded: any fault raises one PackError, and the process stays as it was. Every file is read once, and
+the bytes that were checked are the bytes that run.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Pack:
 def load_pack(
     path: str | os.PathLike[str], *, sha256: str | None = None, unmeasured: bool = False, trust: bool = False
 ) -> Pack:
-    """Let this process run the kernels of the pack at ``path``, wherever they are faster than PyTorch's op.
+    """Run the kernels of the pack at ``path`` in this process, wherever they are faster than PyTorch's op.
 
     A pack is code that is run: load only packs from people you trust. ``sha256`` is the digest that
     ``python -m dwconv.export`` printed; no other pack is loaded then. ``unmeasured`` accepts kernels that were chosen
     by computed costs and never measured. Those for every layer run without it where a race found them faster.
 
     ``path`` may be a URL, of a pack or of a folder of packs with an index, which names the one for this machine. Then
-    ``sha256`` has to be given, the pack's or the index's; ``trust`` loads whatever is there without it.
+    ``sha256`` has to be given, the pack's or the index's; ``trust`` loads any pack there without it.
 
     Raises PackError if the pack is damaged, or made for another device or other versions; if it cannot be fetched, or
     comes from a URL without a digest."""
@@ -179,7 +179,7 @@ def _target(made_for: MadeFor) -> Target:
 
 
 def _check_version(manifest: Manifest) -> None:
-    """Raises PackError for the pack of another dwconv: what it says of its kernels may mean something else here."""
+    """Raises PackError for the pack of another dwconv: its entries may mean something else here."""
     made, here = manifest.versions.get("dwconv"), versions.installed().get("dwconv")
     if made != here:
         raise PackError(f"it was made by dwconv {made}, this is dwconv {here}; make it again")

@@ -164,7 +164,7 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
                 )
                 for launch in artifact.launches
             ],
-            resources={str(kernel): dict(told) for kernel, told in artifact.kernel_resources.items()},
+            resources={str(kernel): dict(used) for kernel, used in artifact.kernel_resources.items()},
         )
 
 
@@ -245,7 +245,7 @@ def _taken(argument: Argument | Scalar) -> Name | Number:
     if isinstance(argument, Argument):
         return str(argument.name)  # TVM's strings are a subclass, which JSON does not take
     size = _size(argument.value)
-    assert isinstance(size, Size), "its value is told with each call"
+    assert isinstance(size, Size), "its value comes with each call"
     return Number(name=str(argument.name), value=size)
 
 

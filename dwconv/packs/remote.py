@@ -1,10 +1,10 @@
-"""Packs at a URL: put there, listed in an index, and fetched with trust.
+"""Packs at a URL: uploaded, listed in an index, and downloaded by digest.
 
     URL/index.json                 every pack: its folder, its digest, and the machines that it is for
-    URL/<name>-<digest>/…          a pack as it lies on disk; each has a writer of its own, and none is ever changed
+    URL/<name>-<digest>/…          a pack, as on disk; each has a writer of its own, and none is ever changed
 
-A pack is code. So nothing is got by its address alone: the digest of a pack, or of the index with the digests of all of
-them, says which bytes are meant. What arrives is kept in the cache folder, by its digest, and loaded from there.
+A pack is code. So nothing is loaded by its address alone: the digest of a pack, or of the index with the digests of all
+of them, identifies the bytes. Downloads are kept in the cache folder, by digest, and loaded from there.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def put_pack(folder: Path, manifest: Manifest, url: str) -> PutPack:
 
 
 def _listed(url: str, abandoned: Abandoned) -> bytes:
-    """The index, with every pack that lies at ``url``. Others may write it, too: a writer reads it again."""
+    """The index, with every pack at ``url``. Others may write it, too: a writer reads it again."""
     for _ in range(_WRITES):
         found = _content(Remote(url), INDEX, most_bytes=_MOST_INDEX_BYTES, abandoned=abandoned)
         known = {entry.folder: entry for entry in _decoded(found).packs} if found else {}
@@ -146,7 +146,7 @@ def get_pack(url: str, *, sha256: str | None, trust: bool) -> GotPack:
     if sha256 is None and not trust:
         raise PackError(
             "a pack is code, and this one comes from elsewhere: name the digest that python -m dwconv.export printed, "
-            "sha256=…, or load whatever is there with trust=True"
+            "sha256=…, or load any pack there with trust=True"
         )
     digest = sha256.lower() if sha256 else None
     try:

@@ -1,7 +1,7 @@
 """Training on several devices: data and gradients move while others are computed; layers spread over pipeline stages.
 
     with dwconv.parallel.ranks() as rank:                     # joins the job that torchrun started
-        model = data_parallel(model, example)                 # gradients go the way that is measured to be the fastest
+        model = data_parallel(model, example)                 # gradients are sent in the fastest way measured
         print(communication(model))                           # which, and why
         batches = prefetch(loader, rank.device)               # loaded, and copied, ahead of the step
         ...

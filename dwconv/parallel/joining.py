@@ -1,7 +1,7 @@
-"""Joining: the ranks of a job meet, and end together.
+"""Joining: the ranks of a job begin and end together.
 
 A rank that is killed, or hangs, takes the others with it: their next collective fails, at once or after ``timeout_s``,
-and each says so in one line. Their starter need not watch them.
+and each reports it in one line. Their launcher need not watch them.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def lost_ranks_told(here: Callable[[], str]) -> Iterator[None]:
         if isinstance(error, dist.DistError) or _OF_COMMUNICATION.search(str(error)):
             reason = one_line(_told_by_gloo(str(error)), most=_LONGEST_REASON)
             raise RankLost(
-                f"{here()} lost touch with the others ({reason}): another rank has ended, or does not answer; "
+                f"{here()} lost the connection to the others ({reason}): another rank has ended, or does not answer; "
                 "look at what that one printed, then start all ranks again"
             ) from error
         raise
@@ -251,7 +251,7 @@ def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) ->
     def silent(given: list[str] | None) -> int:
         try:
             return command(given)
-        except (RankLost, StageFailed):  # which this rank alone may know
+        except (RankLost, StageFailed):  # which this rank alone may have seen
             raise
         except DwconvError as error:
             sys.stdout.flush()

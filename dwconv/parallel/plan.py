@@ -30,7 +30,7 @@ from dwconv.parallel.planning.timeline import print_timeline, timeline_files
 from dwconv.system.threads import on_threads
 
 _WIDTH = 120
-"""Columns where no terminal says how many there are."""
+"""Columns without a terminal."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -158,7 +158,7 @@ def parser_of_plan() -> ArgumentParser:
     model.add_argument(
         "--input", required=True, metavar="N,C,H,W", help="shape of the whole batch of a step, of all ranks together"
     )
-    model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    model.add_argument("--channels-last", action="store_true", help="model and input are channels_last")
     model.add_argument(
         "--device",
         choices=_DEVICES,

@@ -45,7 +45,7 @@ def _train(argv: list[str] | None) -> int:
             print(_told(pipeline.plan), flush=True)
             if pipeline.has_batch_norm:
                 print(_BATCH_NORM[arguments.batch_norm], flush=True)
-        times = _steps(pipeline, images, arguments, tells=rank.is_first)
+        times = _steps(pipeline, images, arguments, prints=rank.is_first)
         if rank.is_first and len(times) > 1:
             print(_summary(times[1:], images=images.shape[1]), flush=True)
         if timeline:
@@ -71,13 +71,13 @@ def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[Pipeline, Tens
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if arguments.convert:
         model = convert(model)
-    plan = _plan(model, _lying(images[0], arguments), arguments)
+    plan = _plan(model, _in_layout(images[0], arguments), arguments)
     check_batch(images[0], microbatches=plan.microbatches * plan.stages[0].replicas)
     pipeline = Pipeline(
         model,
         plan,
         loss=nn.functional.cross_entropy,
-        example=_lying(images[0][: shape[0] // plan.stages[0].replicas], arguments),
+        example=_in_layout(images[0][: shape[0] // plan.stages[0].replicas], arguments),
         batch_norm=arguments.batch_norm,
         timeout_s=arguments.timeout,
     )
@@ -98,14 +98,14 @@ def _plan(model: nn.Module, batch: Tensor, arguments: argparse.Namespace) -> Pla
     )
 
 
-def _lying(images: Tensor, arguments: argparse.Namespace) -> Tensor:
+def _in_layout(images: Tensor, arguments: argparse.Namespace) -> Tensor:
     return images.to(memory_format=torch.channels_last) if arguments.channels_last else images
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _steps(pipeline: Pipeline, images: Tensor, arguments: argparse.Namespace, *, tells: bool) -> list[StepTimes]:
+def _steps(pipeline: Pipeline, images: Tensor, arguments: argparse.Namespace, *, prints: bool) -> list[StepTimes]:
     classes = _classes(pipeline)
     torch.manual_seed(arguments.seed)
     targets = torch.randint(0, classes, images.shape[:2], device=images.device)
@@ -117,13 +117,13 @@ def _steps(pipeline: Pipeline, images: Tensor, arguments: argparse.Namespace, *,
             dist.barrier()  # the ranks begin it together
         x, target = (pipeline.share(each[step % _BATCHES]) for each in (images, targets))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore" if not tells else "default", DwconvWarning)
-            loss = pipeline.step(_lying(x, arguments), target)
+            warnings.simplefilter("ignore" if not prints else "default", DwconvWarning)
+            loss = pipeline.step(_in_layout(x, arguments), target)
         if optimizer is not None:
             optimizer.step()
         assert pipeline.times is not None
         times.append(pipeline.times)
-        if tells:
+        if prints:
             print(f"step {step + 1:3}   loss {loss:.4f}   {1e3 * times[-1].step_s:9.1f} ms", flush=True)
     return times
 
@@ -251,7 +251,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--input", required=True, metavar="N,C,H,W", help="shape of the whole batch of a step, of all ranks together"
     )
-    model.add_argument("--channels-last", action="store_true", help="model and images lie channels_last")
+    model.add_argument("--channels-last", action="store_true", help="model and images are channels_last")
     model.add_argument(
         "--convert", action="store_true", help="convert depthwise layers first; run what is tuned or predicted for them"
     )

@@ -1,10 +1,10 @@
-"""Block: what stands around a depthwise convolution as one with it.
+"""Block: the norms and activations that are fused with a depthwise convolution.
 
     z = act2(norm2(y)),  y = conv(act1(norm1(x)))
 
-A norm is BatchNorm: of every channel it subtracts the mean and divides by the deviation; in training those over the
-batch, in evaluation those that it has learnt. Or all there is around the convolution is LayerNorm, which does so for
-every pixel over its channels: z = norm2(y).
+A norm is BatchNorm: of every channel it subtracts the mean and divides by the deviation; in training those of the
+batch, in evaluation its running ones. Or a LayerNorm alone follows the convolution, which does so for every pixel over
+its channels: z = norm2(y).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Block:
         """The tensors that a pass reads. ``forward``: ``x``, ``w``, ``bias`` if there is one, and γ and β of its norms;
         ``inference``: their means and variances as well; ``backward``: ``dz``, ``x``, ``y``, ``w``, and of each norm γ,
         β, and the mean and the variance that the forward pass gave. Without a second norm z is y. A LayerNorm has no
-        such statistics: those of a pixel the backward pass computes again, and of what is learnt it reads γ alone."""
+        such statistics: the backward pass computes those of a pixel again, and reads γ alone."""
         learnt = ("gamma", "beta") if pass_ == "forward" or self.layer_norm else ("gamma", "beta", "mean", "var")
         if pass_ != "backward":
             return ("x", "w", *(("bias",) if bias else ()), *self._of_norms(*learnt))

@@ -289,7 +289,7 @@ def _product(first: About, second: About) -> About:
 
 
 def _spread_out(channels: About, x: About) -> About:
-    """Numbers of channels as they meet those of images."""
+    """Numbers of channels, shaped to combine with images."""
     return About(_over_space(channels.value, x), _over_space(channels.error, x))
 
 

@@ -1,7 +1,7 @@
 """The constants of the cost model of GPUs: computed from published figures, or fitted to measurements on a device.
 
-``python -m bench cuda fit`` writes those of a device to a file beside its tuning log, which bears the device's name.
-They are found wherever tuning logs are read; without such a file the computed ones count.
+``python -m bench cuda fit`` writes those of a device to a file beside its tuning log, with the device's name. They are
+read wherever tuning logs are; without such a file the computed ones count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_NOT_HIDDEN = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class CostConstants:
-    """``schedules/cuda/gpu/cost.py`` says what each of them means."""
+    """``schedules/cuda/gpu/cost.py`` explains each of them."""
 
     memory_gb_per_s: float
     cache_gb_per_s: float
@@ -43,7 +43,7 @@ def constants_file(device: str) -> str:
 
 
 def write_constants(path: Path, constants: CostConstants, *, device: str, candidates: int, workloads: int) -> None:
-    """Write what was fitted to so many measured candidates of so many workloads. Raises OSError."""
+    """Write the constants, with the numbers of measured candidates and workloads of the fit. Raises OSError."""
     fitted_to = {"candidates": candidates, "workloads": workloads}
     data = {"format": FORMAT, "device": device, "fitted_to": fitted_to, "constants": dataclasses.asdict(constants)}
     path.write_text(json.dumps(data, indent=1) + "\n")

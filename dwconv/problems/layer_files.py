@@ -4,10 +4,10 @@
 
 A layer must have ``C`` channels, ``I`` input size, ``K`` kernel, ``S`` stride and ``P`` padding. It may have ``D``
 dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, ``epilogue``, ``n``, how often it
-occurs, ``sizes``, further input sizes for which one kernel of any size is tuned, and ``block``, what trains around it
-as one with it: then its passes are those of the block. A 1-D layer has one number in each list, a 3-D one three.
-Padding may be given per side: before and after in 1-D; top, bottom, left, right in 2-D; front and back before these in
-3-D. ``causal`` says of a 1-D layer that there is none after.
+occurs, ``sizes``, further input sizes for which one kernel of any size is tuned, and ``block``, the norms and
+activations fused with it: then its passes are those of the block. A 1-D layer has one number in each list, a 3-D one
+three. Padding may be given per side: before and after in 1-D; top, bottom, left, right in 2-D; front and back before
+these in 3-D. With ``causal`` a 1-D layer has none after the end.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: 
             if workload.pass_ not in EVAL_PASSES:
                 tensor.copy_(values.mean(1) if name.startswith("mean") else values.var(1, correction=0))
                 continue
-            values, drawn = values.nan_to_num(), tensor.double()  # learnt of other images: near, but not those of x
+            values, drawn = values.nan_to_num(), tensor.double()  # running statistics of other images: near those of x
             mean, variance = values.mean(1), values.var(1, correction=0)
             is_mean = name.startswith("mean")
             tensor.copy_(mean + 0.25 * drawn * variance.sqrt() if is_mean else variance * (1 + 0.25 * drawn) ** 2)

@@ -1,4 +1,4 @@
-"""Problem: the sizes of a convolution as PyTorch has them; from a call, before it is known what can run it.
+"""Problem: the sizes of a convolution in PyTorch's terms, from a call, before the decision what runs it.
 
 A Workload is what can have kernels. A Problem may be of any type, and of an empty batch.
 """
@@ -18,7 +18,7 @@ _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
 def memory_format(layout: Layout, *, axes: int) -> torch.memory_format:
-    """Of images with so many axes besides batch and channels."""
+    """Of images with ``axes`` axes besides batch and channels."""
     return _CHANNELS_LAST[axes] if layout == "nhwc" else torch.contiguous_format
 
 
@@ -40,13 +40,13 @@ class Problem:
     epilogue: Epilogue = "none"
     """Of the fprop; the other passes of the problem have none."""
     block: Block | None = None
-    """What stands around the convolution as one with it; the passes are those of the block."""
+    """The norms and activations fused with the convolution; the passes are those of the block."""
     trains: bool = True
-    """Whether a block is in training; in evaluation its norms have the statistics that they learnt."""
+    """Whether a block is in training; in evaluation its norms use their running statistics."""
 
     @classmethod
     def of(cls, workload: Workload) -> Problem:
-        """The problem whose pass the workload is; of dgrad without the bias, which it does not know."""
+        """The problem whose pass the workload is; of dgrad without the bias, which it does not have."""
         return cls(
             input_shape=workload.shape_of("x"),
             weight_shape=workload.shape_of("w"),
@@ -74,7 +74,7 @@ class Problem:
 
     @property
     def in_evaluation(self) -> Problem:
-        """That of the block with the statistics that its norms have learnt."""
+        """That of the block with the running statistics of its norms."""
         return dataclasses.replace(self, trains=False)
 
     @property
@@ -153,7 +153,7 @@ class Problem:
 
 @lru_cache(maxsize=64)
 def _workload(problem: Problem, pass_: Pass) -> Workload:
-    """To decide what runs a call asks for the same ones several times."""
+    """Cached, since the decision of one call needs the same ones several times."""
     if pass_ == problem.passes[0]:
         return problem._first_workload()
     return _workload(problem, problem.passes[0]).for_pass(pass_)

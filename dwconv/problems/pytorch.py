@@ -1,9 +1,9 @@
 """PyTorch's own op, pass by pass: what runs where no kernel is faster, and what kernels are measured against.
 
-Of a pass, shapes are PyTorch's, for 1-D with a height of 1, and results lie in the problem's layout, whatever the
-arguments do. The passes are not differentiable.
+Of a pass, shapes are PyTorch's, for 1-D with a height of 1, and results have the problem's layout, whatever that of the
+arguments. The passes are not differentiable.
 
-PyTorch's op pads both sides alike. What one side has more is padded before it, which copies the image, and cut off a
+PyTorch's op pads both sides alike. The excess of one side is padded before it, which copies the image, and cut off a
 gradient after it; PyTorch does the same for ``padding="same"`` with an even kernel.
 """
 
@@ -118,7 +118,7 @@ def block_inference(block: Block, convolve: Callable[[Tensor], Tensor], x: Tenso
 
 
 def layer_norm(y: Tensor, gamma: Tensor, beta: Tensor, *, eps: float) -> Tensor:
-    """z, of every pixel over its channels, which lie last in memory: y is channels_last."""
+    """z, of every pixel over its channels, which are the last axis in memory: y is channels_last."""
     z = F.layer_norm(y.movedim(1, -1), gamma.shape, gamma.to(y.dtype), beta.to(y.dtype), eps)
     return z.movedim(-1, 1)
 

@@ -201,7 +201,7 @@ def parse_target(text: str) -> Target:
 
 def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None = None) -> CpuTarget:
     """This machine's CPU, with as many threads as PyTorch uses, and with its widest vectors unless ``vector_set`` or
-    ``DWCONV_CPU`` says otherwise. Not ``present``, if this CPU does not have ``vector_set``.
+    ``DWCONV_CPU`` is set. Not ``present``, if this CPU does not have ``vector_set``.
 
     Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` names a vector set that is none, or that this CPU has not."""
     import torch
@@ -223,7 +223,7 @@ def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None
 
 
 def cpu_of_device(device: str) -> CpuTarget | None:
-    """The CPU of a device's name, as far as the name says; None if it is no CPU's name."""
+    """The CPU of a device's name, with the facts that are in the name; None if it is no CPU's name."""
     words = re.fullmatch(r".+-([a-z0-9_]+)-([1-9][0-9]{0,5})t", device)
     if words is None:
         return None

@@ -79,10 +79,10 @@ class Workload:
     ``epilogue``: what fprop does with its sums before it stores them; the other passes have none.
     ``block``: the norms and activations around the convolution in ``forward``, ``backward`` and ``inference``, its
     passes.
-    ``x_pitch``: x is a slice of the channels of a dense tensor that has so many, all else of which lies as x's layout
-    says; 0: x is dense itself. Records are of dense tensors, and hold for slices; only kernels are built for one.
+    ``x_pitch``: x is a slice of the channels of a dense tensor of that many, in x's layout; 0: x is dense itself.
+    Records are of dense tensors, and hold for slices; only kernels are built for one.
     ``any_size``: the kernel takes the sizes of images with each call; ``input_size`` is one of them, for which it is
-    cut. A record of one says what it took there; with ``also_at``, at those sizes as well.
+    cut. Its record has the time there; with ``also_at``, those of these sizes as well.
     ``any_channels``: it takes the number of channels, too, from a vector of them on.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
@@ -258,16 +258,16 @@ class Workload:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions on taps that lie inside the input, the same in every pass of a convolution;
-        with a bias, one more addition for each output. A backward pass of a block has twice as many; its norms and
-        activations are not counted."""
+        """Multiplications and additions on taps inside the input, the same in every pass of a convolution; with a bias,
+        one more addition for each output. A backward pass of a block has twice as many; its norms and activations are
+        not counted."""
         taps = math.prod(self._taps_in_bounds(axis) for axis in range(self.axes)) * (1 + (self.pass_ == "backward"))
         return 2 * self.batch * self.out_channels * taps + self.bias * math.prod(self.output_shape)
 
     @property
     def bytes(self) -> int:
         """Least traffic: every input and every result moved once; in a block an image once more for each time that all
-        of it must be known before it is used."""
+        of it must be read before it is used."""
         moved = [*self.inputs, *self.results]
         if self.block:  # statistics come before what they normalise; gradients of norms are sums
             again = _READ_AGAIN[self.pass_]
@@ -328,9 +328,9 @@ class Workload:
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
-        """The same problem, another pass. dgrad has neither bias nor x and drops what it knows of them, and only fprop
-        has an epilogue, so start from fprop. ``backward`` of a convolution alone is both gradients in one kernel, that
-        of a block of ``NOTHING`` else. It raises InvalidWorkload if there is a bias, whose gradient it does not give.
+        """The same problem, another pass. Start from fprop: dgrad drops the facts of bias and x, and only fprop has an
+        epilogue. ``backward`` of a convolution alone is both gradients in one kernel, that of a block of ``NOTHING``
+        else. It raises InvalidWorkload if there is a bias, whose gradient it does not give.
         """
         has_bias = pass_ in BLOCK_PASSES or (pass_, True) in _TENSORS
         bias, epilogue = self.bias and has_bias, self.epilogue if pass_ == "fprop" else "none"
@@ -347,7 +347,7 @@ class Workload:
         return dataclasses.replace(self, epilogue=epilogue)
 
     def with_x_pitch(self, x_pitch: int) -> Workload:
-        """The same with an x that is a slice of so many channels, or with a dense one."""
+        """The same with an x that is a slice of that many channels, or with a dense one."""
         return dataclasses.replace(self, x_pitch=x_pitch)
 
     def with_any_size(self) -> Workload:
@@ -434,7 +434,7 @@ def kind_of(batchless_key: str) -> tuple[str, ...]:
 
 
 _PARTS_OF_KEY = 10
-"""Parts of a ``batchless_key`` up to the layout; what follows says what is done besides the convolution."""
+"""Parts of a ``batchless_key`` up to the layout; the others are what is done besides the convolution."""
 
 
 def whole_sizes(name: str, value: Any) -> Sizes:

@@ -1,1 +1,1 @@
-"""Knowledge of candidates: the record, the log on disk, and the database that answers questions."""
+"""What was measured: the record, the log on disk, and the database over many logs."""

@@ -1,6 +1,6 @@
-"""Database: the records of many logs, and the answer to "what is fastest here?".
+"""Database: the records of many logs, and the fastest candidate by them.
 
-It only reads. A file that cannot be read is noted among ``problems`` and passed over: training goes on without it.
+It only reads. A file that cannot be read is noted among ``problems`` and left out: training goes on without it.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class Database:
 
     def bests_of_kind(self, workload: Workload) -> list[TuningRecord]:
         """The record of the best ``rank`` of each workload of the same pass, layout and type, of whatever sizes,
-        versions and device; one for each kind of arithmetic. Of equals it is the first; failures are left out. Asking
-        costs nothing after the first time."""
+        versions and device; one for each kind of arithmetic. Of equals it is the first; failures are left out. Only the
+        first call costs time."""
         kind = kind_of(workload.batchless_key)
         if kind not in self._bests:
             bests: _Bests = {}
@@ -170,7 +170,7 @@ class Database:
 
     def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
         """The same layer at each other input size of which there are records on ``device``, at the batch size of
-        ``workload``. Asking costs nothing after the first time."""
+        ``workload``. Only the first call costs time."""
         own = workload.batchless_key
         return [each for each in self.at_sizes(workload, device) if each.batchless_key != own]
 
@@ -180,8 +180,8 @@ class Database:
         return [records[0].workload.with_batch(workload.batch) for records in known.values()]
 
     def sizes_of(self, workload: Workload) -> set[Sizes]:
-        """Every input size of the layer of which there are records on some device, of kernels of any size too. Asking
-        costs little after the first time."""
+        """Every input size of the layer of which there are records on some device, of kernels of any size too. Only
+        the first call takes long."""
         layers = workload.layer, f"{workload.layer}-any"
         return {size_of(key) for layer in layers for key in self._keys_of_layer.get(layer, ())}
 
@@ -209,12 +209,11 @@ class Database:
         return (found for place in self.places for file in place for found in file.items())
 
     def devices(self, workload: Workload) -> list[str]:
-        """Devices with records of this workload at any batch size. Asking costs nothing after the first time."""
+        """Devices with records of this workload at any batch size. Only the first call costs time."""
         return sorted({device for key in _keys(workload) for device in self._devices.get(key, ())})
 
     def knows(self, pass_: Pass) -> bool:
-        """True if there are records of that pass, of whatever workload and device. Asking costs nothing after the first
-        time."""
+        """True if there are records of that pass, of any workload and device. Only the first call costs time."""
         return pass_ in self._passes
 
     @cached_property
@@ -247,13 +246,13 @@ class Database:
         workload's. Each list has the best first: current candidates before others, then confirmed ones before others,
         and among those an earlier place before a later one.
 
-        A record that is not current says nothing of a candidate of which there is a current one. Otherwise, if a file
-        has several records of one candidate, its last line counts, whatever the clocks say, so a candidate that failed
+        A record that is not current does not count beside a current one of the same candidate. Otherwise, if a file has
+        several records of one candidate, its last line counts, whatever the time stamps, so a candidate that failed
         when it was measured again is out. If files of one place disagree, a candidate that failed in one of them is
         out; otherwise a confirmed record goes before an unconfirmed one, and a slower before a faster one. The first
         place that has the candidate decides. Three kinds of records never count: computed ones, those of kernels with
-        other arithmetic than ``fast_math`` says, and contended times. Kernels of any size that were measured at this
-        size alone are among the candidates of one. Whether a configuration is still legal is not checked here.
+        other arithmetic than ``fast_math``, and contended times. Kernels of any size that were measured at this size
+        alone are among the candidates of one. Whether a configuration is still legal is not checked here.
         """
         words = self._last_words(workload, device, is_current=is_current, fast_math=fast_math)
         by_batch: dict[int, list[_Word]] = defaultdict(list)

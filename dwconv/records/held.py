@@ -16,7 +16,7 @@ from dwconv.records.line import FEW, AtSizeLine, MeasurementLine, RecordLine, Ve
 from dwconv.records.record import Status, TuningRecord
 
 _MOST_KEPT = 1024
-"""A decision reads the same records several times: up to so many are kept once they were made."""
+"""A decision reads the same records several times: this many at most are kept once they were made."""
 _LISTS_KEPT = 4
 
 

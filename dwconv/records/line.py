@@ -1,10 +1,10 @@
 """The line: a TuningRecord as one JSON object, and back.
 
 Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
-does anything to a terminal when it is printed. To check a line takes less time than to make its record, and a record
-takes more memory than its line: ``held`` keeps checked lines until their records are used.
+controls a terminal when it is printed. To check a line takes less time than to make its record, and a record takes more
+memory than its line: ``held`` keeps checked lines until their records are used.
 
-Anybody may have written a file of lines. A named pipe or the like is refused at once. A file is read up to where it
+A file of lines may come from any source. A named pipe or the like is refused at once. A file is read up to where it
 ended when it was opened.
 """
 
@@ -29,7 +29,7 @@ from dwconv.records.record import AtSize, Measurement, Status, TuningRecord, Ver
 from dwconv.schedules.space import Config
 
 FORMAT = 1
-"""Version of the format. A reader sets aside lines of versions that it does not know."""
+"""Version of the format. A reader sets aside lines of other versions."""
 LEAST_BYTES = 100
 """A shorter line is no record."""
 _MOST_NAMED = 100
@@ -73,7 +73,7 @@ def decode(line: bytes) -> TuningRecord:
 
 
 def checked(line: bytes) -> RecordLine:
-    """What one line says, from which a record can be made. Raises LogError, saying what is wrong, if none can be."""
+    """The content of one line, from which a record can be made. Raises LogError with the fault if none can be."""
     try:
         read = _line_decoder.decode(line)
         read.check()
@@ -109,7 +109,7 @@ FEW = msgspec.Meta(max_length=_MOST_NAMED)
 
 
 class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"pass_": "pass"}):
-    """Unknown fields are refused: a workload with a property that we do not know is another workload."""
+    """Unknown fields are refused: a workload with an unknown property is another workload."""
 
     pass_: Pass
     batch: _Size

@@ -44,7 +44,7 @@ except ModuleNotFoundError:  # Windows: one write of one whole line has to do th
 MOST_DAMAGES = 5
 """How many damaged lines of a log are described; the others are only counted."""
 _SILENT_S = 1.0
-"""A writer that waits for another one says so after this time."""
+"""A writer that waits for another one reports it after this time."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class TuningLog:
         self._turn = forks.Lock(threading.RLock)
         """Of this process's threads: one at a time has the file."""
         self.followers: list[Callable[[TuningRecord], None]] = []
-        """Told of every record that is appended here."""
+        """Called with every record that is appended here."""
         self._held: forks.Descriptor | None = None
         self._has_said_that_it_waits = False
         try:
@@ -178,8 +178,8 @@ class TuningLog:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """The file, open for appending and locked against other writers. Waits for them if need be, and says so once;
-        inside the block ``append`` does not wait. Raises LogError."""
+        """The file, open for appending and locked against other writers. Waits for them if need be, and reports it
+        once; inside the block ``append`` does not wait. Raises LogError."""
         with self._turn:
             if self._held is not None and self._held.is_open:
                 yield self._held.number
@@ -259,8 +259,8 @@ class TuningLog:
 
 
 def log_path(target: Target) -> Path:
-    """Where records of ``target`` are written unless ``--log`` says otherwise: ``<device>.jsonl`` in the folder, or the
-    file, that the settings name."""
+    """Where records of ``target`` are written unless ``--log`` names another file: ``<device>.jsonl`` in the folder, or
+    the file, that the settings name."""
     path = settings.written_log_path()
     return path if path.suffix == ".jsonl" else path / f"{target.device}.jsonl"
 

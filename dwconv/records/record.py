@@ -70,7 +70,7 @@ AROUND = "around"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuningRecord:
-    """One line of a tuning log. A failed candidate has no measurement, but is remembered too."""
+    """One line of a tuning log. A failed candidate has no measurement, but is recorded, too."""
 
     workload: Workload
     config: Config
@@ -79,8 +79,8 @@ class TuningRecord:
     measurement: Measurement | None = None
     confirmed: bool = False
     """True if it was also verified on other data and batch sizes, and timed longer, side by side with the other
-    finalists, on a machine that did nothing else; or, if it is ``disturbed``, is clearly faster in the turns,
-    and its times say by how much at least."""
+    finalists, on a machine that did nothing else; or, if it is ``disturbed``, is clearly faster in the turns, and its
+    times give the least factor."""
     raced: bool = False
     """True if a race confirmed it, among a few known configurations: a search may find a faster one."""
     verdict: Verdict | None = None
@@ -124,7 +124,7 @@ class TuningRecord:
 
     @property
     def at_each_size(self) -> tuple[TuningRecord, ...]:
-        """What it says of each size that it was measured at, its own first."""
+        """A record for each size that it was measured at, its own first."""
         if not self.others:
             return (self,)
         alone = dataclasses.replace(self, others=())
@@ -145,7 +145,7 @@ class TuningRecord:
 
     @property
     def contended(self) -> bool:
-        """True if other work took so much of the machine that the times say little."""
+        """True if other work took so much of the machine that the times do not count."""
         return self.disturbed and not self.confirmed
 
     def replaces(self, earlier: TuningRecord) -> bool:

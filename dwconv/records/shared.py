@@ -4,8 +4,8 @@
     a run elsewhere  ─► <device>-<time>-<random>.jsonl ┼─► URL ─► a copy in the cache folder ─► a place of Database
     what was merged  ─► merged.jsonl                   ┘
 
-Every run writes an object of its own, and never another's: two writers lose no line. What is read is data, like every
-log: the copy is read by the same reader, line by line.
+Every run writes only an object of its own: two writers lose no line. Shared records are data, like every log, and the
+same reader reads them line by line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """The shared records as they lie here."""
+    """This machine's copy of the shared records."""
 
     folder: Path
     """A folder of logs; it may be missing."""
@@ -81,7 +81,7 @@ def fetched(url: str) -> Path:
 
 
 class _State(msgspec.Struct):
-    """What is known of a copy."""
+    """The state of a copy."""
 
     tried_s: float = 0.0
     """When it was last made, or tried to be; seconds since 1970."""

@@ -1,8 +1,8 @@
-"""``report``: what ran in each depthwise layer of a model, how often, how long, and what tuning would still bring.
+"""``report``: what ran in each depthwise layer of a model, how often, how long, and what tuning can still gain.
 
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
-  ├─ rows         what runs them and how long that takes, by the tuning log; and what there is to win
+  ├─ rows         what runs them and how long that takes, by the tuning log; and the expected gain
   ├─ whole_step   how much of a step on an example they are
   ├─ sums         the rows with their sums
   └─ result       the report: as a table (text) for a terminal, as HTML (page); both in the same words
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 def report(model: nn.Module, example_inputs: Any = None) -> Report:
-    """Tell, layer by layer, what runs the depthwise convolutions of a converted ``model``, how often they were called,
-    how long a call takes, and what tuning would still win. Prints as a table; a notebook shows it as HTML, and
+    """List, layer by layer, what runs the depthwise convolutions of a converted ``model``, how often they were called,
+    how long a call takes, and what tuning can still gain. Prints as a table; a notebook shows it as HTML, and
     ``to_html`` writes a page.
 
     Calls are counted since decisions were last made anew (by ``dwconv.reset``, by ``convert`` with an example, or by
     ``tune``), in this process, and not timed: times are the medians of the tuning log. With ``example_inputs`` (as for
     ``convert``) the model takes a few steps on them, which change nothing in it, and the report is of such a step; it
-    then also says which share of the step depthwise convolution is, and on a GPU what the step takes of the host, op by
-    op, beside what its kernels take.
+    then also shows depthwise convolution's share of the step, and on a GPU the time of the host, op by op, beside that
+    of the kernels.
 
     Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
     """

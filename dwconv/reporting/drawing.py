@@ -38,7 +38,7 @@ class LogAxis:
         return cls(low=min(found) / 1.25, high=max(found) * 1.25, apart=apart)
 
     def percent(self, value: float) -> float:
-        """Where ``value`` lies; what is outside lies at the end."""
+        """The place of ``value``; of a value outside, the end."""
         share = math.log(value / self.low) / math.log(self.high / self.low) if value > 0 else 0.0
         return _ENDS + (100 - 2 * _ENDS) * min(max(share, 0.0), 1.0)
 
@@ -50,7 +50,7 @@ class LogAxis:
 
 def round_numbers(low: float, high: float, *, apart: float) -> list[float]:
     """Numbers from ``low`` to ``high`` to write along a logarithmic axis: as 1, 2, 5, 10, or 1, 3, 10, or 1, 10, or
-    fewer powers of ten; the most that lie apart by this share of the axis."""
+    fewer powers of ten; the most that have this share of the axis between them."""
     room = apart * math.log10(high / low)
     decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
     series: tuple[float, ...] = (1.0,)
@@ -70,13 +70,13 @@ _KINDS = {"faster": "win", "tie": "even", "slower": "loss"}
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """How many times as fast, and the interval that this lies in."""
+    """How many times as fast, and its interval."""
 
     ratio: float
     low: float
     high: float
     verdict: str = ""
-    """``faster``, ``tie`` or ``slower``, where more than the interval says so."""
+    """``faster``, ``tie`` or ``slower``, where more than the interval decides."""
 
     @property
     def kind(self) -> str:
@@ -107,7 +107,7 @@ def dot(axis: LogAxis, shown: Dot, *, y_px: float, mark: str = "fprop", kind: st
 
 
 def marked(x: str, y: str, *, mark: str, kind: str = "", told: str = "") -> str:
-    """A mark of the shape of its pass: a circle, a square, a triangle. ``told`` is shown where one points at it."""
+    """A mark of the shape of its pass: a circle, a square, a triangle. ``told`` is shown under the pointer."""
     title = f"<title>{text(told)}</title>" if told else ""
     named = f' class="{kind}"' if kind else ""
     if mark not in _SHAPES:
@@ -149,8 +149,7 @@ def stacked(parts: Sequence[tuple[str, float]]) -> str:
 
 
 def text(said: str) -> str:
-    """``said`` as text of a page or a picture: one line, with nothing in it that a browser would take for its own. A
-    number stays with its unit."""
+    """``said`` as text of a page or a picture: one line, without characters of HTML. A number stays with its unit."""
     return escape(_UNITS.sub("\u00a0", one_line(said)))
 
 
@@ -169,7 +168,7 @@ def _parts(word: str) -> list[str]:
 
 
 def lines_of(said: str, *, most: int) -> list[str]:
-    """``said`` in lines of at most so many characters, cut at spaces; a longer word has a line of its own."""
+    """``said`` in lines of at most ``most`` characters, cut at spaces; a longer word has a line of its own."""
     lines = [""]
     for word in one_line(said).split(" "):
         together = f"{lines[-1]} {word}".strip()

@@ -30,7 +30,7 @@ from dwconv.untuned.gain import Expected
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """A tensor that a kernel cannot read where it lies."""
+    """A tensor that a kernel cannot read without a copy."""
 
     tensor: str
     """``x`` or ``w``."""
@@ -50,20 +50,21 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class PassExplanation:
-    """What runs one pass, and what is known of it."""
+    """What runs one pass, with its measurements."""
 
     pass_: Pass
     provider: decision.Provider
     reason: str
     record: TuningRecord | None
     config: str
-    """The knobs of the kernel that runs, or of the best that is known; empty if nothing is."""
+    """The knobs of the kernel that runs, or of the best one known; empty without one."""
     expected: Expected | None = None
     """What the choice relies on where nothing that was measured with the versions installed decides."""
     is_of_another_size: bool = False
     """True if ``record`` is of a kernel of any size that was measured at another one."""
     copies: tuple[Copy, ...] = ()
-    """Copies of the call's tensors by dwconv's kernel. How the gradient will lie is not known yet."""
+    """Copies of the call's tensors by dwconv's kernel. Without those of the gradient, whose layout is not decided
+    yet."""
 
     @property
     def measured(self) -> Measurement | None:
@@ -120,7 +121,7 @@ class Explanation:
 
 
 _RACE = "dwconv.convert(model, example_inputs) times a few configurations of each layer"
-_FAILS = "; a call fails, as DWCONV_UNTUNED=error says"
+_FAILS = "; a call fails, as DWCONV_UNTUNED=error requires"
 
 
 def explain(
@@ -143,7 +144,7 @@ def explain(
     axes = weight.dim() - 2
     if axes not in (1, 2, 3):
         raise InvalidWorkload(
-            f"weight has {weight.dim()} dimensions; explain knows 1-D (3), 2-D (4) and 3-D (5) convolutions"
+            f"weight has {weight.dim()} dimensions; explain takes 1-D (3), 2-D (4) and 3-D (5) convolutions"
         )
     call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
     problem, x, w = call.problem, call.x, call.w

@@ -1,7 +1,7 @@
-"""The frame of a page: one file without scripts, with what it looks like on a light and a dark ground, on a phone and
-on paper.
+"""The frame of a page: one file without scripts, with its style for a light and a dark theme, for a phone and for
+paper.
 
-Colours are those of Okabe and Ito, which people who see few colours distinguish; marks differ in shape as well.
+Colours are those of Okabe and Ito, distinct for colour-blind readers; marks differ in shape as well.
 """
 
 from __future__ import annotations

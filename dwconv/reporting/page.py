@@ -1,4 +1,4 @@
-"""A report as HTML: one page without scripts, readable on a light and on a dark ground, on a phone and on paper."""
+"""A report as HTML: one page without scripts, for a light and a dark theme, a phone and paper."""
 
 from __future__ import annotations
 

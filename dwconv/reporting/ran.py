@@ -1,7 +1,7 @@
 """Ran: the sizes that each layer of a model ran, and how often.
 
-Calls are known by the weight that they came with. Those of a compiled graph, and with weights that FSDP gathered, are
-known by their sizes alone: they count for all layers of such sizes together.
+Calls are identified by their weight. Those of a compiled graph, and with weights that FSDP gathered, are identified by
+their sizes alone: they count for all layers of these sizes together.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ran:
     problem: Problem
     device: torch.device
     calls: Mapping[Pass, int]
-    """As counted; of a backward pass, how often a forward call recorded that it is wanted."""
+    """As counted; of a backward pass, how often a forward call requested it."""
     per_step: Mapping[Pass, float]
     """How often a step runs each pass; passes that do not run are left out."""
     counted_for: int = 1
@@ -57,8 +57,8 @@ class Ran:
     """Why no call comes to dwconv; empty if they do."""
 
     def as_decided(self, decisions: Mapping[Pass, DispatchDecision]) -> Ran:
-        """The same with ``backward`` in the place of dgrad and wgrad, where both gradients come from one kernel. As
-        often as one is wanted without the other, it runs alone."""
+        """The same with ``backward`` in the place of dgrad and wgrad, where both gradients come from one kernel. Where
+        one is requested without the other, it runs alone."""
         both = decisions.get("backward")
         if self.problem.block or self.why_pytorch or both is None or both.provider == "pytorch":
             return self

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Report(ReportSums):
-    """What ran in the depthwise layers of a model, how long it takes, and what tuning may still win."""
+    """What ran in the depthwise layers of a model, how long it takes, and what tuning can still gain."""
 
     def __str__(self) -> str:
         return _as_text(self)

@@ -1,4 +1,4 @@
-"""Rows: what runs the passes of each layer, how long a call takes, how much of that tuning may win; and their sums."""
+"""Rows: what runs the passes of each layer, how long a call takes, what tuning can gain; and their sums."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PassRow:
     threads: int | None
     """The threads of the measurement, if they are others than the call's: the times are of these."""
     to_win_us: float
-    """What tuning is expected to win of one call."""
+    """The expected gain of tuning in one call."""
 
     @property
     def now_us(self) -> float | None:
@@ -139,7 +139,7 @@ def _short(sizes: Sequence[int]) -> str:
 
 
 def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
-    """What is known of everything that ran."""
+    """The rows of all that ran."""
     expected_gains = cache(lambda target: ExpectedGains(target, database(), state=kernel_state()))
     latest = {(plan.problem, plan.device): plan for plan in plans()}
     latest_here = {(plan.problem, plan.device, plan.target): plan for plan in plans()}
@@ -320,13 +320,13 @@ class ReportSums:
 
     @cached_property
     def most_to_win(self) -> LayerRow | None:
-        """The row with most to win by tuning; None if there is nothing."""
+        """The row with the largest expected gain; None if there is nothing."""
         row = max(self.rows, key=lambda row: row.step_to_win_us, default=None)
         return row if row and row.step_to_win_us else None
 
     @property
     def call(self) -> str:
-        """The call that tunes what there is to win; empty if there is nothing."""
+        """The call that tunes these passes; empty if there is nothing."""
         sizes = {
             (row.problem.workload(each.pass_).batchless_key, row.device)
             for row in self.rows

@@ -26,14 +26,14 @@ def heading(report: ReportSums) -> str:
 
 
 def nothing_ran(report: ReportSums) -> str:
-    """Said of a report without rows."""
+    """The text of a report without rows."""
     if report.of_an_example:
         return "none of them ran in the example; give inputs that reach them"
     return "none of them ran in this process yet; run a step, or give an example: dwconv.report(model, example_inputs)"
 
 
 def sums(report: ReportSums) -> list[str]:
-    """The step, what is saved of it, and what is still to win."""
+    """The step, the time saved, and the gain that is left."""
     now_us = report.depthwise_us
     if not now_us:
         lines = ["a step: nothing was measured of it yet"]
@@ -67,7 +67,7 @@ def sums(report: ReportSums) -> list[str]:
 
 
 def without_share(report: ReportSums) -> list[str]:
-    """How to learn which share of a whole step it is."""
+    """How to see its share of a whole step."""
     if report.of_an_example:
         return []
     return ["dwconv.report(model, example_inputs) shows the share of a whole step"]
@@ -80,7 +80,7 @@ def commands(report: ReportSums) -> list[str]:
 
 
 def notes(report: ReportSums) -> list[str]:
-    """What else there is to say of the layers."""
+    """The other lines about the layers."""
     lines = []
     hidden = len(report.rows) - len(report.shown)
     if hidden:

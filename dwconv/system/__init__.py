@@ -1,1 +1,1 @@
-"""This machine: its CPU, its memory, its files, and what a process of it must take care of."""
+"""This machine: its CPU, its memory, its files, and what its processes must care for."""

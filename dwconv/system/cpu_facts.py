@@ -67,7 +67,7 @@ def cpu_facts() -> CpuFacts:
 @cache
 def instructions() -> frozenset[str]:
     """The words in ``/proc/cpuinfo`` for instructions that a compiler may use for this CPU, ``avx512vl`` or ``asimd``;
-    empty where the system does not say."""
+    empty where the system does not list them."""
     return instructions_in(_cpuinfo())
 
 
@@ -128,7 +128,7 @@ class Cache:
     level: int
     bytes: int
     cpus: frozenset[int]
-    """That share it; all, where the system does not say."""
+    """That share it; all, where the system does not list them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,12 @@
-"""What a process must not take over from the one that it was forked from. Data loaders fork, at any moment.
+"""What a forked process must not inherit from its parent. Data loaders fork, at any moment.
 
-A forked child has its parent's memory, and of its threads only the one that forked. What another thread was at stays as
-it was: a lock is never released, a module stays half imported, a library of C++ half changed. And descriptors are the
-parent's files, with the parent's locks on them.
+A forked child has its parent's memory, and of its threads only the one that forked. The unfinished work of other
+threads stays unfinished: a lock is never released, a module stays half imported, a library of C++ half changed.
+Descriptors are the parent's files, with the parent's locks on them.
 
-    Lock         free in the child, whichever thread held it; if it says so, a fork waits until no thread holds it
+    Lock         free in the child, whichever thread held it; with ``holds_up_forks`` a fork waits for its release
     Descriptor   closed in the child, and never twice
-    in_child     what else a child forgets
+    in_child     what else is reset in a child
 """
 
 from __future__ import annotations

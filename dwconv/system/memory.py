@@ -90,8 +90,8 @@ def _groups() -> Iterator[tuple[int, int]]:
 
 
 def _upwards(mount: Path, path: str, *, names: _Files) -> Iterator[tuple[int, int]]:
-    """Limit and use from the group at ``path`` up to the root. A container sees its own group as the root, whatever
-    ``path`` says."""
+    """Limit and use from the group at ``path`` up to the root. In a container its own group is the root, whatever
+    ``path`` is."""
     group = mount / path.strip("/")
     for folder in (group, *group.parents):
         try:

@@ -1,7 +1,7 @@
-"""A file that is there with all its content, or not at all.
+"""A file that exists with all its content, or not at all.
 
 It is written under another name in the same folder, ``.<name>.<random>.part``; a rename or a link then gives it its own
-name. Readers never see half a file, and a process that is killed leaves no more than a ``.part`` file behind.
+name. Readers never see half a file, and a killed process leaves at most a ``.part`` file.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _check_is_file(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no file", str(path))  # a device, say
+        raise OSError(errno.EINVAL, "it is no file", str(path))  # such as a device
 
 
 def check_folder(path: Path) -> None:

@@ -5,8 +5,8 @@
 
 A file counts only if it and its folder belong to this user and no other may write there. A sealed file also begins
 with the HMAC-SHA256 of its name and content, under a key that only this user can read. A file that is torn, was changed
-or renamed, or comes from another user is treated as missing. The key lies apart from the cache, which may be in a
-shared folder; if no key can be kept, no sealed file is.
+or renamed, or comes from another user is treated as missing. The key is apart from the cache, which may be in a shared
+folder; if no key can be kept, no sealed file is.
 
 The bytes that were checked are the bytes that are used: a reader gets them, never a path that could lead to something
 else a moment later. Folders are opened first and checked through the descriptor. A writer makes a new file and renames
@@ -119,7 +119,7 @@ def check_private(folder: Path) -> None:
 def _opened(folder: Path, *, make: bool = False) -> Iterator[int]:
     """Descriptor of a folder that only this user can write in. Raises OSError if others can."""
     if not hasattr(os, "geteuid"):
-        raise OSError(errno.ENOTSUP, "users cannot be told apart on this system", str(folder))
+        raise OSError(errno.ENOTSUP, "users cannot be distinguished on this system", str(folder))
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     try:
         descriptor = os.open(folder, flags)

@@ -1,8 +1,8 @@
 """Files at a URL: ``s3://``, ``gs://``, ``hf://``, ``https://``, ``memory://``, or a folder that machines share.
 
 fsspec reaches all of them, with the package that it needs: ``s3fs``, ``gcsfs``, ``huggingface_hub``, ``aiohttp``.
-A server may be slow, never answer, or send without end. So each request runs ``within`` some seconds, and
-reads no more bytes than it says.
+A server may be slow, never answer, or send without end. So each request runs ``within`` some seconds, and reads no more
+bytes than a given number.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Abandoned:
 
 def within(limit_s: float, work: Callable[[Abandoned], T]) -> T:
     """What ``work`` gives, in a thread of its own, which is left alone if it takes longer than ``limit_s``. Raises
-    RemoteError for that, and for whatever it raises, in words that say what happened."""
+    RemoteError for that, and for whatever it raises, with the error in words."""
     result: list[T] = []
     failure: list[BaseException] = []
     done, abandoned = threading.Event(), Abandoned()

@@ -1,7 +1,7 @@
 """Threads: how many of them PyTorch, and CPU kernels with it, use for a while.
 
-Kernels run on all. What is done around them, for tensors of the usual size, is done on one: builds run on the other
-cores meanwhile, and to wait at every fill and comparison until such a core is free takes longer than one thread does.
+Kernels run on all. Fills and comparisons of tensors of the usual size run on one: builds use the other cores meanwhile,
+and the wait for a free core takes longer than one thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SMALL = 1 << 23
 
 
 def to_handle(elements: int) -> int:
-    """The number of threads for what is done around a kernel with so many elements in all its tensors."""
+    """The number of threads for work around a kernel with that many elements in all its tensors."""
     return 1 if elements < _SMALL else torch.get_num_threads()
 
 

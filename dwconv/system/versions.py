@@ -41,13 +41,13 @@ NO_TVM = "TVM, which builds kernels, is not installed"
 
 
 def where_to_tune() -> str:
-    """Said after ``tune``, before the command; empty if that can run here."""
+    """The words after ``tune``, before the command; empty if that can run here."""
     return "" if can_build() else " where TVM is, and load a pack made there (python -m dwconv.export)"
 
 
 @cache
 def cuda_of_pytorch() -> int | None:
-    """The CUDA that PyTorch is built for, 12 or 13, say: ``torch.version.cuda``, without an import; None where it is
+    """The CUDA that PyTorch is built for, such as 12 or 13: ``torch.version.cuda``, without an import; None where it is
     built for none."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:

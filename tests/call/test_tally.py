@@ -1,4 +1,4 @@
-"""Tally: weights are told apart as long as they are there, and make room when they are gone."""
+"""Tally: weights are distinguished as long as they exist, and make room when they are gone."""
 
 from __future__ import annotations
 

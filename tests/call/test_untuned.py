@@ -140,7 +140,7 @@ def test_an_unmeasured_call_is_stopped_where_the_user_says_so(planted, said, mon
         message = str(raised.value)
         assert message.startswith("fprop") and f"untuned on {cpu_target().device}; tune them: {COMMAND}" in message
     explanation = dwconv.explain(x, w, padding=1)
-    assert explanation["fprop"].reason.endswith("; a call fails, as DWCONV_UNTUNED=error says")
+    assert explanation["fprop"].reason.endswith("; a call fails, as DWCONV_UNTUNED=error requires")
     assert said() == []
 
 
@@ -148,7 +148,7 @@ def test_a_training_step_is_stopped_before_it_begins(logs, monkeypatch):
     monkeypatch.setenv("DWCONV_UNTUNED", "error")
     plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "wgrad"], baseline_us=1)
     x, w = tensors()
-    stopped = r"^dgrad of 2×8×9×7 .* must be tuned, as DWCONV_UNTUNED=error says: untuned on"
+    stopped = r"^dgrad of 2×8×9×7 .* must be tuned, as DWCONV_UNTUNED=error requires: untuned on"
     for _ in range(2):
         with pytest.raises(Untuned, match=stopped):
             dwconv.conv2d(x, w, padding=1)

@@ -81,8 +81,8 @@ def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
     ("spec", "words"),
     [
         ("timm:V3", "did you mean mobilenetv3_small_050, mobilenetv3_large_100?"),
-        ("timm:convnext_tinny", "timm knows no convnext_tinny; did you mean convnext_tiny?"),
-        ("timm:zzz", "it knows 4 others"),
+        ("timm:convnext_tinny", "timm has no convnext_tinny; did you mean convnext_tiny?"),
+        ("timm:zzz", "it has 4 others"),
         ("torchvision:resnet5", "did you mean resnet50?"),
         ("transformers:manba", "did you mean mamba?"),
         ("transformers:part", "cannot be made by its name alone: no model"),

@@ -153,7 +153,7 @@ def test_without_a_cache_it_serves_this_process_and_one_line_says_so(
         warnings.simplefilter("error")
         assert native.native() is not None
     (line,) = (str(warning.message) for warning in warned)
-    assert re.search(told, line) and line.endswith("or do without it: DWCONV_NATIVE=0")
+    assert re.search(told, line) and line.endswith("or leave it out: DWCONV_NATIVE=0")
     assert compiler.calls == 1 and native.run() == 42 and native.why_not == ""
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".part", ".sealed")]
 

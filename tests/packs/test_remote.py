@@ -103,9 +103,7 @@ def test_what_is_in_the_cache_is_not_fetched_again_and_what_is_damaged_there_is(
 def test_without_a_digest_nobody_is_even_asked(monkeypatch):
     monkeypatch.setattr(settings, "FETCH_TIMEOUT_S", 0.3)
     with hanging_server() as server:
-        refused(
-            server.url, "this one comes from elsewhere: name the digest .*, or load whatever is there with trust=True"
-        )
+        refused(server.url, "this one comes from elsewhere: name the digest .*, or load any pack there with trust=True")
         assert not server.accepted
 
 

@@ -53,7 +53,7 @@ def check_one_line(rank, number, *, world):
     assert rank.code == 2, rank.err
     lines = [line for line in rank.err.splitlines() if line.strip()]
     assert len(lines) == 1, rank.err
-    assert lines[0].startswith(f"error: rank {number} of {world} lost touch with the others (")
+    assert lines[0].startswith(f"error: rank {number} of {world} lost the connection to the others (")
     assert lines[0].endswith("look at what that one printed, then start all ranks again")
 
 
@@ -99,7 +99,7 @@ def test_a_rank_that_hangs_ends_the_others_after_the_timeout(tmp_path):
 def test_what_gloo_says_becomes_one_line(said):
     reason = said.rpartition("] ")[2] if "Broken" not in said else "Broken pipe"
     with (
-        pytest.raises(RankLost, match=r"^rank 0 lost touch with the others \(") as raised,
+        pytest.raises(RankLost, match=r"^rank 0 lost the connection to the others \(") as raised,
         lost_ranks_told(lambda: "rank 0"),
     ):
         raise RuntimeError(f"Unable to cast {said} to Tensor")
@@ -149,7 +149,7 @@ def test_ranks_that_do_not_come_are_not_waited_for_forever(tmp_path):
     assert done.returncode == 2, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1 and "Traceback" not in done.stderr
-    assert lines[0].startswith("error: this rank lost touch with the others (")
+    assert lines[0].startswith("error: this rank lost the connection to the others (")
 
 
 def test_run_gives_the_exit_code(capsys):

@@ -92,7 +92,7 @@ def test_gradients_are_the_same_bits_whatever_the_logs_say(two_ranks, folders):
     assert first["configs"] == apart[0]["configs"] and all(first["configs"].values())
     assert all(each.startswith("as rank 0 decided: ") for each in second["reasons"])
     (said,) = first["said"] + second["said"]
-    assert said.startswith("rank 1 decided otherwise than rank 0 in 1 of 1 calls, such as 2×8×9×7 nhwc float32") and (
+    assert said.startswith("rank 1 decided differently from rank 0 in 1 of 1 calls, such as 2×8×9×7 nhwc float32") and (
         said.endswith("run what it decided: their tuning logs, packs or settings differ")
     )
 

@@ -152,7 +152,7 @@ def test_a_lost_rank_ends_all_with_one_line(tmp_path):
     assert left.code == 2
     assert "step   1" in left.out
     (line,) = left.err.splitlines()
-    assert line.startswith("error: rank 0 of 2 lost touch with the others")
+    assert line.startswith("error: rank 0 of 2 lost the connection to the others")
 
 
 def test_a_layer_that_raises_in_a_step_ends_all_with_one_line(tmp_path):
@@ -176,7 +176,7 @@ def test_a_layer_that_raises_in_a_step_ends_all_with_one_line(tmp_path):
         line,
     )
     (line,) = left.err.splitlines()
-    assert line.startswith("error: rank 0 of 2 lost touch with the others")
+    assert line.startswith("error: rank 0 of 2 lost the connection to the others")
 
 
 @pytest.mark.slow

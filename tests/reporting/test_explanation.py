@@ -103,8 +103,8 @@ def test_predicted(logs, monkeypatch):
     ("x", "reason", "measured"),
     [
         (X[:1].expand(2, -1, -1, -1), "expanded", False),
-        (torch.zeros(2, 8, 18, 7).to(memory_format=torch.channels_last)[:, :, ::2], "densely", False),
-        (X.contiguous(), "reads nhwc, it lies as nchw", True),
+        (torch.zeros(2, 8, 18, 7).to(memory_format=torch.channels_last)[:, :, ::2], "not dense in", False),
+        (X.contiguous(), "reads nhwc, the tensor is nchw", True),
     ],
 )
 def test_what_a_tensor_costs_that_a_kernel_cannot_read_where_it_lies(logs, x, reason, measured):

@@ -278,7 +278,7 @@ class TrainingExample:
         return cls(example=ExampleStep.of(model, example_inputs, trains=True), loss=loss, parameters=trained)
 
     def step(self, model: nn.Module) -> None:
-        """One forward and backward pass of ``model``, which may be wrapped. The gradients are forgotten."""
+        """One forward and backward pass of ``model``, which may be wrapped. The gradients are dropped."""
         self._gradients(model)
         self._forget()
 

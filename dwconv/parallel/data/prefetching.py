@@ -2,7 +2,7 @@
 
     loader's processes     load and transform (DataLoader's num_workers)
     a thread ahead         takes batches from the loader, pins them, and copies them on a stream of its own
-    the step               waits for the copy of its batch alone
+    the step               needs the copy of its batch alone
 
 At most ``depth`` batches are ahead of the step.
 """
@@ -33,19 +33,19 @@ def prefetch(loader: Iterable[Batch], device: torch.device | str | None = None, 
     """What ``loader`` gives, loaded ahead: a DataLoader or any other iterable, for as many epochs as it has.
 
     ``device``: where the tensors in the batches go, in containers of the usual kinds, too; on a GPU through pinned
-    memory. None leaves them where they are. ``depth``: batches to be ahead at most; 0 loads nothing ahead, and reports
-    what the steps wait then.
+    memory. None leaves them where they are. ``depth``: the most batches ahead; 0 loads nothing ahead, and reports the
+    time that steps spend on data then.
 
     An error of the loader is raised where its batch would have come, with the traceback that it had. The thread ends
-    with its epoch, with ``break``, and when the iterator is closed or forgotten; an epoch that is left waits for the
-    batch that is being loaded."""
+    with its epoch, with ``break``, and when the iterator is closed or dropped; the end of an epoch waits for the batch
+    that is being loaded."""
     if depth < 0:
         raise InvalidChoice(f"depth={depth} is negative; use 0 to load nothing ahead, or 2")
     return Prefetched(loader, copies=copies_to(device), depth=depth)
 
 
 class Prefetched(Generic[Batch]):
-    """An iterable like its loader. ``report()`` says how long steps waited."""
+    """An iterable like its loader. ``report()`` has the time that steps waited."""
 
     def __init__(self, loader: Iterable[Batch], *, copies: Copies, depth: int) -> None:
         self.loader = loader
@@ -64,13 +64,13 @@ class Prefetched(Generic[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         began_s, is_first = time.perf_counter(), True
         loading = _Loading(iter(self.loader), self._copies)
-        # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator when they are
-        # first asked, and what that gives must not depend on what the step draws meanwhile.
+        # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator at their first
+        # batch, and the seed must not depend on what the step draws meanwhile.
         loaded = loading.next()
         ahead = _Ahead(loading, depth=self._depth) if self._depth and isinstance(loaded, _Loaded) else None
         try:
             while isinstance(loaded, _Loaded):
-                yield self._handed_out(loaded, asked=began_s, is_first=is_first)
+                yield self._handed_out(loaded, began_s=began_s, is_first=is_first)
                 began_s, is_first = time.perf_counter(), False
                 loaded = ahead.next() if ahead else loading.next()
             if isinstance(loaded, _Failed):
@@ -80,9 +80,9 @@ class Prefetched(Generic[Batch]):
             if ahead:
                 ahead.end()
 
-    def _handed_out(self, loaded: _Loaded, *, asked: float, is_first: bool) -> Batch:
+    def _handed_out(self, loaded: _Loaded, *, began_s: float, is_first: bool) -> Batch:
         batch: Batch = self._copies.finish(loaded.take())
-        waited_s = time.perf_counter() - asked
+        waited_s = time.perf_counter() - began_s
         if is_first:
             self._first_us.append(waited_s * 1e6)
         else:
@@ -108,7 +108,7 @@ class _Loaded:
         self.seconds = seconds
 
     def take(self) -> Any:
-        """It is kept here no longer: its memory is free once the step lets go of it."""
+        """It is kept here no longer: its memory is free once the step drops it."""
         return self._begun.pop()
 
 
@@ -145,7 +145,7 @@ class _Loading:
 
 
 class _Ahead:
-    """A thread that loads. It knows nothing of the iterator that it serves: when that is forgotten, the thread ends."""
+    """A thread that loads. It has no reference to its iterator: when that is dropped, the thread ends."""
 
     def __init__(self, loading: _Loading, *, depth: int) -> None:
         self._room = threading.Semaphore(depth)
@@ -196,7 +196,7 @@ class WaitingReport:
     waited_us: tuple[float, ...]
     """Of each other batch, the time from its request to its arrival."""
     loading_us: tuple[float, ...]
-    """Of each of these, the time that the loader took, with its copy to pinned memory: what a step waits where nothing
+    """Of each of these, the time that the loader took, with its copy to pinned memory: what a step spends where nothing
     is loaded ahead."""
 
     @property

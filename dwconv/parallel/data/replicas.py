@@ -2,7 +2,7 @@
 
 On top of DistributedDataParallel, not of its composable successor ``replicate``. In PyTorch 2.13 that is in a private
 module, ``torch.distributed._composable``, and wraps a DistributedDataParallel that it makes at the first call, out of
-reach. The class itself has its buckets, hooks and ``no_sync`` in plain sight, and is what users know.
+reach. The class itself has public buckets, hooks and ``no_sync``, and is familiar to users.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def data_parallel(
     **options: Any,
 ) -> DistributedDataParallel:
     """``model`` in a DistributedDataParallel, its gradients sent the way that was measured to be the fastest here.
-    ``communication(…)`` of the result says which, and why. Every rank has to call it.
+    ``communication(…)`` of the result is the way, with the reason. Every rank has to call it.
 
     ``example_inputs``: as for ``dwconv.convert``, what a step of one rank gets: a tensor, a tuple of positional
     arguments, or a dict of keyword arguments. Steps on it are timed for ``seconds``, about; afterwards parameters,
@@ -115,10 +115,10 @@ def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
 def _unmeasured(
     model: nn.Module, group: dist.ProcessGroup, *, communication: Communication | None, has_example: bool
 ) -> CommunicationReport | None:
-    """What is known without a measurement; None if there is one to make."""
+    """The choice that needs no measurement; None if it needs one."""
     world = dist.get_world_size(group)
     if communication is not None:
-        chosen, reason = communication, "as asked for"
+        chosen, reason = communication, "as requested"
     elif not has_example:
         chosen, reason = DEFAULT, "nothing was measured: there was no example"
     elif world == 1:

@@ -1,4 +1,4 @@
-"""Ways: how gradients get from rank to rank, what is known of several ways, as measured, and the hook that sends them.
+"""Ways: how gradients get from rank to rank, the measurements of several ways, and the hook that sends them.
 
     backward pass     bucket 0 full ─► first ──┐   bucket 1 full ─► first ──┐       goes on meanwhile
     a thread                                   └─► sum ─► second ─► done    └─► sum ─► second ─► done
@@ -38,7 +38,7 @@ class Communication:
 
     collective: Collective = "all-reduce"
     bucket_mb: float | None = None
-    """Gradients are sent together as soon as so many MiB are there. None: 1 MiB, then 25 at a time."""
+    """Gradients are sent together as soon as they are that many MiB. None: 1 MiB, then 25 at a time."""
     compressed: bool = False
     """Sent as bfloat16, and summed in it: 8 bits of each gradient are kept."""
 

@@ -60,7 +60,7 @@ class StepTimes:
 
 
 class Pipeline:
-    """A model, spread over the ranks of the default process group as ``plan`` says.
+    """A model, spread over the ranks of the default process group by ``plan``.
 
     Every rank makes the same model, and calls ``step`` as often as the others do. What replicas are seeded with need
     not be the same: they start from the values of the first. Layers may be frozen and unfrozen between steps, on all
@@ -80,11 +80,11 @@ class Pipeline:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """``loss(output, target)`` is one number, a mean or a sum over its images. ``reduction``: which of them; by
-        default what a loss of PyTorch's says itself, else ``mean``, and the first step raises NoPlan if that is not
-        so, as for a mean in which images count differently. ``example``: one replica's share of a batch, on the device
-        that this rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch on all
-        replicas together. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and InvalidWorkload if ranks
-        have different models."""
+        default that of a loss of PyTorch's, else ``mean``, and the first step raises NoPlan if that is wrong, as for a
+        mean in which images count differently. ``example``: one replica's share of a batch, on the device that this
+        rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch on all replicas
+        together. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and InvalidWorkload if ranks have
+        different models."""
         check_runs(plan)
         check_splits(plan, model)
         if batch_norm not in get_args(BatchNorm):
@@ -261,14 +261,15 @@ class BatchLoss:
     microbatches give together."""
 
     def __init__(self, loss: Loss, reduction: Reduction | None) -> None:
-        """``reduction``: None for what the loss itself says, as PyTorch's do; else ``mean``. Raises NoPlan."""
+        """``reduction``: None for that of the loss itself, as PyTorch's have one; else ``mean``. Raises NoPlan."""
         said = reduction or _said_by(loss) or "mean"
         if said not in get_args(Reduction):
             raise NoPlan(f"reduction={said} is none of {', '.join(get_args(Reduction))}; a loss must be one number")
         self._loss = loss
         self.reduction: Reduction = "mean" if said == "mean" else "sum"
         self._seen: list[tuple[Tensor, Tensor, Tensor]] | None = None if reduction else []
-        """Output, target and loss of each microbatch, until the loss is checked; what is given then is believed."""
+        """Output, target and loss of each microbatch, until the loss is checked; a given reduction is not checked
+        then."""
 
     def __call__(self, output: Tensor, target: Tensor) -> Tensor:
         loss = self._loss(output, target)

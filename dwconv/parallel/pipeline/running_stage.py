@@ -4,9 +4,9 @@ Each stage has a group of its own for them, so that the transfers of one do not 
 thread of the backend runs them, on NCCL a stream of the group.
 
 At its edges tensors go to another rank: dense in the order that both sides expect. What is sent is memory, not a
-tensor, so strides that differ between the two sides would give wrong numbers in silence. A channels_last map is sent as
-the NHWC tensor that it is in memory: no side copies it. Neither edge gives a view, since the first layer of a stage may
-work in place, and what a stage gives is detached in place after its backward pass.
+tensor, so strides that differ between the two sides would give wrong numbers without an error. A channels_last map is
+sent as the NHWC tensor that it is in memory: no side copies it. Neither edge gives a view, since the first layer of a
+stage may work in place, and what a stage gives is detached in place after its backward pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a model and a plan to the stages that this rank runs, and the groups of ranks that they talk to."""
+"""From a model and a plan to the stages that this rank runs, and the groups of ranks that they communicate with."""
 
 from __future__ import annotations
 

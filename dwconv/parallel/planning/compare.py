@@ -167,9 +167,9 @@ def print_proposal(proposal: Proposal, console: Console) -> None:
 
 _NOTE = (
     "×: times as fast as plain data parallelism. exposed: communication that no computing hides. runs: a mesh pipeline "
-    "× data can. All is computed, from measured layers and the link that was given, without the loss and the "
-    f"optimizer's step. Memory: parameters {COPIES_OF_PARAMETERS} times (values, gradients, momentum), and what waits "
-    "for the backward pass."
+    "× data can. All is computed, from measured layers and the given link, without the loss and the optimizer's step. "
+    f"Memory: parameters {COPIES_OF_PARAMETERS} times (values, gradients, momentum), and what is kept for the backward "
+    "pass."
 )
 
 

@@ -1,11 +1,11 @@
 """Measure what each piece of a model costs, for one microbatch: time of each pass, and bytes.
 
 A piece of several operations has one backward pass, in which the gradients of its parameters need those of its inner
-tensors. So two passes are timed: dgrad alone, and both together. What the second takes longer is wgrad, as a schedule
-that runs them apart has it.
+tensors. So two passes are timed: dgrad alone, and both together. The difference is wgrad, as in a schedule with
+separate passes.
 
-Alone, again and again, a piece finds its data in the cache. In a step it finds what the others left. So the whole step
-is timed in turns with them, and what it takes longer than their sum is shared out among them.
+A piece that is timed alone finds its data in the cache; in a step it does not. So the whole step is timed in turns with
+the pieces, and its excess over their sum is divided among them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DEFAULT_SECONDS = 5.0
 
 
 def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = DEFAULT_SECONDS) -> tuple[LayerCost, ...]:
-    """The cost of each piece of ``cut``, which ``pieces`` made, on one microbatch, on the device that it lies on.
+    """The cost of each piece of ``cut``, which ``pieces`` made, on one microbatch, on its device.
 
     All passes of all pieces are timed in turns, for about ``seconds`` in all. Times are medians. The data needs no
-    gradient, so the first piece has no dgrad. The model is as before afterwards. A DwconvWarning says so if other work
-    took much of the time. Raises CannotBeCut if a piece does not run on the microbatch.
+    gradient, so the first piece has no dgrad. The model is as before afterwards. A DwconvWarning reports that other
+    work took much of the time. Raises CannotBeCut if a piece does not run on the microbatch.
     """
     with unchanged(cut, [microbatch]), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DwconvWarning)  # of layers that run on PyTorch's op: they are only timed

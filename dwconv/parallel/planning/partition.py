@@ -1,4 +1,5 @@
-"""Cut layers into stages, and share out the ranks among them, so that the slowest part of the pipeline is fastest.
+"""Cut layers into stages, and divide the ranks among them, so that the slowest part of the pipeline is as fast as
+possible.
 
 The parts are the stages, each with the sum of its gradients over its replicas, and the links between them. In the long
 run a step takes as long as its slowest part: the bottleneck. It is found by dynamic programming from the last layer
@@ -49,7 +50,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How a plan should look."""
+    """The requested form of a plan."""
 
     microbatches: int
     """All that the batch is cut into."""
@@ -159,7 +160,7 @@ class _Search:
         self._carried_bytes = [0, *(each.output_bytes for each in layers)]
 
     def of(self, counts: tuple[int, ...], stages: int | None) -> _Best:
-        """The best for all layers on all ranks, with such counts of replicas and so many stages."""
+        """The best for all layers on all ranks, with these counts of replicas and this number of stages."""
         ranks = counts[0] * stages if self._shape.stages_per_rank > 1 and stages else self._cluster.world
 
         @cache

@@ -1,11 +1,11 @@
 """A plan of pipeline × data parallelism, as plain data: contiguous stages of layers, and how many ranks run each.
 
-It knows neither torch nor a clock: partitions can be computed, tested and simulated for any number of devices.
+It needs neither torch nor a clock: partitions can be computed, tested and simulated for any number of devices.
 
 The order in which a rank runs the passes of its stages and microbatches has a name: those of
 torch.distributed.pipelining, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B and ScheduleInterleavedZeroBubble.
-With replicas that differ from stage to stage, which those cannot run, as many microbatches are on their way as keep the
-ranks that follow busy.
+They cannot run replicas that differ from stage to stage: for these as many microbatches are in flight as keep the
+following ranks busy.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class SimulatedStep:
     exposed_communication_us: float
     """How much longer the step takes than with such a link."""
     memory_bytes: tuple[int, ...]
-    """By rank, at its peak: parameters with gradients and momentum, and what waits for the backward pass."""
+    """By rank, at its peak: parameters with gradients and momentum, and what is kept for the backward pass."""
 
 
 def simulate(plan: Plan) -> SimulatedStep:

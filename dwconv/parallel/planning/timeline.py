@@ -40,7 +40,7 @@ class Event:
 
 
 _LETTERS: dict[What, str] = {"forward": "F", "dgrad": "D", "wgrad": "W", "backward": "B", "communication": ""}
-# Okabe and Ito's colours, which people who see no red or green distinguish, on a paper of light grey.
+# Okabe and Ito's colours, distinct for colour-blind readers, on light grey.
 _COLOURS: dict[What, str] = {
     "forward": "#56B4E9",
     "dgrad": "#E69F00",

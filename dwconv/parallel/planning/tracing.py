@@ -32,7 +32,7 @@ def takes_functions(module: nn.Module) -> bool:
 
 @contextmanager
 def runs(name: str, example: Tensor) -> Iterator[None]:
-    """Makes CannotBeCut, one line, of whatever the code of the model raises inside."""
+    """Turns any error of the model's code inside into CannotBeCut, one line."""
     try:
         yield
     except DwconvError:

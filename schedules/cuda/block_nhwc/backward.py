@@ -131,7 +131,7 @@ class Backward(PassTensors):
 
     def _convolve(self, place: TilePlace) -> None:
         cut, norm1, norm2 = self.cut, self.norm1, self.norm2
-        memory = SharedMemory.of(place)
+        memory = SharedMemory.of(place, last_rows=OF_NORM2 if norm2 else OF_NORM1)
         memory.stage_weights(self.w)
         table1 = memory.table_of(0, OF_NORM1)
         table2 = memory.table_of(1 if norm1 else 0, OF_NORM2)

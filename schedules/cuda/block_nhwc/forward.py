@@ -86,7 +86,7 @@ class Forward(PassTensors):
 
     def _convolve(self, place: TilePlace) -> None:
         cut, norm1, act1 = self.cut, self.norm1, self.cut.block.act1
-        memory = SharedMemory.of(place)
+        memory = SharedMemory.of(place, last_rows=NORMALISED)
         memory.stage_weights(self.w)
         table = memory.table_of(0, NORMALISED)
         if norm1:

@@ -167,8 +167,10 @@ class SharedMemory:
     """The vector of the patch at the origin of the thread's tile."""
 
     @classmethod
-    def of(cls, place: TilePlace) -> SharedMemory:
+    def of(cls, place: TilePlace, *, last_rows: Sequence[str]) -> SharedMemory:
+        """``last_rows``: of the table, those of the last norm."""
         cut = place.cut
+        unused = (TABLE_ROWS - len(last_rows)) * cut.block_channels
         thread_h, thread_w = place.thread
         pixel = thread_h * (cut.rows.step * cut.columns.spanned[1]) + thread_w * cut.columns.step
         return cls(
@@ -180,7 +182,7 @@ class SharedMemory:
                 "patch", cut.patch_elements, dtype=cut.patch_dtype, dynamic=cut.shared_bytes > STATIC_SHARED_BYTES
             ),
             weights=shared("weights", cut.weight_words),
-            table=shared("table", cut.table_words) if cut.table_words else None,
+            table=shared("table", cut.table_words - unused) if cut.table_words else None,
         )
 
     def table_of(self, number: int, rows: Sequence[str]) -> Table:

@@ -135,8 +135,7 @@ class Place:
             image, left = item // (cut.tiles_h * cut.tiles_w), item % cut.tiles_w
             top = item // cut.tiles_w % cut.tiles_h
             for turn in serial("turn", tirx.truncdiv(planes - image + (cut.split_n - 1), cut.split_n)):
-                image_now = bind("image", image + turn * cut.split_n)
-                yield Tile(image=image_now, top=top * cut.tile_h, left=left * cut.tile_w)
+                yield bind("image", image + turn * cut.split_n), top * cut.tile_h, left * cut.tile_w
             return
         sizes = (ceil_div(axes.rows.outputs, cut.tile_h), ceil_div(axes.columns.outputs, cut.tile_w))
         across, down = int32(keep("tiles_w", sizes[1])), int32(keep("tiles_h", sizes[0]))
@@ -148,7 +147,7 @@ class Place:
             at[axis] = further[1][axis]
         step = [keep("step", each) for each in further[0]]
         for _ in serial("turn", tirx.truncdiv(planes * down * across - item + (cut.items - 1), cut.items)):
-            yield Tile(image=at[0], top=at[1] * cut.tile_h, left=at[2] * cut.tile_w)
+            yield at[0], at[1] * cut.tile_h, at[2] * cut.tile_w
             # One division each, once; from tile to tile, carries.
             for axis in range(3):
                 at[axis] = at[axis] + step[axis]
@@ -227,13 +226,8 @@ def threads_of(cut: WeightGradientCut, channels: Expr) -> Iterator[Place]:
 # -- what a thread adds --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """A tile of dy, of one image; in 3-D, of one of the planes of all images."""
-
-    image: Expr
-    top: Expr
-    left: Expr
+Tile = tuple[Expr, Expr, Expr]
+"""A tile of dy: its image, in 3-D its plane of those of all images; and where it begins, (row, column)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,7 +339,7 @@ class Reader:
     def add_tile(self, sums: Registers, place: Place, tile: Tile) -> None:
         """Where in 3-D the tap along the depth meets padding, the sum of dy alone is left to be added."""
         depths = self.axes.depths
-        image, depth = divided(tile.image, depths.outputs)
+        image, depth = divided(tile[0], depths.outputs)
         met = depth * depths.up + place.kd * depths.step + depths.shift
         if depths.one_to_one:
             self._add_plane(sums, place, tile, (image, depth, met))
@@ -362,9 +356,9 @@ class Reader:
         """``planes``: the image, that of dy, and that of x; None: there is no such plane."""
         cut, rows, columns = self.cut, self.axes.rows, self.axes.columns
         image, depth, x_depth = planes
-        x_channel = place.channel // cut.workload.multiplier
+        _, top, left = tile
         for step in serial("step", cut.tile_h // cut.unroll_h):
-            row, column = keep("dy_row", tile.top + step * cut.unroll_h), keep("dy_column", tile.left)
+            row, column = keep("dy_row", top + step * cut.unroll_h), keep("dy_column", left)
             dy = self.dy.seen_from(
                 Edge(origin=row, most=cut.last_row, size=rows.outputs, inside=cut.sure_dy_rows),
                 Edge(origin=column, most=cut.last_column, size=columns.outputs, inside=1),
@@ -388,13 +382,14 @@ class Reader:
                 ),
                 image=image,
                 depth=x_depth,
-                channel=x_channel,
+                channel=place.channel // cut.workload.multiplier,
             )
             self._add_rows(sums, x, dy)
 
     def _add_rows(self, sums: Registers, x: Source, dy: Source) -> None:
         """Straight code: the rows of x one by one, each with the rows of dy that it meets."""
         skip, met = self.cut.edge == "skip", self.cut.column_reads
+        multiplier, lanes = self.cut.workload.multiplier, self.cut.vector_c
         gradient: dict[int, dict[Pixel, Expr]] = {}
         for at, pairs in self.cut.row_reads.items():
             for row in sorted({row for row, _ in pairs} - gradient.keys()):
@@ -406,24 +401,18 @@ class Reader:
                     with when(inside if skip else True):
                         for (column, channel), value in x.pixels(load, row=at, condition=skip or inside).items():
                             for (row, a), (out, b) in itertools.product(pairs, met[column]):
-                                for c in self._sharing(channel):
-                                    tap = self.cut.sum_of(a, b)
+                                tap = self.cut.sum_of(a, b)
+                                for c in range(channel * multiplier, min((channel + 1) * multiplier, lanes)):
                                     sums[tap, c] = sums[tap, c] + value * gradient[row][out, c]
         if self.cut.workload.bias:
             for row in sorted(set(range(self.cut.unroll_h)) - gradient.keys()):  # those that meet padding alone
                 self._gradient_row(sums, dy, row)
-
-    def _sharing(self, x_channel: int) -> Iterator[int]:
-        """The thread's output channels that read its ``x_channel``-th input channel."""
-        yield from (c for c in range(self.cut.vector_c) if c // self.cut.workload.multiplier == x_channel)
 
     def _gradient_row(self, sums: Registers, dy: Source, row: int) -> dict[Pixel, Expr]:
         """A row of dy, which the gradient of the bias sums up, too."""
         found: dict[Pixel, Expr] = {}
         for load in self.cut.dy_loads:
             found.update(dy.pixels(load, row=row, condition=all_of(dy.rows.has(row), dy.columns.has(load.column))))
-        if self.cut.workload.bias:
-            bias = self.cut.sum_of_bias
-            for (_, c), value in found.items():
-                sums[bias, c] = sums[bias, c] + value
+        for (_, c), value in found.items() if self.cut.workload.bias else ():
+            sums[self.cut.sum_of_bias, c] = sums[self.cut.sum_of_bias, c] + value
         return found

@@ -11,8 +11,6 @@ typedef unsigned long long uint64_t;
 #include <cstdint>
 #endif
 
-typedef unsigned int uint;
-
 extern "C" __global__ void __launch_bounds__(32, 32) main_kernel(float* __restrict__ beta2_ptr, float* __restrict__ dz_ptr, float* __restrict__ gamma2_ptr, float* __restrict__ mean2_ptr, float* __restrict__ var2_ptr, float* __restrict__ workspace_ptr, float* __restrict__ y_ptr, int n) {
   alignas(64) int pixels_local_ptr[1];
   alignas(64) int each_local_ptr[1];
@@ -37,48 +35,28 @@ extern "C" __global__ void __launch_bounds__(32, 32) main_kernel(float* __restri
   alignas(64) float loaded_local_ptr_6[2];
   alignas(64) float loaded_local_ptr_7[2];
   alignas(64) float z_local_ptr[1];
-  alignas(64) float small_local_ptr[1];
-  alignas(64) float large_local_ptr[1];
-  alignas(64) float sigmoid_local_ptr[1];
   alignas(64) float z_local_ptr_1[1];
-  alignas(64) float small_local_ptr_1[1];
-  alignas(64) float large_local_ptr_1[1];
-  alignas(64) float sigmoid_local_ptr_1[1];
   alignas(64) float z_local_ptr_2[1];
-  alignas(64) float small_local_ptr_2[1];
-  alignas(64) float large_local_ptr_2[1];
-  alignas(64) float sigmoid_local_ptr_2[1];
   alignas(64) float z_local_ptr_3[1];
-  alignas(64) float small_local_ptr_3[1];
-  alignas(64) float large_local_ptr_3[1];
-  alignas(64) float sigmoid_local_ptr_3[1];
   alignas(64) float z_local_ptr_4[1];
-  alignas(64) float small_local_ptr_4[1];
-  alignas(64) float large_local_ptr_4[1];
-  alignas(64) float sigmoid_local_ptr_4[1];
   alignas(64) float z_local_ptr_5[1];
-  alignas(64) float small_local_ptr_5[1];
-  alignas(64) float large_local_ptr_5[1];
-  alignas(64) float sigmoid_local_ptr_5[1];
   alignas(64) float z_local_ptr_6[1];
-  alignas(64) float small_local_ptr_6[1];
-  alignas(64) float large_local_ptr_6[1];
-  alignas(64) float sigmoid_local_ptr_6[1];
   alignas(64) float z_local_ptr_7[1];
-  alignas(64) float small_local_ptr_7[1];
-  alignas(64) float large_local_ptr_7[1];
-  alignas(64) float sigmoid_local_ptr_7[1];
+  alignas(64) float z_local_ptr_8[1];
+  alignas(64) float z_local_ptr_9[1];
+  alignas(64) float z_local_ptr_10[1];
+  alignas(64) float z_local_ptr_11[1];
+  alignas(64) float z_local_ptr_12[1];
+  alignas(64) float z_local_ptr_13[1];
+  alignas(64) float z_local_ptr_14[1];
+  alignas(64) float z_local_ptr_15[1];
   alignas(64) int pixel_local_ptr[1];
   alignas(64) float loaded_local_ptr_8[2];
   alignas(64) float loaded_local_ptr_9[2];
-  alignas(64) float z_local_ptr_8[1];
-  alignas(64) float small_local_ptr_8[1];
-  alignas(64) float large_local_ptr_8[1];
-  alignas(64) float sigmoid_local_ptr_8[1];
-  alignas(64) float z_local_ptr_9[1];
-  alignas(64) float small_local_ptr_9[1];
-  alignas(64) float large_local_ptr_9[1];
-  alignas(64) float sigmoid_local_ptr_9[1];
+  alignas(64) float z_local_ptr_16[1];
+  alignas(64) float z_local_ptr_17[1];
+  alignas(64) float z_local_ptr_18[1];
+  alignas(64) float z_local_ptr_19[1];
   __shared__ alignas(64) float passed_shared_ptr[64];
   pixels_local_ptr[0] = (n * 64);
   each_local_ptr[0] = ((pixels_local_ptr[0] + 15) / 16);
@@ -116,189 +94,45 @@ extern "C" __global__ void __launch_bounds__(32, 32) main_kernel(float* __restri
       *(float2*)(loaded_local_ptr_6 + 0) = *(float2*)(dz_ptr + (((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 336));
       *(float2*)(loaded_local_ptr_7 + 0) = *(float2*)(y_ptr + (((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 336));
       z_local_ptr[0] = ((loaded_local_ptr_1[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v_ = z_local_ptr[0];
-        uint v__1 = (*(uint *)(&(v_))) | (uint)2147483648;
-      small_local_ptr[0] = expf((*(float *)(&(v__1))));
-      large_local_ptr[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr[0]));
-      small_local_ptr[0] = (small_local_ptr[0] * large_local_ptr[0]);
-      float condval;
-      if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval = small_local_ptr[0];
-      } else {
-        condval = large_local_ptr[0];
-      }
-      sigmoid_local_ptr[0] = condval;
-      float condval_1;
-      if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_1 = large_local_ptr[0];
-      } else {
-        condval_1 = small_local_ptr[0];
-      }
-      large_local_ptr[0] = condval_1;
-      sigmoid_local_ptr[0] = (loaded_local_ptr[0] * (sigmoid_local_ptr[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr[0] * large_local_ptr[0]))));
-      sum_local_ptr[0] = (sum_local_ptr[0] + sigmoid_local_ptr[0]);
-      sum_local_ptr[2] = (sum_local_ptr[2] + (sigmoid_local_ptr[0] * (loaded_local_ptr_1[0] - factor_local_ptr[4])));
-      z_local_ptr_1[0] = ((loaded_local_ptr_1[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__2 = z_local_ptr_1[0];
-        uint v__3 = (*(uint *)(&(v__2))) | (uint)2147483648;
-      small_local_ptr_1[0] = expf((*(float *)(&(v__3))));
-      large_local_ptr_1[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_1[0]));
-      small_local_ptr_1[0] = (small_local_ptr_1[0] * large_local_ptr_1[0]);
-      float condval_2;
-      if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_2 = small_local_ptr_1[0];
-      } else {
-        condval_2 = large_local_ptr_1[0];
-      }
-      sigmoid_local_ptr_1[0] = condval_2;
-      float condval_3;
-      if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_3 = large_local_ptr_1[0];
-      } else {
-        condval_3 = small_local_ptr_1[0];
-      }
-      large_local_ptr_1[0] = condval_3;
-      sigmoid_local_ptr_1[0] = (loaded_local_ptr[1] * (sigmoid_local_ptr_1[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_1[0] * large_local_ptr_1[0]))));
-      sum_local_ptr[1] = (sum_local_ptr[1] + sigmoid_local_ptr_1[0]);
-      sum_local_ptr[3] = (sum_local_ptr[3] + (sigmoid_local_ptr_1[0] * (loaded_local_ptr_1[1] - factor_local_ptr[5])));
-      z_local_ptr_2[0] = ((loaded_local_ptr_3[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v__4 = z_local_ptr_2[0];
-        uint v__5 = (*(uint *)(&(v__4))) | (uint)2147483648;
-      small_local_ptr_2[0] = expf((*(float *)(&(v__5))));
-      large_local_ptr_2[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_2[0]));
-      small_local_ptr_2[0] = (small_local_ptr_2[0] * large_local_ptr_2[0]);
-      float condval_4;
-      if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_4 = small_local_ptr_2[0];
-      } else {
-        condval_4 = large_local_ptr_2[0];
-      }
-      sigmoid_local_ptr_2[0] = condval_4;
-      float condval_5;
-      if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_5 = large_local_ptr_2[0];
-      } else {
-        condval_5 = small_local_ptr_2[0];
-      }
-      large_local_ptr_2[0] = condval_5;
-      sigmoid_local_ptr_2[0] = (loaded_local_ptr_2[0] * (sigmoid_local_ptr_2[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_2[0] * large_local_ptr_2[0]))));
-      sum_local_ptr[0] = (sum_local_ptr[0] + sigmoid_local_ptr_2[0]);
-      sum_local_ptr[2] = (sum_local_ptr[2] + (sigmoid_local_ptr_2[0] * (loaded_local_ptr_3[0] - factor_local_ptr[4])));
-      z_local_ptr_3[0] = ((loaded_local_ptr_3[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__6 = z_local_ptr_3[0];
-        uint v__7 = (*(uint *)(&(v__6))) | (uint)2147483648;
-      small_local_ptr_3[0] = expf((*(float *)(&(v__7))));
-      large_local_ptr_3[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_3[0]));
-      small_local_ptr_3[0] = (small_local_ptr_3[0] * large_local_ptr_3[0]);
-      float condval_6;
-      if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_6 = small_local_ptr_3[0];
-      } else {
-        condval_6 = large_local_ptr_3[0];
-      }
-      sigmoid_local_ptr_3[0] = condval_6;
-      float condval_7;
-      if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_7 = large_local_ptr_3[0];
-      } else {
-        condval_7 = small_local_ptr_3[0];
-      }
-      large_local_ptr_3[0] = condval_7;
-      sigmoid_local_ptr_3[0] = (loaded_local_ptr_2[1] * (sigmoid_local_ptr_3[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_3[0] * large_local_ptr_3[0]))));
-      sum_local_ptr[1] = (sum_local_ptr[1] + sigmoid_local_ptr_3[0]);
-      sum_local_ptr[3] = (sum_local_ptr[3] + (sigmoid_local_ptr_3[0] * (loaded_local_ptr_3[1] - factor_local_ptr[5])));
-      z_local_ptr_4[0] = ((loaded_local_ptr_5[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v__8 = z_local_ptr_4[0];
-        uint v__9 = (*(uint *)(&(v__8))) | (uint)2147483648;
-      small_local_ptr_4[0] = expf((*(float *)(&(v__9))));
-      large_local_ptr_4[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_4[0]));
-      small_local_ptr_4[0] = (small_local_ptr_4[0] * large_local_ptr_4[0]);
-      float condval_8;
-      if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_8 = small_local_ptr_4[0];
-      } else {
-        condval_8 = large_local_ptr_4[0];
-      }
-      sigmoid_local_ptr_4[0] = condval_8;
-      float condval_9;
-      if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_9 = large_local_ptr_4[0];
-      } else {
-        condval_9 = small_local_ptr_4[0];
-      }
-      large_local_ptr_4[0] = condval_9;
-      sigmoid_local_ptr_4[0] = (loaded_local_ptr_4[0] * (sigmoid_local_ptr_4[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_4[0] * large_local_ptr_4[0]))));
-      sum_local_ptr[0] = (sum_local_ptr[0] + sigmoid_local_ptr_4[0]);
-      sum_local_ptr[2] = (sum_local_ptr[2] + (sigmoid_local_ptr_4[0] * (loaded_local_ptr_5[0] - factor_local_ptr[4])));
-      z_local_ptr_5[0] = ((loaded_local_ptr_5[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__10 = z_local_ptr_5[0];
-        uint v__11 = (*(uint *)(&(v__10))) | (uint)2147483648;
-      small_local_ptr_5[0] = expf((*(float *)(&(v__11))));
-      large_local_ptr_5[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_5[0]));
-      small_local_ptr_5[0] = (small_local_ptr_5[0] * large_local_ptr_5[0]);
-      float condval_10;
-      if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_10 = small_local_ptr_5[0];
-      } else {
-        condval_10 = large_local_ptr_5[0];
-      }
-      sigmoid_local_ptr_5[0] = condval_10;
-      float condval_11;
-      if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_11 = large_local_ptr_5[0];
-      } else {
-        condval_11 = small_local_ptr_5[0];
-      }
-      large_local_ptr_5[0] = condval_11;
-      sigmoid_local_ptr_5[0] = (loaded_local_ptr_4[1] * (sigmoid_local_ptr_5[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_5[0] * large_local_ptr_5[0]))));
-      sum_local_ptr[1] = (sum_local_ptr[1] + sigmoid_local_ptr_5[0]);
-      sum_local_ptr[3] = (sum_local_ptr[3] + (sigmoid_local_ptr_5[0] * (loaded_local_ptr_5[1] - factor_local_ptr[5])));
-      z_local_ptr_6[0] = ((loaded_local_ptr_7[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v__12 = z_local_ptr_6[0];
-        uint v__13 = (*(uint *)(&(v__12))) | (uint)2147483648;
-      small_local_ptr_6[0] = expf((*(float *)(&(v__13))));
-      large_local_ptr_6[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_6[0]));
-      small_local_ptr_6[0] = (small_local_ptr_6[0] * large_local_ptr_6[0]);
-      float condval_12;
-      if (z_local_ptr_6[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_12 = small_local_ptr_6[0];
-      } else {
-        condval_12 = large_local_ptr_6[0];
-      }
-      sigmoid_local_ptr_6[0] = condval_12;
-      float condval_13;
-      if (z_local_ptr_6[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_13 = large_local_ptr_6[0];
-      } else {
-        condval_13 = small_local_ptr_6[0];
-      }
-      large_local_ptr_6[0] = condval_13;
-      sigmoid_local_ptr_6[0] = (loaded_local_ptr_6[0] * (sigmoid_local_ptr_6[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_6[0] * large_local_ptr_6[0]))));
-      sum_local_ptr[0] = (sum_local_ptr[0] + sigmoid_local_ptr_6[0]);
-      sum_local_ptr[2] = (sum_local_ptr[2] + (sigmoid_local_ptr_6[0] * (loaded_local_ptr_7[0] - factor_local_ptr[4])));
-      z_local_ptr_7[0] = ((loaded_local_ptr_7[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__14 = z_local_ptr_7[0];
-        uint v__15 = (*(uint *)(&(v__14))) | (uint)2147483648;
-      small_local_ptr_7[0] = expf((*(float *)(&(v__15))));
-      large_local_ptr_7[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_7[0]));
-      small_local_ptr_7[0] = (small_local_ptr_7[0] * large_local_ptr_7[0]);
-      float condval_14;
-      if (z_local_ptr_7[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_14 = small_local_ptr_7[0];
-      } else {
-        condval_14 = large_local_ptr_7[0];
-      }
-      sigmoid_local_ptr_7[0] = condval_14;
-      float condval_15;
-      if (z_local_ptr_7[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_15 = large_local_ptr_7[0];
-      } else {
-        condval_15 = small_local_ptr_7[0];
-      }
-      large_local_ptr_7[0] = condval_15;
-      sigmoid_local_ptr_7[0] = (loaded_local_ptr_6[1] * (sigmoid_local_ptr_7[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_7[0] * large_local_ptr_7[0]))));
-      sum_local_ptr[1] = (sum_local_ptr[1] + sigmoid_local_ptr_7[0]);
-      sum_local_ptr[3] = (sum_local_ptr[3] + (sigmoid_local_ptr_7[0] * (loaded_local_ptr_7[1] - factor_local_ptr[5])));
+      z_local_ptr_1[0] = z_local_ptr[0];
+      z_local_ptr[0] = (loaded_local_ptr[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[0] = (sum_local_ptr[0] + z_local_ptr[0]);
+      sum_local_ptr[2] = (sum_local_ptr[2] + (z_local_ptr[0] * (loaded_local_ptr_1[0] - factor_local_ptr[4])));
+      z_local_ptr_2[0] = ((loaded_local_ptr_1[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
+      z_local_ptr_3[0] = z_local_ptr_2[0];
+      z_local_ptr_2[0] = (loaded_local_ptr[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_2[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[1] = (sum_local_ptr[1] + z_local_ptr_2[0]);
+      sum_local_ptr[3] = (sum_local_ptr[3] + (z_local_ptr_2[0] * (loaded_local_ptr_1[1] - factor_local_ptr[5])));
+      z_local_ptr_4[0] = ((loaded_local_ptr_3[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
+      z_local_ptr_5[0] = z_local_ptr_4[0];
+      z_local_ptr_4[0] = (loaded_local_ptr_2[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_4[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[0] = (sum_local_ptr[0] + z_local_ptr_4[0]);
+      sum_local_ptr[2] = (sum_local_ptr[2] + (z_local_ptr_4[0] * (loaded_local_ptr_3[0] - factor_local_ptr[4])));
+      z_local_ptr_6[0] = ((loaded_local_ptr_3[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
+      z_local_ptr_7[0] = z_local_ptr_6[0];
+      z_local_ptr_6[0] = (loaded_local_ptr_2[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_6[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[1] = (sum_local_ptr[1] + z_local_ptr_6[0]);
+      sum_local_ptr[3] = (sum_local_ptr[3] + (z_local_ptr_6[0] * (loaded_local_ptr_3[1] - factor_local_ptr[5])));
+      z_local_ptr_8[0] = ((loaded_local_ptr_5[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
+      z_local_ptr_9[0] = z_local_ptr_8[0];
+      z_local_ptr_8[0] = (loaded_local_ptr_4[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_8[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[0] = (sum_local_ptr[0] + z_local_ptr_8[0]);
+      sum_local_ptr[2] = (sum_local_ptr[2] + (z_local_ptr_8[0] * (loaded_local_ptr_5[0] - factor_local_ptr[4])));
+      z_local_ptr_10[0] = ((loaded_local_ptr_5[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
+      z_local_ptr_11[0] = z_local_ptr_10[0];
+      z_local_ptr_10[0] = (loaded_local_ptr_4[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_10[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[1] = (sum_local_ptr[1] + z_local_ptr_10[0]);
+      sum_local_ptr[3] = (sum_local_ptr[3] + (z_local_ptr_10[0] * (loaded_local_ptr_5[1] - factor_local_ptr[5])));
+      z_local_ptr_12[0] = ((loaded_local_ptr_7[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
+      z_local_ptr_13[0] = z_local_ptr_12[0];
+      z_local_ptr_12[0] = (loaded_local_ptr_6[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_12[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[0] = (sum_local_ptr[0] + z_local_ptr_12[0]);
+      sum_local_ptr[2] = (sum_local_ptr[2] + (z_local_ptr_12[0] * (loaded_local_ptr_7[0] - factor_local_ptr[4])));
+      z_local_ptr_14[0] = ((loaded_local_ptr_7[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
+      z_local_ptr_15[0] = z_local_ptr_14[0];
+      z_local_ptr_14[0] = (loaded_local_ptr_6[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_14[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[1] = (sum_local_ptr[1] + z_local_ptr_14[0]);
+      sum_local_ptr[3] = (sum_local_ptr[3] + (z_local_ptr_14[0] * (loaded_local_ptr_7[1] - factor_local_ptr[5])));
     }
     whole_local_ptr[0] = ((whole_local_ptr[0] * 16) + first_local_ptr[0]);
     for (int turn_1 = 0; turn_1 < (((each_local_ptr[0] + 3) - whole_local_ptr[0]) / 4); ++turn_1) {
@@ -306,52 +140,16 @@ extern "C" __global__ void __launch_bounds__(32, 32) main_kernel(float* __restri
       if (pixel_local_ptr[0] < each_local_ptr[0]) {
         *(float2*)(loaded_local_ptr_8 + 0) = *(float2*)(dz_ptr + ((pixel_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)));
         *(float2*)(loaded_local_ptr_9 + 0) = *(float2*)(y_ptr + ((pixel_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)));
-        z_local_ptr_8[0] = ((loaded_local_ptr_9[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-            float v__16 = z_local_ptr_8[0];
-          uint v__17 = (*(uint *)(&(v__16))) | (uint)2147483648;
-        small_local_ptr_8[0] = expf((*(float *)(&(v__17))));
-        large_local_ptr_8[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_8[0]));
-        small_local_ptr_8[0] = (small_local_ptr_8[0] * large_local_ptr_8[0]);
-        float condval_16;
-        if (z_local_ptr_8[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_16 = small_local_ptr_8[0];
-        } else {
-          condval_16 = large_local_ptr_8[0];
-        }
-        sigmoid_local_ptr_8[0] = condval_16;
-        float condval_17;
-        if (z_local_ptr_8[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_17 = large_local_ptr_8[0];
-        } else {
-          condval_17 = small_local_ptr_8[0];
-        }
-        large_local_ptr_8[0] = condval_17;
-        sigmoid_local_ptr_8[0] = (loaded_local_ptr_8[0] * (sigmoid_local_ptr_8[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_8[0] * large_local_ptr_8[0]))));
-        sum_local_ptr[0] = (sum_local_ptr[0] + sigmoid_local_ptr_8[0]);
-        sum_local_ptr[2] = (sum_local_ptr[2] + (sigmoid_local_ptr_8[0] * (loaded_local_ptr_9[0] - factor_local_ptr[4])));
-        z_local_ptr_9[0] = ((loaded_local_ptr_9[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-            float v__18 = z_local_ptr_9[0];
-          uint v__19 = (*(uint *)(&(v__18))) | (uint)2147483648;
-        small_local_ptr_9[0] = expf((*(float *)(&(v__19))));
-        large_local_ptr_9[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_9[0]));
-        small_local_ptr_9[0] = (small_local_ptr_9[0] * large_local_ptr_9[0]);
-        float condval_18;
-        if (z_local_ptr_9[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_18 = small_local_ptr_9[0];
-        } else {
-          condval_18 = large_local_ptr_9[0];
-        }
-        sigmoid_local_ptr_9[0] = condval_18;
-        float condval_19;
-        if (z_local_ptr_9[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_19 = large_local_ptr_9[0];
-        } else {
-          condval_19 = small_local_ptr_9[0];
-        }
-        large_local_ptr_9[0] = condval_19;
-        sigmoid_local_ptr_9[0] = (loaded_local_ptr_8[1] * (sigmoid_local_ptr_9[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_9[0] * large_local_ptr_9[0]))));
-        sum_local_ptr[1] = (sum_local_ptr[1] + sigmoid_local_ptr_9[0]);
-        sum_local_ptr[3] = (sum_local_ptr[3] + (sigmoid_local_ptr_9[0] * (loaded_local_ptr_9[1] - factor_local_ptr[5])));
+        z_local_ptr_16[0] = ((loaded_local_ptr_9[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
+        z_local_ptr_17[0] = z_local_ptr_16[0];
+        z_local_ptr_16[0] = (loaded_local_ptr_8[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_16[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        sum_local_ptr[0] = (sum_local_ptr[0] + z_local_ptr_16[0]);
+        sum_local_ptr[2] = (sum_local_ptr[2] + (z_local_ptr_16[0] * (loaded_local_ptr_9[0] - factor_local_ptr[4])));
+        z_local_ptr_18[0] = ((loaded_local_ptr_9[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
+        z_local_ptr_19[0] = z_local_ptr_18[0];
+        z_local_ptr_18[0] = (loaded_local_ptr_8[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_18[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        sum_local_ptr[1] = (sum_local_ptr[1] + z_local_ptr_18[0]);
+        sum_local_ptr[3] = (sum_local_ptr[3] + (z_local_ptr_18[0] * (loaded_local_ptr_9[1] - factor_local_ptr[5])));
       }
     }
   }
@@ -417,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_1(float* __restrict
 extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restrict__ beta1_ptr, float* __restrict__ beta2_ptr, float* __restrict__ dbeta2_ptr, float* __restrict__ dgamma2_ptr, float* __restrict__ dx_ptr, float* __restrict__ dz_ptr, float* __restrict__ gamma1_ptr, float* __restrict__ gamma2_ptr, float* __restrict__ mean1_ptr, float* __restrict__ mean2_ptr, float* __restrict__ var1_ptr, float* __restrict__ var2_ptr, float* __restrict__ w_ptr, float* __restrict__ workspace_ptr, float* __restrict__ x_ptr, float* __restrict__ y_ptr, int n) {
   alignas(64) int vector_local_ptr[1];
   alignas(64) int read_from_local_ptr[1];
-  __shared__ alignas(64) float weights_shared_ptr[178];
+  __shared__ alignas(64) float weights_shared_ptr[180];
   __shared__ alignas(64) float2 table_shared_ptr[64];
   alignas(64) float gamma_local_ptr[2];
   alignas(64) float var_local_ptr[2];
@@ -459,50 +257,38 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
   alignas(64) float staged_local_ptr_2[4];
   alignas(64) float made_local_ptr[2];
   alignas(64) float z_local_ptr[1];
-  alignas(64) float small_local_ptr[1];
-  alignas(64) float large_local_ptr[1];
-  alignas(64) float sigmoid_local_ptr[1];
   alignas(64) float z_local_ptr_1[1];
-  alignas(64) float small_local_ptr_1[1];
-  alignas(64) float large_local_ptr_1[1];
-  alignas(64) float sigmoid_local_ptr_1[1];
-  alignas(64) float made_local_ptr_1[2];
   alignas(64) float z_local_ptr_2[1];
-  alignas(64) float small_local_ptr_2[1];
-  alignas(64) float large_local_ptr_2[1];
-  alignas(64) float sigmoid_local_ptr_2[1];
   alignas(64) float z_local_ptr_3[1];
-  alignas(64) float small_local_ptr_3[1];
-  alignas(64) float large_local_ptr_3[1];
-  alignas(64) float sigmoid_local_ptr_3[1];
-  alignas(64) float made_local_ptr_2[2];
+  alignas(64) float made_local_ptr_1[2];
   alignas(64) float z_local_ptr_4[1];
-  alignas(64) float small_local_ptr_4[1];
-  alignas(64) float large_local_ptr_4[1];
-  alignas(64) float sigmoid_local_ptr_4[1];
   alignas(64) float z_local_ptr_5[1];
-  alignas(64) float small_local_ptr_5[1];
-  alignas(64) float large_local_ptr_5[1];
-  alignas(64) float sigmoid_local_ptr_5[1];
-  alignas(64) float gradient_local_ptr[4];
-  alignas(64) float factor_local_ptr_3[4];
   alignas(64) float z_local_ptr_6[1];
-  alignas(64) float activated_local_ptr[4];
   alignas(64) float z_local_ptr_7[1];
+  alignas(64) float made_local_ptr_2[2];
   alignas(64) float z_local_ptr_8[1];
   alignas(64) float z_local_ptr_9[1];
-  alignas(64) float value_local_ptr[6];
-  alignas(64) float weight_local_ptr[6];
-  alignas(64) float factor_local_ptr_4[6];
   alignas(64) float z_local_ptr_10[1];
   alignas(64) float z_local_ptr_11[1];
-  alignas(64) float d1_local_ptr[2];
+  alignas(64) float gradient_local_ptr[4];
+  alignas(64) float factor_local_ptr_3[4];
   alignas(64) float z_local_ptr_12[1];
+  alignas(64) float activated_local_ptr[4];
   alignas(64) float z_local_ptr_13[1];
   alignas(64) float z_local_ptr_14[1];
   alignas(64) float z_local_ptr_15[1];
+  alignas(64) float value_local_ptr[6];
+  alignas(64) float weight_local_ptr[6];
+  alignas(64) float factor_local_ptr_4[6];
   alignas(64) float z_local_ptr_16[1];
   alignas(64) float z_local_ptr_17[1];
+  alignas(64) float d1_local_ptr[2];
+  alignas(64) float z_local_ptr_18[1];
+  alignas(64) float z_local_ptr_19[1];
+  alignas(64) float z_local_ptr_20[1];
+  alignas(64) float z_local_ptr_21[1];
+  alignas(64) float z_local_ptr_22[1];
+  alignas(64) float z_local_ptr_23[1];
   vector_local_ptr[0] = (((((int)blockIdx.x) & 1) * 8) + ((int)threadIdx.x));
   read_from_local_ptr[0] = ((((int)threadIdx.y) * 8) + ((int)threadIdx.x));
   #pragma unroll
@@ -640,49 +426,13 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
         }
         if ((((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) && (0 <= pixel_local_ptr[1])) && (pixel_local_ptr[1] < 8)) {
           z_local_ptr[0] = ((staged_local_ptr[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
-              float v_ = z_local_ptr[0];
-            uint v__1 = (*(uint *)(&(v_))) | (uint)2147483648;
-          small_local_ptr[0] = expf((*(float *)(&(v__1))));
-          large_local_ptr[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr[0]));
-          small_local_ptr[0] = (small_local_ptr[0] * large_local_ptr[0]);
-          float condval_6;
-          if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_6 = small_local_ptr[0];
-          } else {
-            condval_6 = large_local_ptr[0];
-          }
-          sigmoid_local_ptr[0] = condval_6;
-          float condval_7;
-          if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_7 = large_local_ptr[0];
-          } else {
-            condval_7 = small_local_ptr[0];
-          }
-          large_local_ptr[0] = condval_7;
-          sigmoid_local_ptr[0] = (staged_local_ptr[0] * (sigmoid_local_ptr[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr[0] * large_local_ptr[0]))));
-          made_local_ptr[0] = ((sigmoid_local_ptr[0] * factor_local_ptr_2[0]) + ((staged_local_ptr[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
-          z_local_ptr_1[0] = ((staged_local_ptr[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
-              float v__2 = z_local_ptr_1[0];
-            uint v__3 = (*(uint *)(&(v__2))) | (uint)2147483648;
-          small_local_ptr_1[0] = expf((*(float *)(&(v__3))));
-          large_local_ptr_1[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_1[0]));
-          small_local_ptr_1[0] = (small_local_ptr_1[0] * large_local_ptr_1[0]);
-          float condval_8;
-          if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_8 = small_local_ptr_1[0];
-          } else {
-            condval_8 = large_local_ptr_1[0];
-          }
-          sigmoid_local_ptr_1[0] = condval_8;
-          float condval_9;
-          if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_9 = large_local_ptr_1[0];
-          } else {
-            condval_9 = small_local_ptr_1[0];
-          }
-          large_local_ptr_1[0] = condval_9;
-          sigmoid_local_ptr_1[0] = (staged_local_ptr[1] * (sigmoid_local_ptr_1[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_1[0] * large_local_ptr_1[0]))));
-          made_local_ptr[1] = ((sigmoid_local_ptr_1[0] * factor_local_ptr_2[1]) + ((staged_local_ptr[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
+          z_local_ptr_1[0] = z_local_ptr[0];
+          z_local_ptr[0] = (staged_local_ptr[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+          made_local_ptr[0] = ((z_local_ptr[0] * factor_local_ptr_2[0]) + ((staged_local_ptr[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
+          z_local_ptr_2[0] = ((staged_local_ptr[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
+          z_local_ptr_3[0] = z_local_ptr_2[0];
+          z_local_ptr_2[0] = (staged_local_ptr[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_2[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+          made_local_ptr[1] = ((z_local_ptr_2[0] * factor_local_ptr_2[1]) + ((staged_local_ptr[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
         }
         *(float2*)(patch_shared_ptr + (((round * 192) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2))) = *(float2*)(made_local_ptr + 0);
         #pragma unroll
@@ -690,50 +440,14 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
           made_local_ptr_1[index_2] = 0x0p+0f/*0.000000e+00*/;
         }
         if ((((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) && (0 <= pixel_local_ptr_1[1])) && (pixel_local_ptr_1[1] < 8)) {
-          z_local_ptr_2[0] = ((staged_local_ptr_1[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
-              float v__4 = z_local_ptr_2[0];
-            uint v__5 = (*(uint *)(&(v__4))) | (uint)2147483648;
-          small_local_ptr_2[0] = expf((*(float *)(&(v__5))));
-          large_local_ptr_2[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_2[0]));
-          small_local_ptr_2[0] = (small_local_ptr_2[0] * large_local_ptr_2[0]);
-          float condval_10;
-          if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_10 = small_local_ptr_2[0];
-          } else {
-            condval_10 = large_local_ptr_2[0];
-          }
-          sigmoid_local_ptr_2[0] = condval_10;
-          float condval_11;
-          if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_11 = large_local_ptr_2[0];
-          } else {
-            condval_11 = small_local_ptr_2[0];
-          }
-          large_local_ptr_2[0] = condval_11;
-          sigmoid_local_ptr_2[0] = (staged_local_ptr_1[0] * (sigmoid_local_ptr_2[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_2[0] * large_local_ptr_2[0]))));
-          made_local_ptr_1[0] = ((sigmoid_local_ptr_2[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_1[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
-          z_local_ptr_3[0] = ((staged_local_ptr_1[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
-              float v__6 = z_local_ptr_3[0];
-            uint v__7 = (*(uint *)(&(v__6))) | (uint)2147483648;
-          small_local_ptr_3[0] = expf((*(float *)(&(v__7))));
-          large_local_ptr_3[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_3[0]));
-          small_local_ptr_3[0] = (small_local_ptr_3[0] * large_local_ptr_3[0]);
-          float condval_12;
-          if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_12 = small_local_ptr_3[0];
-          } else {
-            condval_12 = large_local_ptr_3[0];
-          }
-          sigmoid_local_ptr_3[0] = condval_12;
-          float condval_13;
-          if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_13 = large_local_ptr_3[0];
-          } else {
-            condval_13 = small_local_ptr_3[0];
-          }
-          large_local_ptr_3[0] = condval_13;
-          sigmoid_local_ptr_3[0] = (staged_local_ptr_1[1] * (sigmoid_local_ptr_3[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_3[0] * large_local_ptr_3[0]))));
-          made_local_ptr_1[1] = ((sigmoid_local_ptr_3[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_1[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
+          z_local_ptr_4[0] = ((staged_local_ptr_1[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
+          z_local_ptr_5[0] = z_local_ptr_4[0];
+          z_local_ptr_4[0] = (staged_local_ptr_1[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_4[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+          made_local_ptr_1[0] = ((z_local_ptr_4[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_1[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
+          z_local_ptr_6[0] = ((staged_local_ptr_1[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
+          z_local_ptr_7[0] = z_local_ptr_6[0];
+          z_local_ptr_6[0] = (staged_local_ptr_1[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_6[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+          made_local_ptr_1[1] = ((z_local_ptr_6[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_1[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
         }
         *(float2*)(patch_shared_ptr + ((((round * 192) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(made_local_ptr_1 + 0);
         #pragma unroll
@@ -741,50 +455,14 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
           made_local_ptr_2[index_3] = 0x0p+0f/*0.000000e+00*/;
         }
         if ((((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) && (0 <= pixel_local_ptr_2[1])) && (pixel_local_ptr_2[1] < 8)) {
-          z_local_ptr_4[0] = ((staged_local_ptr_2[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
-              float v__8 = z_local_ptr_4[0];
-            uint v__9 = (*(uint *)(&(v__8))) | (uint)2147483648;
-          small_local_ptr_4[0] = expf((*(float *)(&(v__9))));
-          large_local_ptr_4[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_4[0]));
-          small_local_ptr_4[0] = (small_local_ptr_4[0] * large_local_ptr_4[0]);
-          float condval_14;
-          if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_14 = small_local_ptr_4[0];
-          } else {
-            condval_14 = large_local_ptr_4[0];
-          }
-          sigmoid_local_ptr_4[0] = condval_14;
-          float condval_15;
-          if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_15 = large_local_ptr_4[0];
-          } else {
-            condval_15 = small_local_ptr_4[0];
-          }
-          large_local_ptr_4[0] = condval_15;
-          sigmoid_local_ptr_4[0] = (staged_local_ptr_2[0] * (sigmoid_local_ptr_4[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_4[0] * large_local_ptr_4[0]))));
-          made_local_ptr_2[0] = ((sigmoid_local_ptr_4[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_2[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
-          z_local_ptr_5[0] = ((staged_local_ptr_2[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
-              float v__10 = z_local_ptr_5[0];
-            uint v__11 = (*(uint *)(&(v__10))) | (uint)2147483648;
-          small_local_ptr_5[0] = expf((*(float *)(&(v__11))));
-          large_local_ptr_5[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_5[0]));
-          small_local_ptr_5[0] = (small_local_ptr_5[0] * large_local_ptr_5[0]);
-          float condval_16;
-          if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_16 = small_local_ptr_5[0];
-          } else {
-            condval_16 = large_local_ptr_5[0];
-          }
-          sigmoid_local_ptr_5[0] = condval_16;
-          float condval_17;
-          if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
-            condval_17 = large_local_ptr_5[0];
-          } else {
-            condval_17 = small_local_ptr_5[0];
-          }
-          large_local_ptr_5[0] = condval_17;
-          sigmoid_local_ptr_5[0] = (staged_local_ptr_2[1] * (sigmoid_local_ptr_5[0] * (0x1p+0f/*1.000000e+00*/ + (z_local_ptr_5[0] * large_local_ptr_5[0]))));
-          made_local_ptr_2[1] = ((sigmoid_local_ptr_5[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_2[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
+          z_local_ptr_8[0] = ((staged_local_ptr_2[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
+          z_local_ptr_9[0] = z_local_ptr_8[0];
+          z_local_ptr_8[0] = (staged_local_ptr_2[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_8[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+          made_local_ptr_2[0] = ((z_local_ptr_8[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_2[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
+          z_local_ptr_10[0] = ((staged_local_ptr_2[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
+          z_local_ptr_11[0] = z_local_ptr_10[0];
+          z_local_ptr_10[0] = (staged_local_ptr_2[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_10[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+          made_local_ptr_2[1] = ((z_local_ptr_10[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_2[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
         }
         *(float2*)(patch_shared_ptr + ((((round * 192) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 128)) = *(float2*)(made_local_ptr_2 + 0);
       }
@@ -793,66 +471,66 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
     if (vector_local_ptr[0] < 14) {
       *(float2*)(factor_local_ptr_3 + 0) = table_shared_ptr[((int)threadIdx.x)];
       *(float2*)(factor_local_ptr_3 + 2) = table_shared_ptr[(((int)threadIdx.x) + 8)];
-      z_local_ptr_6[0] = ((x_local_ptr[0] * factor_local_ptr_3[0]) + factor_local_ptr_3[2]);
-      float condval_18;
-      if (z_local_ptr_6[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_18 = 0x0p+0f/*0.000000e+00*/;
+      z_local_ptr_12[0] = ((x_local_ptr[0] * factor_local_ptr_3[0]) + factor_local_ptr_3[2]);
+      float condval_6;
+      if (z_local_ptr_12[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_6 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_18 = z_local_ptr_6[0];
+        condval_6 = z_local_ptr_12[0];
       }
-      z_local_ptr_6[0] = condval_18;
-      float condval_19;
-      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_6[0]) {
-        condval_19 = 0x1.8p+2f/*6.000000e+00*/;
+      z_local_ptr_12[0] = condval_6;
+      float condval_7;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_12[0]) {
+        condval_7 = 0x1.8p+2f/*6.000000e+00*/;
       } else {
-        condval_19 = z_local_ptr_6[0];
+        condval_7 = z_local_ptr_12[0];
       }
-      activated_local_ptr[0] = condval_19;
-      z_local_ptr_7[0] = ((x_local_ptr[1] * factor_local_ptr_3[1]) + factor_local_ptr_3[3]);
-      float condval_20;
-      if (z_local_ptr_7[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_20 = 0x0p+0f/*0.000000e+00*/;
+      activated_local_ptr[0] = condval_7;
+      z_local_ptr_13[0] = ((x_local_ptr[1] * factor_local_ptr_3[1]) + factor_local_ptr_3[3]);
+      float condval_8;
+      if (z_local_ptr_13[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_8 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_20 = z_local_ptr_7[0];
+        condval_8 = z_local_ptr_13[0];
       }
-      z_local_ptr_7[0] = condval_20;
-      float condval_21;
-      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_7[0]) {
-        condval_21 = 0x1.8p+2f/*6.000000e+00*/;
+      z_local_ptr_13[0] = condval_8;
+      float condval_9;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_13[0]) {
+        condval_9 = 0x1.8p+2f/*6.000000e+00*/;
       } else {
-        condval_21 = z_local_ptr_7[0];
+        condval_9 = z_local_ptr_13[0];
       }
-      activated_local_ptr[1] = condval_21;
-      z_local_ptr_8[0] = ((x_local_ptr[2] * factor_local_ptr_3[0]) + factor_local_ptr_3[2]);
-      float condval_22;
-      if (z_local_ptr_8[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_22 = 0x0p+0f/*0.000000e+00*/;
+      activated_local_ptr[1] = condval_9;
+      z_local_ptr_14[0] = ((x_local_ptr[2] * factor_local_ptr_3[0]) + factor_local_ptr_3[2]);
+      float condval_10;
+      if (z_local_ptr_14[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_10 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_22 = z_local_ptr_8[0];
+        condval_10 = z_local_ptr_14[0];
       }
-      z_local_ptr_8[0] = condval_22;
-      float condval_23;
-      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_8[0]) {
-        condval_23 = 0x1.8p+2f/*6.000000e+00*/;
+      z_local_ptr_14[0] = condval_10;
+      float condval_11;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_14[0]) {
+        condval_11 = 0x1.8p+2f/*6.000000e+00*/;
       } else {
-        condval_23 = z_local_ptr_8[0];
+        condval_11 = z_local_ptr_14[0];
       }
-      activated_local_ptr[2] = condval_23;
-      z_local_ptr_9[0] = ((x_local_ptr[3] * factor_local_ptr_3[1]) + factor_local_ptr_3[3]);
-      float condval_24;
-      if (z_local_ptr_9[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_24 = 0x0p+0f/*0.000000e+00*/;
+      activated_local_ptr[2] = condval_11;
+      z_local_ptr_15[0] = ((x_local_ptr[3] * factor_local_ptr_3[1]) + factor_local_ptr_3[3]);
+      float condval_12;
+      if (z_local_ptr_15[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_12 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_24 = z_local_ptr_9[0];
+        condval_12 = z_local_ptr_15[0];
       }
-      z_local_ptr_9[0] = condval_24;
-      float condval_25;
-      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_9[0]) {
-        condval_25 = 0x1.8p+2f/*6.000000e+00*/;
+      z_local_ptr_15[0] = condval_12;
+      float condval_13;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_15[0]) {
+        condval_13 = 0x1.8p+2f/*6.000000e+00*/;
       } else {
-        condval_25 = z_local_ptr_9[0];
+        condval_13 = z_local_ptr_15[0];
       }
-      activated_local_ptr[3] = condval_25;
+      activated_local_ptr[3] = condval_13;
       #pragma unroll
       for (int index_4 = 0; index_4 < 4; ++index_4) {
         gradient_local_ptr[index_4] = 0x0p+0f/*0.000000e+00*/;
@@ -965,53 +643,53 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
       *(float2*)(factor_local_ptr_4 + 0) = table_shared_ptr[((int)threadIdx.x)];
       *(float2*)(factor_local_ptr_4 + 2) = table_shared_ptr[(((int)threadIdx.x) + 8)];
       *(float2*)(factor_local_ptr_4 + 4) = table_shared_ptr[(((int)threadIdx.x) + 16)];
-      z_local_ptr_10[0] = ((x_local_ptr[0] * factor_local_ptr_4[0]) + factor_local_ptr_4[2]);
-      z_local_ptr_11[0] = z_local_ptr_10[0];
-      float condval_26;
-      if (z_local_ptr_11[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_26 = 0x0p+0f/*0.000000e+00*/;
+      z_local_ptr_16[0] = ((x_local_ptr[0] * factor_local_ptr_4[0]) + factor_local_ptr_4[2]);
+      z_local_ptr_17[0] = z_local_ptr_16[0];
+      float condval_14;
+      if (z_local_ptr_17[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_14 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_26 = z_local_ptr_11[0];
+        condval_14 = z_local_ptr_17[0];
       }
-      z_local_ptr_11[0] = condval_26;
-      d1_local_ptr[0] = (gradient_local_ptr[0] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_10[0]) && (z_local_ptr_10[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      z_local_ptr_17[0] = condval_14;
+      d1_local_ptr[0] = (gradient_local_ptr[0] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_16[0]) && (z_local_ptr_16[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
       sum_local_ptr[18] = (sum_local_ptr[18] + d1_local_ptr[0]);
       sum_local_ptr[20] = (sum_local_ptr[20] + (d1_local_ptr[0] * (x_local_ptr[0] - factor_local_ptr_4[4])));
-      z_local_ptr_12[0] = ((x_local_ptr[1] * factor_local_ptr_4[1]) + factor_local_ptr_4[3]);
-      z_local_ptr_13[0] = z_local_ptr_12[0];
-      float condval_27;
-      if (z_local_ptr_13[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_27 = 0x0p+0f/*0.000000e+00*/;
+      z_local_ptr_18[0] = ((x_local_ptr[1] * factor_local_ptr_4[1]) + factor_local_ptr_4[3]);
+      z_local_ptr_19[0] = z_local_ptr_18[0];
+      float condval_15;
+      if (z_local_ptr_19[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_15 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_27 = z_local_ptr_13[0];
+        condval_15 = z_local_ptr_19[0];
       }
-      z_local_ptr_13[0] = condval_27;
-      d1_local_ptr[1] = (gradient_local_ptr[1] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_12[0]) && (z_local_ptr_12[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      z_local_ptr_19[0] = condval_15;
+      d1_local_ptr[1] = (gradient_local_ptr[1] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_18[0]) && (z_local_ptr_18[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
       sum_local_ptr[19] = (sum_local_ptr[19] + d1_local_ptr[1]);
       sum_local_ptr[21] = (sum_local_ptr[21] + (d1_local_ptr[1] * (x_local_ptr[1] - factor_local_ptr_4[5])));
       *(float2*)(dx_ptr + ((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2))) = *(float2*)(d1_local_ptr + 0);
-      z_local_ptr_14[0] = ((x_local_ptr[2] * factor_local_ptr_4[0]) + factor_local_ptr_4[2]);
-      z_local_ptr_15[0] = z_local_ptr_14[0];
-      float condval_28;
-      if (z_local_ptr_15[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_28 = 0x0p+0f/*0.000000e+00*/;
+      z_local_ptr_20[0] = ((x_local_ptr[2] * factor_local_ptr_4[0]) + factor_local_ptr_4[2]);
+      z_local_ptr_21[0] = z_local_ptr_20[0];
+      float condval_16;
+      if (z_local_ptr_21[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_16 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_28 = z_local_ptr_15[0];
+        condval_16 = z_local_ptr_21[0];
       }
-      z_local_ptr_15[0] = condval_28;
-      d1_local_ptr[0] = (gradient_local_ptr[2] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_14[0]) && (z_local_ptr_14[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      z_local_ptr_21[0] = condval_16;
+      d1_local_ptr[0] = (gradient_local_ptr[2] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_20[0]) && (z_local_ptr_20[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
       sum_local_ptr[18] = (sum_local_ptr[18] + d1_local_ptr[0]);
       sum_local_ptr[20] = (sum_local_ptr[20] + (d1_local_ptr[0] * (x_local_ptr[2] - factor_local_ptr_4[4])));
-      z_local_ptr_16[0] = ((x_local_ptr[3] * factor_local_ptr_4[1]) + factor_local_ptr_4[3]);
-      z_local_ptr_17[0] = z_local_ptr_16[0];
-      float condval_29;
-      if (z_local_ptr_17[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_29 = 0x0p+0f/*0.000000e+00*/;
+      z_local_ptr_22[0] = ((x_local_ptr[3] * factor_local_ptr_4[1]) + factor_local_ptr_4[3]);
+      z_local_ptr_23[0] = z_local_ptr_22[0];
+      float condval_17;
+      if (z_local_ptr_23[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_17 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_29 = z_local_ptr_17[0];
+        condval_17 = z_local_ptr_23[0];
       }
-      z_local_ptr_17[0] = condval_29;
-      d1_local_ptr[1] = (gradient_local_ptr[3] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_16[0]) && (z_local_ptr_16[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      z_local_ptr_23[0] = condval_17;
+      d1_local_ptr[1] = (gradient_local_ptr[3] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_22[0]) && (z_local_ptr_22[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
       sum_local_ptr[19] = (sum_local_ptr[19] + d1_local_ptr[1]);
       sum_local_ptr[21] = (sum_local_ptr[21] + (d1_local_ptr[1] * (x_local_ptr[3] - factor_local_ptr_4[5])));
       *(float2*)(dx_ptr + (((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 224)) = *(float2*)(d1_local_ptr + 0);

@@ -11,8 +11,6 @@ typedef unsigned long long uint64_t;
 #include <cstdint>
 #endif
 
-typedef unsigned int uint;
-
 extern "C" __global__ void __launch_bounds__(32, 32) main_kernel(float* __restrict__ workspace_ptr, float* __restrict__ x_ptr, int n) {
   alignas(64) int pixels_local_ptr[1];
   alignas(64) int each_local_ptr[1];
@@ -235,7 +233,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_1(float* __restrict
 extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restrict__ beta1_ptr, float* __restrict__ gamma1_ptr, float* __restrict__ mean1_ptr, float* __restrict__ var1_ptr, float* __restrict__ w_ptr, float* __restrict__ workspace_ptr, float* __restrict__ x_ptr, float* __restrict__ y_ptr, int n) {
   alignas(64) int vector_local_ptr[1];
   alignas(64) int read_from_local_ptr[1];
-  __shared__ alignas(64) float weights_shared_ptr[178];
+  __shared__ alignas(64) float weights_shared_ptr[180];
   __shared__ alignas(64) float2 table_shared_ptr[16];
   alignas(64) float gamma_local_ptr[2];
   alignas(64) float var_local_ptr[2];
@@ -852,52 +850,22 @@ extern "C" __global__ void __launch_bounds__(32, 32) main_kernel_4(float* __rest
   alignas(64) float loaded_local_ptr_2[2];
   alignas(64) float loaded_local_ptr_3[2];
   alignas(64) float z_local_ptr[1];
-  alignas(64) float small_local_ptr[1];
-  alignas(64) float large_local_ptr[1];
-  alignas(64) float sigmoid_local_ptr[1];
   alignas(64) float made_local_ptr[2];
   alignas(64) float z_local_ptr_1[1];
-  alignas(64) float small_local_ptr_1[1];
-  alignas(64) float large_local_ptr_1[1];
-  alignas(64) float sigmoid_local_ptr_1[1];
   alignas(64) float z_local_ptr_2[1];
-  alignas(64) float small_local_ptr_2[1];
-  alignas(64) float large_local_ptr_2[1];
-  alignas(64) float sigmoid_local_ptr_2[1];
   alignas(64) float made_local_ptr_1[2];
   alignas(64) float z_local_ptr_3[1];
-  alignas(64) float small_local_ptr_3[1];
-  alignas(64) float large_local_ptr_3[1];
-  alignas(64) float sigmoid_local_ptr_3[1];
   alignas(64) float z_local_ptr_4[1];
-  alignas(64) float small_local_ptr_4[1];
-  alignas(64) float large_local_ptr_4[1];
-  alignas(64) float sigmoid_local_ptr_4[1];
   alignas(64) float made_local_ptr_2[2];
   alignas(64) float z_local_ptr_5[1];
-  alignas(64) float small_local_ptr_5[1];
-  alignas(64) float large_local_ptr_5[1];
-  alignas(64) float sigmoid_local_ptr_5[1];
   alignas(64) float z_local_ptr_6[1];
-  alignas(64) float small_local_ptr_6[1];
-  alignas(64) float large_local_ptr_6[1];
-  alignas(64) float sigmoid_local_ptr_6[1];
   alignas(64) float made_local_ptr_3[2];
   alignas(64) float z_local_ptr_7[1];
-  alignas(64) float small_local_ptr_7[1];
-  alignas(64) float large_local_ptr_7[1];
-  alignas(64) float sigmoid_local_ptr_7[1];
   alignas(64) int pixel_local_ptr[1];
   alignas(64) float loaded_local_ptr_4[2];
   alignas(64) float z_local_ptr_8[1];
-  alignas(64) float small_local_ptr_8[1];
-  alignas(64) float large_local_ptr_8[1];
-  alignas(64) float sigmoid_local_ptr_8[1];
   alignas(64) float made_local_ptr_4[2];
   alignas(64) float z_local_ptr_9[1];
-  alignas(64) float small_local_ptr_9[1];
-  alignas(64) float large_local_ptr_9[1];
-  alignas(64) float sigmoid_local_ptr_9[1];
   pixels_local_ptr[0] = (n * 64);
   each_local_ptr[0] = ((pixels_local_ptr[0] + 15) / 16);
   first_local_ptr[0] = min(((((int)blockIdx.x) >> 1) * each_local_ptr[0]), pixels_local_ptr[0]);
@@ -924,176 +892,72 @@ extern "C" __global__ void __launch_bounds__(32, 32) main_kernel_4(float* __rest
       *(float2*)(loaded_local_ptr_2 + 0) = *(float2*)(y_ptr + (((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 224));
       *(float2*)(loaded_local_ptr_3 + 0) = *(float2*)(y_ptr + (((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 336));
       z_local_ptr[0] = ((loaded_local_ptr[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v_ = z_local_ptr[0];
-        uint v__1 = (*(uint *)(&(v_))) | (uint)2147483648;
-      small_local_ptr[0] = expf((*(float *)(&(v__1))));
-      large_local_ptr[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr[0]));
-      small_local_ptr[0] = (small_local_ptr[0] * large_local_ptr[0]);
       float condval;
       if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval = small_local_ptr[0];
+        condval = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval = large_local_ptr[0];
+        condval = z_local_ptr[0];
       }
-      sigmoid_local_ptr[0] = condval;
-      float condval_1;
-      if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_1 = large_local_ptr[0];
-      } else {
-        condval_1 = small_local_ptr[0];
-      }
-      large_local_ptr[0] = condval_1;
-      made_local_ptr[0] = (z_local_ptr[0] * sigmoid_local_ptr[0]);
+      made_local_ptr[0] = condval;
       z_local_ptr_1[0] = ((loaded_local_ptr[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__2 = z_local_ptr_1[0];
-        uint v__3 = (*(uint *)(&(v__2))) | (uint)2147483648;
-      small_local_ptr_1[0] = expf((*(float *)(&(v__3))));
-      large_local_ptr_1[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_1[0]));
-      small_local_ptr_1[0] = (small_local_ptr_1[0] * large_local_ptr_1[0]);
-      float condval_2;
+      float condval_1;
       if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_2 = small_local_ptr_1[0];
+        condval_1 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_2 = large_local_ptr_1[0];
+        condval_1 = z_local_ptr_1[0];
       }
-      sigmoid_local_ptr_1[0] = condval_2;
-      float condval_3;
-      if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_3 = large_local_ptr_1[0];
-      } else {
-        condval_3 = small_local_ptr_1[0];
-      }
-      large_local_ptr_1[0] = condval_3;
-      made_local_ptr[1] = (z_local_ptr_1[0] * sigmoid_local_ptr_1[0]);
+      made_local_ptr[1] = condval_1;
       *(float2*)(z_ptr + ((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2))) = *(float2*)(made_local_ptr + 0);
       z_local_ptr_2[0] = ((loaded_local_ptr_1[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v__4 = z_local_ptr_2[0];
-        uint v__5 = (*(uint *)(&(v__4))) | (uint)2147483648;
-      small_local_ptr_2[0] = expf((*(float *)(&(v__5))));
-      large_local_ptr_2[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_2[0]));
-      small_local_ptr_2[0] = (small_local_ptr_2[0] * large_local_ptr_2[0]);
-      float condval_4;
+      float condval_2;
       if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_4 = small_local_ptr_2[0];
+        condval_2 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_4 = large_local_ptr_2[0];
+        condval_2 = z_local_ptr_2[0];
       }
-      sigmoid_local_ptr_2[0] = condval_4;
-      float condval_5;
-      if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_5 = large_local_ptr_2[0];
-      } else {
-        condval_5 = small_local_ptr_2[0];
-      }
-      large_local_ptr_2[0] = condval_5;
-      made_local_ptr_1[0] = (z_local_ptr_2[0] * sigmoid_local_ptr_2[0]);
+      made_local_ptr_1[0] = condval_2;
       z_local_ptr_3[0] = ((loaded_local_ptr_1[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__6 = z_local_ptr_3[0];
-        uint v__7 = (*(uint *)(&(v__6))) | (uint)2147483648;
-      small_local_ptr_3[0] = expf((*(float *)(&(v__7))));
-      large_local_ptr_3[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_3[0]));
-      small_local_ptr_3[0] = (small_local_ptr_3[0] * large_local_ptr_3[0]);
-      float condval_6;
+      float condval_3;
       if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_6 = small_local_ptr_3[0];
+        condval_3 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_6 = large_local_ptr_3[0];
+        condval_3 = z_local_ptr_3[0];
       }
-      sigmoid_local_ptr_3[0] = condval_6;
-      float condval_7;
-      if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_7 = large_local_ptr_3[0];
-      } else {
-        condval_7 = small_local_ptr_3[0];
-      }
-      large_local_ptr_3[0] = condval_7;
-      made_local_ptr_1[1] = (z_local_ptr_3[0] * sigmoid_local_ptr_3[0]);
+      made_local_ptr_1[1] = condval_3;
       *(float2*)(z_ptr + (((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 112)) = *(float2*)(made_local_ptr_1 + 0);
       z_local_ptr_4[0] = ((loaded_local_ptr_2[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v__8 = z_local_ptr_4[0];
-        uint v__9 = (*(uint *)(&(v__8))) | (uint)2147483648;
-      small_local_ptr_4[0] = expf((*(float *)(&(v__9))));
-      large_local_ptr_4[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_4[0]));
-      small_local_ptr_4[0] = (small_local_ptr_4[0] * large_local_ptr_4[0]);
-      float condval_8;
+      float condval_4;
       if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_8 = small_local_ptr_4[0];
+        condval_4 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_8 = large_local_ptr_4[0];
+        condval_4 = z_local_ptr_4[0];
       }
-      sigmoid_local_ptr_4[0] = condval_8;
-      float condval_9;
-      if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_9 = large_local_ptr_4[0];
-      } else {
-        condval_9 = small_local_ptr_4[0];
-      }
-      large_local_ptr_4[0] = condval_9;
-      made_local_ptr_2[0] = (z_local_ptr_4[0] * sigmoid_local_ptr_4[0]);
+      made_local_ptr_2[0] = condval_4;
       z_local_ptr_5[0] = ((loaded_local_ptr_2[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__10 = z_local_ptr_5[0];
-        uint v__11 = (*(uint *)(&(v__10))) | (uint)2147483648;
-      small_local_ptr_5[0] = expf((*(float *)(&(v__11))));
-      large_local_ptr_5[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_5[0]));
-      small_local_ptr_5[0] = (small_local_ptr_5[0] * large_local_ptr_5[0]);
-      float condval_10;
+      float condval_5;
       if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_10 = small_local_ptr_5[0];
+        condval_5 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_10 = large_local_ptr_5[0];
+        condval_5 = z_local_ptr_5[0];
       }
-      sigmoid_local_ptr_5[0] = condval_10;
-      float condval_11;
-      if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_11 = large_local_ptr_5[0];
-      } else {
-        condval_11 = small_local_ptr_5[0];
-      }
-      large_local_ptr_5[0] = condval_11;
-      made_local_ptr_2[1] = (z_local_ptr_5[0] * sigmoid_local_ptr_5[0]);
+      made_local_ptr_2[1] = condval_5;
       *(float2*)(z_ptr + (((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 224)) = *(float2*)(made_local_ptr_2 + 0);
       z_local_ptr_6[0] = ((loaded_local_ptr_3[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-          float v__12 = z_local_ptr_6[0];
-        uint v__13 = (*(uint *)(&(v__12))) | (uint)2147483648;
-      small_local_ptr_6[0] = expf((*(float *)(&(v__13))));
-      large_local_ptr_6[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_6[0]));
-      small_local_ptr_6[0] = (small_local_ptr_6[0] * large_local_ptr_6[0]);
-      float condval_12;
+      float condval_6;
       if (z_local_ptr_6[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_12 = small_local_ptr_6[0];
+        condval_6 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_12 = large_local_ptr_6[0];
+        condval_6 = z_local_ptr_6[0];
       }
-      sigmoid_local_ptr_6[0] = condval_12;
-      float condval_13;
-      if (z_local_ptr_6[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_13 = large_local_ptr_6[0];
-      } else {
-        condval_13 = small_local_ptr_6[0];
-      }
-      large_local_ptr_6[0] = condval_13;
-      made_local_ptr_3[0] = (z_local_ptr_6[0] * sigmoid_local_ptr_6[0]);
+      made_local_ptr_3[0] = condval_6;
       z_local_ptr_7[0] = ((loaded_local_ptr_3[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-          float v__14 = z_local_ptr_7[0];
-        uint v__15 = (*(uint *)(&(v__14))) | (uint)2147483648;
-      small_local_ptr_7[0] = expf((*(float *)(&(v__15))));
-      large_local_ptr_7[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_7[0]));
-      small_local_ptr_7[0] = (small_local_ptr_7[0] * large_local_ptr_7[0]);
-      float condval_14;
+      float condval_7;
       if (z_local_ptr_7[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_14 = small_local_ptr_7[0];
+        condval_7 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_14 = large_local_ptr_7[0];
+        condval_7 = z_local_ptr_7[0];
       }
-      sigmoid_local_ptr_7[0] = condval_14;
-      float condval_15;
-      if (z_local_ptr_7[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_15 = large_local_ptr_7[0];
-      } else {
-        condval_15 = small_local_ptr_7[0];
-      }
-      large_local_ptr_7[0] = condval_15;
-      made_local_ptr_3[1] = (z_local_ptr_7[0] * sigmoid_local_ptr_7[0]);
+      made_local_ptr_3[1] = condval_7;
       *(float2*)(z_ptr + (((start_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 336)) = *(float2*)(made_local_ptr_3 + 0);
     }
     whole_local_ptr[0] = ((whole_local_ptr[0] * 16) + first_local_ptr[0]);
@@ -1102,47 +966,21 @@ extern "C" __global__ void __launch_bounds__(32, 32) main_kernel_4(float* __rest
       if (pixel_local_ptr[0] < each_local_ptr[0]) {
         *(float2*)(loaded_local_ptr_4 + 0) = *(float2*)(y_ptr + ((pixel_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)));
         z_local_ptr_8[0] = ((loaded_local_ptr_4[0] * factor_local_ptr[0]) + factor_local_ptr[2]);
-            float v__16 = z_local_ptr_8[0];
-          uint v__17 = (*(uint *)(&(v__16))) | (uint)2147483648;
-        small_local_ptr_8[0] = expf((*(float *)(&(v__17))));
-        large_local_ptr_8[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_8[0]));
-        small_local_ptr_8[0] = (small_local_ptr_8[0] * large_local_ptr_8[0]);
-        float condval_16;
+        float condval_8;
         if (z_local_ptr_8[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_16 = small_local_ptr_8[0];
+          condval_8 = 0x0p+0f/*0.000000e+00*/;
         } else {
-          condval_16 = large_local_ptr_8[0];
+          condval_8 = z_local_ptr_8[0];
         }
-        sigmoid_local_ptr_8[0] = condval_16;
-        float condval_17;
-        if (z_local_ptr_8[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_17 = large_local_ptr_8[0];
-        } else {
-          condval_17 = small_local_ptr_8[0];
-        }
-        large_local_ptr_8[0] = condval_17;
-        made_local_ptr_4[0] = (z_local_ptr_8[0] * sigmoid_local_ptr_8[0]);
+        made_local_ptr_4[0] = condval_8;
         z_local_ptr_9[0] = ((loaded_local_ptr_4[1] * factor_local_ptr[1]) + factor_local_ptr[3]);
-            float v__18 = z_local_ptr_9[0];
-          uint v__19 = (*(uint *)(&(v__18))) | (uint)2147483648;
-        small_local_ptr_9[0] = expf((*(float *)(&(v__19))));
-        large_local_ptr_9[0] = __fdividef(0x1p+0f/*1.000000e+00*/, (0x1p+0f/*1.000000e+00*/ + small_local_ptr_9[0]));
-        small_local_ptr_9[0] = (small_local_ptr_9[0] * large_local_ptr_9[0]);
-        float condval_18;
+        float condval_9;
         if (z_local_ptr_9[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_18 = small_local_ptr_9[0];
+          condval_9 = 0x0p+0f/*0.000000e+00*/;
         } else {
-          condval_18 = large_local_ptr_9[0];
+          condval_9 = z_local_ptr_9[0];
         }
-        sigmoid_local_ptr_9[0] = condval_18;
-        float condval_19;
-        if (z_local_ptr_9[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_19 = large_local_ptr_9[0];
-        } else {
-          condval_19 = small_local_ptr_9[0];
-        }
-        large_local_ptr_9[0] = condval_19;
-        made_local_ptr_4[1] = (z_local_ptr_9[0] * sigmoid_local_ptr_9[0]);
+        made_local_ptr_4[1] = condval_9;
         *(float2*)(z_ptr + ((pixel_local_ptr[0] * 28) + (vector_local_ptr[0] * 2))) = *(float2*)(made_local_ptr_4 + 0);
       }
     }

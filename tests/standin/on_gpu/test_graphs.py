@@ -140,7 +140,7 @@ def test_calls_unlike_the_example_run_as_they_were_written(logs: Path) -> None:
         ours(on_gpu(1))
     assert not launches.seen, "it was replayed"
     ours.eval()(on_gpu(1))
-    with pytest.warns(DwconvWarning, match="parameters lie elsewhere"):
+    with pytest.warns(DwconvWarning, match="parameters have moved"):
         ours.train().to(torch.float64).to(torch.float32)(on_gpu(1))
     for other in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours.to("cpu"))), dwconv.revert(ours)):
         assert not isinstance(vars(other).get("forward"), GraphedForward)
