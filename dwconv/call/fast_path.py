@@ -26,7 +26,7 @@ from dwconv.call.loaded import is_captured
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
 from dwconv.call.watchers import is_watched_backward
-from dwconv.kernels.kernel import MOST_ELEMENTS, dense_strides, x_pitch_of
+from dwconv.kernels.operand import MOST_ELEMENTS, dense_strides, x_pitch_of
 from dwconv.problems.workload import PASSES, Pass
 
 

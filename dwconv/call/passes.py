@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.autograd import profiler
 
 from dwconv.call.call_plan import Plan
-from dwconv.kernels.kernel import Kernel, x_pitch_of
+from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.operand import x_pitch_of
 from dwconv.problems import pytorch
 from dwconv.problems.workload import Pass
 

@@ -27,7 +27,7 @@ from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.cpp_ops import offer, to_be_taken
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.passes import PlannedPasses, with_strides
-from dwconv.kernels.kernel import x_pitch_of
+from dwconv.kernels.operand import x_pitch_of
 from dwconv.problems import pytorch
 from dwconv.problems.problem import Problem, memory_format
 from dwconv.problems.workload import Epilogue, Layout

@@ -13,7 +13,7 @@ from dwconv import settings
 from dwconv.dispatch import knowledge, legality, locked, packed
 from dwconv.dispatch.advantage import beats_pytorch, least_times
 from dwconv.errors import InvalidConfig, InvalidWorkload
-from dwconv.kernels.kernel import MOST_ELEMENTS
+from dwconv.kernels.operand import MOST_ELEMENTS
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import PASSES, Pass, Sizes, Workload

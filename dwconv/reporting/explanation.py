@@ -15,7 +15,7 @@ from dwconv.call.plan_kernels import reads_slices
 from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
-from dwconv.kernels.kernel import alignment_bytes, why_copied, x_pitch_of
+from dwconv.kernels.operand import alignment_bytes, why_copied, x_pitch_of
 from dwconv.measure.limits import known_limits
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import Block

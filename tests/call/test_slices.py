@@ -16,7 +16,8 @@ from dwconv.call import call_plan, loaded, plan_kernels
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import kernel
-from dwconv.kernels.kernel import Kernel, x_pitch_of
+from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.operand import x_pitch_of
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES
 from tests.call.test_causal import CHANNELS, TAPS, plant_all, problem_of

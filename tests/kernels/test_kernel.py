@@ -13,7 +13,8 @@ import torch.nn.functional as F
 
 from dwconv.errors import BuildError, InvalidCall, InvalidConfig
 from dwconv.kernels import build
-from dwconv.kernels.kernel import Kernel, alignment_bytes
+from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.operand import alignment_bytes
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES, Pass, Workload
 from dwconv.schedules.space import Config

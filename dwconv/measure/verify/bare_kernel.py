@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from dwconv.kernels.artifact import Argument, Artifact
-from dwconv.kernels.kernel import alignment_bytes
+from dwconv.kernels.operand import alignment_bytes
 from dwconv.measure.verify.cases import Case
 from dwconv.problems.workload import IMAGES, Layout, Workload
 from dwconv.system.memory import free_bytes
