@@ -166,7 +166,7 @@ def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
             return STAGES[name].run(run)
     except Interrupted:
         return Ended(line="time was up in the middle of something; what was known by then is kept")
-    except BrokenInstallation as error:  # what reads machine code needs what nothing else does
+    except BrokenInstallation as error:  # a package that only this stage needs
         return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name not in ("rank", "fit"))
     except DwconvError as error:
         return Ended(line=f"could not run: {one_line(str(error))}", failed=True)

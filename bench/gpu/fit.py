@@ -73,7 +73,7 @@ MOST = 16
 
 
 def rank_stage(run: Run) -> Ended:
-    """Raises BrokenInstallation where machine code cannot be read."""
+    """Raises BrokenInstallation where a package for CUDA is missing."""
     assert isinstance(run.target, CudaTarget)
     measured = measured_candidates(run)
     for key in run.state.left("rank", measured):
