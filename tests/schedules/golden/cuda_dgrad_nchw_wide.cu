@@ -39,8 +39,8 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(nv_bfloat16* __rest
   alignas(64) float pixel_local_ptr_3[2];
   alignas(64) float pixel_local_ptr_4[2];
   alignas(64) float pixel_local_ptr_5[2];
-  alignas(64) nv_bfloat16 result_local_ptr[4];
-  alignas(64) nv_bfloat16 result_local_ptr_1[4];
+  alignas(64) nv_bfloat16 result_local_ptr[8];
+  alignas(64) nv_bfloat16 result_local_ptr_1[8];
   #pragma unroll
   for (int index = 0; index < 8; ++index) {
     sum_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;
@@ -142,9 +142,9 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(nv_bfloat16* __rest
   result_local_ptr[2] = ((nv_bfloat16)sum_local_ptr[2]);
   result_local_ptr[3] = ((nv_bfloat16)sum_local_ptr[3]);
   *(nv_bfloat164*)(dx_ptr + ((((((int)blockIdx.x) * 256) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4))) = *(nv_bfloat164*)(result_local_ptr + 0);
-  result_local_ptr_1[0] = ((nv_bfloat16)sum_local_ptr[4]);
-  result_local_ptr_1[1] = ((nv_bfloat16)sum_local_ptr[5]);
-  result_local_ptr_1[2] = ((nv_bfloat16)sum_local_ptr[6]);
-  result_local_ptr_1[3] = ((nv_bfloat16)sum_local_ptr[7]);
-  *(nv_bfloat164*)(dx_ptr + (((((((int)blockIdx.x) * 256) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) + 8)) = *(nv_bfloat164*)(result_local_ptr_1 + 0);
+  result_local_ptr_1[4] = ((nv_bfloat16)sum_local_ptr[4]);
+  result_local_ptr_1[5] = ((nv_bfloat16)sum_local_ptr[5]);
+  result_local_ptr_1[6] = ((nv_bfloat16)sum_local_ptr[6]);
+  result_local_ptr_1[7] = ((nv_bfloat16)sum_local_ptr[7]);
+  *(nv_bfloat164*)(dx_ptr + (((((((int)blockIdx.x) * 256) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 16)) + (((int)threadIdx.x) * 4)) + 8)) = *(nv_bfloat164*)(result_local_ptr_1 + 4);
 }

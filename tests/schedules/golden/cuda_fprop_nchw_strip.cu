@@ -23,15 +23,15 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
   alignas(64) float wide_local_ptr_1[10];
   alignas(64) half value_local_ptr_3[10];
   alignas(64) float wide_local_ptr_2[10];
-  alignas(64) half result_local_ptr[8];
+  alignas(64) half result_local_ptr[32];
   alignas(64) half value_local_ptr_4[10];
   alignas(64) float wide_local_ptr_3[10];
-  alignas(64) half result_local_ptr_1[8];
+  alignas(64) half result_local_ptr_1[32];
   alignas(64) half value_local_ptr_5[10];
   alignas(64) float wide_local_ptr_4[10];
-  alignas(64) half result_local_ptr_2[8];
+  alignas(64) half result_local_ptr_2[32];
   alignas(64) float wide_local_ptr_5[10];
-  alignas(64) half result_local_ptr_3[8];
+  alignas(64) half result_local_ptr_3[32];
   if (((((int)blockIdx.x) * 8) + ((int)threadIdx.y)) < (n * 4)) {
     #pragma unroll
     for (int index = 0; index < 32; ++index) {
@@ -366,15 +366,15 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_3[9] * weight_local_ptr[8]));
     sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_3[9] * weight_local_ptr[5]));
     sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_3[9] * weight_local_ptr[2]));
-    result_local_ptr_1[0] = ((half)sum_local_ptr[8]);
-    result_local_ptr_1[1] = ((half)sum_local_ptr[9]);
-    result_local_ptr_1[2] = ((half)sum_local_ptr[10]);
-    result_local_ptr_1[3] = ((half)sum_local_ptr[11]);
-    result_local_ptr_1[4] = ((half)sum_local_ptr[12]);
-    result_local_ptr_1[5] = ((half)sum_local_ptr[13]);
-    result_local_ptr_1[6] = ((half)sum_local_ptr[14]);
-    result_local_ptr_1[7] = ((half)sum_local_ptr[15]);
-    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 16)) = *(uint4*)(result_local_ptr_1 + 0);
+    result_local_ptr_1[8] = ((half)sum_local_ptr[8]);
+    result_local_ptr_1[9] = ((half)sum_local_ptr[9]);
+    result_local_ptr_1[10] = ((half)sum_local_ptr[10]);
+    result_local_ptr_1[11] = ((half)sum_local_ptr[11]);
+    result_local_ptr_1[12] = ((half)sum_local_ptr[12]);
+    result_local_ptr_1[13] = ((half)sum_local_ptr[13]);
+    result_local_ptr_1[14] = ((half)sum_local_ptr[14]);
+    result_local_ptr_1[15] = ((half)sum_local_ptr[15]);
+    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 16)) = *(uint4*)(result_local_ptr_1 + 8);
     value_local_ptr_5[8] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if ((((int)threadIdx.z) == 0) && (((int)threadIdx.x) == 1)) {
       value_local_ptr_5[8] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 63)];
@@ -452,15 +452,15 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_4[7] * weight_local_ptr[4]));
     sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_4[9] * weight_local_ptr[8]));
     sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_4[9] * weight_local_ptr[5]));
-    result_local_ptr_2[0] = ((half)sum_local_ptr[16]);
-    result_local_ptr_2[1] = ((half)sum_local_ptr[17]);
-    result_local_ptr_2[2] = ((half)sum_local_ptr[18]);
-    result_local_ptr_2[3] = ((half)sum_local_ptr[19]);
-    result_local_ptr_2[4] = ((half)sum_local_ptr[20]);
-    result_local_ptr_2[5] = ((half)sum_local_ptr[21]);
-    result_local_ptr_2[6] = ((half)sum_local_ptr[22]);
-    result_local_ptr_2[7] = ((half)sum_local_ptr[23]);
-    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 32)) = *(uint4*)(result_local_ptr_2 + 0);
+    result_local_ptr_2[16] = ((half)sum_local_ptr[16]);
+    result_local_ptr_2[17] = ((half)sum_local_ptr[17]);
+    result_local_ptr_2[18] = ((half)sum_local_ptr[18]);
+    result_local_ptr_2[19] = ((half)sum_local_ptr[19]);
+    result_local_ptr_2[20] = ((half)sum_local_ptr[20]);
+    result_local_ptr_2[21] = ((half)sum_local_ptr[21]);
+    result_local_ptr_2[22] = ((half)sum_local_ptr[22]);
+    result_local_ptr_2[23] = ((half)sum_local_ptr[23]);
+    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 32)) = *(uint4*)(result_local_ptr_2 + 16);
     wide_local_ptr_5[8] = ((float)value_local_ptr_5[8]);
     wide_local_ptr_5[0] = ((float)value_local_ptr_5[0]);
     wide_local_ptr_5[1] = ((float)value_local_ptr_5[1]);
@@ -495,14 +495,14 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_5[7] * weight_local_ptr[8]));
     sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_5[7] * weight_local_ptr[7]));
     sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_5[9] * weight_local_ptr[8]));
-    result_local_ptr_3[0] = ((half)sum_local_ptr[24]);
-    result_local_ptr_3[1] = ((half)sum_local_ptr[25]);
-    result_local_ptr_3[2] = ((half)sum_local_ptr[26]);
-    result_local_ptr_3[3] = ((half)sum_local_ptr[27]);
-    result_local_ptr_3[4] = ((half)sum_local_ptr[28]);
-    result_local_ptr_3[5] = ((half)sum_local_ptr[29]);
-    result_local_ptr_3[6] = ((half)sum_local_ptr[30]);
-    result_local_ptr_3[7] = ((half)sum_local_ptr[31]);
-    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 48)) = *(uint4*)(result_local_ptr_3 + 0);
+    result_local_ptr_3[24] = ((half)sum_local_ptr[24]);
+    result_local_ptr_3[25] = ((half)sum_local_ptr[25]);
+    result_local_ptr_3[26] = ((half)sum_local_ptr[26]);
+    result_local_ptr_3[27] = ((half)sum_local_ptr[27]);
+    result_local_ptr_3[28] = ((half)sum_local_ptr[28]);
+    result_local_ptr_3[29] = ((half)sum_local_ptr[29]);
+    result_local_ptr_3[30] = ((half)sum_local_ptr[30]);
+    result_local_ptr_3[31] = ((half)sum_local_ptr[31]);
+    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 48)) = *(uint4*)(result_local_ptr_3 + 24);
   }
 }
