@@ -15,7 +15,7 @@ import dwconv
 from dwconv.call import call_plan, loaded, plan_kernels
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
-from dwconv.kernels import kernel
+from dwconv.kernels import operand
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.operand import x_pitch_of
 from dwconv.problems.problem import Problem
@@ -291,7 +291,7 @@ def test_what_is_a_slice_of_channels(monkeypatch):
     ]  # fmt: skip
     for tensor, layout in dense + no_slices:
         assert x_pitch_of(tensor, layout=layout) == 0
-    monkeypatch.setattr(kernel, "MOST_ELEMENTS", 2 * 5 * 7 * 20)
+    monkeypatch.setattr(operand, "MOST_ELEMENTS", 2 * 5 * 7 * 20)
     assert x_pitch_of(nhwc[:, 3:11], layout="nhwc") == 20
-    monkeypatch.setattr(kernel, "MOST_ELEMENTS", 2 * 5 * 7 * 20 - 1)
+    monkeypatch.setattr(operand, "MOST_ELEMENTS", 2 * 5 * 7 * 20 - 1)
     assert x_pitch_of(nhwc[:, 3:11], layout="nhwc") == 0

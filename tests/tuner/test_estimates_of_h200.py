@@ -69,11 +69,11 @@ def test_computed_times_are_off_by_about_what_the_page_says():
     measured = [
         record for record in TuningLog(ROOT / "tuning_logs/nvidia-h200.jsonl").load().records if record.measured
     ]
-    works = [([kernel.work for kernel in cost.kernels], us) for cost, us in costs_of(measured[11::25], H200)]
-    assert (len(measured), len(works)) == (int(told[1]), len(measured[11::25]))
+    works = [([kernel.work for kernel in cost.kernels], us) for cost, us in costs_of(measured[::12], H200)]
+    assert (len(measured), len(works)) == (int(told[1]), len(measured[::12]))
     for warm, percent in ((False, told[2]), (True, told[3])):
         off = mean(abs(math.log(total_us(work, H200, warm=warm) / us)) for work, us in works)
-        assert off == pytest.approx(int(percent) / 100, abs=0.03)
+        assert off == pytest.approx(int(percent) / 100, abs=0.04)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("384 × 14², k7, 64", "144 × 56², k3, 64")])
