@@ -36,7 +36,7 @@ TYPES = ("float16", "bfloat16")
 _OURS = {network.name: network for network in NETWORKS}
 TRAINED = tuple(
     dataclasses.replace(_OURS.get(name) or Network(name=name, make=partial(load_model, name)), batch=_BATCH)
-    for name in ("MobileNetV2", "timm:convnext_tiny", "MobileNetV3-Large", "timm:efficientnet_b0")
+    for name in ("MobileNetV2", "MobileNetV3-Large", "timm:efficientnet_b0", "timm:convnext_tiny")
 )
 
 
