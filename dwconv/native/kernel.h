@@ -51,12 +51,12 @@ T& kept_by_graph(const c10::IValue& kept) {
   return **static_cast<const c10::intrusive_ptr<T>*>(kept.toTensor().const_data_ptr());
 }
 
-// A weight in the type of x, to which autocast lowers it. Autograd does not see this cast: it saves a node. As the op that
-// is given the weight returns a gradient of x's type, autograd casts that back.
+// A weight in the type of x, to which autocast lowers it. Autograd records no node for this cast. The op returns a gradient
+// in x's type, and autograd casts that to the weight's.
 inline at::Tensor lowered(const at::Tensor& weight, const at::Tensor& x) {
   if (weight.scalar_type() == x.scalar_type()) return weight;
   const at::AutoDispatchBelowADInplaceOrView below;
-  return empty_strided(weight.sizes(), weight.strides(), x.scalar_type(), x.device()).copy_(weight);
+  return empty_strided(weight.sizes(), weight.strides(), x.scalar_type(), x.device()).copy_(readable(weight));
 }
 
 // A weight that autocast lowered, for a backward pass that is to be differentiated again: there autograd sees the cast.

@@ -257,6 +257,24 @@ def test_twice_differentiable(logs, between, way):
 
 
 @both_ways
+def test_twice_differentiable_under_autocast(logs, way):
+    """Down to the weight before autocast lowered it."""
+
+    def second(model, x):
+        (dx,) = torch.autograd.grad(model(x).double().pow(2).sum(), x, create_graph=True)
+        return torch.autograd.grad(dx.double().pow(2).sum(), model.conv.weight)[0].double()
+
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+silu,none", dtype="float16")])
+    model, x = Parts("bn+silu,none"), drawn().detach().half().requires_grad_()
+    expected = second(in_double(model), x.detach().double().requires_grad_())
+    for _ in range(2):
+        with torch.autocast("cpu", torch.float16):
+            found = second(model, x)
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2 * float(expected.abs().max()))
+    assert passes_that_ran()["forward"] == 2
+
+
+@both_ways
 def test_gradients_add_up(planted, way):
     model, x = Parts(WHOLE), drawn()
     exact = in_double(model)

@@ -117,6 +117,15 @@ def test_a_weight_may_change_in_place_between_the_passes_as_with_pytorch(autocas
     assert all(map(torch.equal, *found)) and all(each.dtype == torch.float32 for each in found[0])
 
 
+def test_a_weight_without_memory_is_an_error(autocast) -> None:
+    """As FSDP releases it between two uses."""
+    x, w, _ = leaves()
+    convolve(x, w)
+    w.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match=r"a tensor of \[8, 1, 3, 3\] has no memory"):
+        convolve(x, w)
+
+
 def test_gradients_can_be_differentiated_again_unless_the_weight_has_changed(autocast) -> None:
     x, w, _ = leaves()
     convolve(x, w)
