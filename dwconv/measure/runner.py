@@ -277,9 +277,11 @@ class LocalRunner:
         return [artifacts[position] for position in sorted(artifacts)]
 
     def _request(self, body: Trial | Check | Final, *, share: int = 1) -> Measured | WorkerError:
-        """The measuring worker's answer, or the error that the request is to blame for."""
+        """The measuring worker's answer, or the error that the request is to blame for. The time limit grows with
+        ``share`` and with the sizes that the workload is measured at."""
         measurer = self._workers.measurer
         patience = Patience(needs_bytes=_tensor_bytes(body))
+        share *= len(self._workload.at_each_size)
         while True:
             self._prepare(finalists=not isinstance(body, Trial))
             try:

@@ -12,12 +12,13 @@ import psutil
 import pytest
 
 from dwconv import settings
-from dwconv.errors import EnvironmentFailure, WorkerCannotStart
+from dwconv.errors import EnvironmentFailure, WorkerCannotStart, WorkerTimeout
 from dwconv.kernels import cache
 from dwconv.measure import runner as runner_module
 from dwconv.measure.measuring import Check, Final, Measured, Prepare, Trial
 from dwconv.measure.outcomes import new_record
 from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import CpuTarget, cpu_target, parse_target
 from dwconv.records.record import Measurement, Status, Verdict, is_current
 from dwconv.schedules import template as template_module
@@ -142,6 +143,24 @@ def test_a_trial_knows_the_best_time_so_far(runner, workers, monkeypatch):
     first, second = runner.measure([candidate(), candidate("slow")])
     assert first.measurement.median_us < second.measurement.median_us
     assert [body.best_us for body in trials if isinstance(body, Trial)] == [None, first.measurement.median_us]
+
+
+def test_the_time_limit_grows_with_the_sizes_that_a_kernel_is_measured_at(workers, monkeypatch):
+    of = dataclasses.replace(workload(), any_size=True, also_at=((9, 9), (12, 12)))
+    limits_s = []
+
+    def late(body, *, timeout_s):
+        if isinstance(body, Prepare):
+            return None
+        limits_s.append(timeout_s)
+        raise WorkerTimeout("no answer")
+
+    monkeypatch.setattr(workers.measurer, "call", late)
+    with LocalRunner(of, TARGET, workers=workers, run_timeout_s=3.0) as runner:
+        (record,) = runner.measure([candidate(of=of)])
+        (confirmed,) = runner.confirm([candidate(of=of)])
+    assert record.status is confirmed.status is Status.TIMEOUT
+    assert limits_s == [9.0, 9.0 * CASES_OF_A_FINALIST]
 
 
 def test_finalists_are_checked_again_and_timed_together(runner):
