@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -232,9 +232,9 @@ class AnyAxis(Axis):
         ]
 
 
-def any_pieces(first: Expr, stop: Expr, size: int, known: int) -> Iterator[tuple[Expr, Expr, int]]:
-    """(the first, how many, their size): pieces of ``size``, then of what is left of ``known``, then of one."""
-    for each in sorted({size, known % size, 1} - {0}, reverse=True):
+def any_pieces(first: Expr, stop: Expr, sizes: Iterable[int]) -> Iterator[tuple[Expr, Expr, int]]:
+    """(the first, how many, their size): pieces of the largest of ``sizes``, then of the next, …, then of one."""
+    for each in sorted({*sizes, 1} - {0}, reverse=True):
         count = settled("pieces", (stop - first) // each)
         yield first, count, each
         first = settled("rest", first + count * each)

@@ -71,5 +71,5 @@ class AnySize:
 
 def _size_of(workload: Workload, outputs: tuple[int, ...]) -> Sizes:
     """The input size at which the image that the kernel loops over has about ``outputs`` pixels along each axis."""
-    steps = (1,) * workload.axes if workload.pass_ == "dgrad" else workload.stride
+    steps = (1,) * workload.axes if workload.pass_ in ("dgrad", "backward") else workload.stride
     return tuple(max(1, out * step) for out, step in zip(outputs[-workload.axes :], steps, strict=True))
