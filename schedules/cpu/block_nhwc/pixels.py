@@ -11,8 +11,8 @@ from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS
 from dwconv.schedules.cpu.block_nhwc.sums import FIRST, PIVOT, SECOND, Held, Parts
 from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import parallel
-from dwconv.schedules.emit import Expr, bind, ceil_div, least, serial, store
+from dwconv.schedules.cpu.emit.words import parallel, settled
+from dwconv.schedules.emit import Expr, bind, ceil_div, is_number, least, serial, store
 
 AT_ONCE = 8
 """Pixels whose sums are taken in registers: they are loaded and stored once for so many."""
@@ -28,10 +28,11 @@ class Pixels:
     def tasks(self) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
         """A parallel loop over the parts: (part, image, its first pixel, the pixel after its last)."""
         parts = self.parts
+        hold = bind if is_number(parts.pixels) else settled
         for part in parallel("part", parts.count):
-            image = bind("image", part // parts.blocks)
-            first = bind("first", part % parts.blocks * parts.pixels)
-            yield part, image, first, bind("stop", least(first + parts.pixels, parts.image_pixels))
+            image = hold("image", part // parts.blocks)
+            first = hold("first", part % parts.blocks * parts.pixels)
+            yield part, image, first, hold("stop", least(first + parts.pixels, parts.image_pixels))
 
     def all_vectors(self) -> Iterator[NumberedVector]:
         for number in serial("vector", self.vectors.count):

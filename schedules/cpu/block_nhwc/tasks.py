@@ -71,17 +71,18 @@ def tasks(cut: Cut, vectors: Vectors, n: Expr) -> Iterator[Task]:
     columns = cut.axes.columns.outputs
     band_rows = most(1, BAND_PIXELS // columns)
     column_tiles = list(any_pieces(0, columns, cut.tile_widths)) if cut.any_axes else cut.column_tiles
-    band_rows = settled("band_rows", band_rows) if cut.any_axes else band_rows
+    hold = settled if cut.any_axes else bind
+    band_rows = hold("band_rows", band_rows)
     for task in parallel("task", n * (rows.blocks * channel_blocks)):
         part = bind("part", task // channel_blocks)
-        top = bind("top", part % rows.blocks * rows.block_rows)
+        top = hold("top", part % rows.blocks * rows.block_rows)
         yield Task(
             cut=cut,
             vectors=vectors,
             part=part,
-            image=bind("image", part // rows.blocks),
+            image=hold("image", part // rows.blocks),
             top=top,
-            bottom=bind("bottom", least(top + rows.block_rows, rows.rows)),
+            bottom=hold("bottom", least(top + rows.block_rows, rows.rows)),
             first_vector=task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0,
             column_tiles=column_tiles,
             band_rows=band_rows,
