@@ -52,8 +52,7 @@ def measured_nearest(
     nearest. ``size``: another one than that of ``workload``."""
     size = size or workload.input_size
     found = [
-        (on, record, nearest_of(record, size))
-        for on, record in knowledge.at_any_size(workload, target, known=known)
+        (on, record, nearest_of(record, size)) for on, record in knowledge.at_any_size(workload, target, known=known)
     ]
 
     def order(each: tuple[Target, TuningRecord, TuningRecord]) -> tuple[bool, float, bool]:

@@ -94,7 +94,9 @@ class Cut:
             return [size for _, _, size in self.column_tiles]
         width, columns = int(self.config.tile_w), self.axes.columns.home
         left, half = columns.outputs % width, width // 2
-        return sorted({width, *(each for each in (left, half) if each % columns.down == 0), *range(1, columns.down + 1)} - {0})
+        return sorted(
+            {width, *(each for each in (left, half) if each % columns.down == 0), *range(1, columns.down + 1)} - {0}
+        )
 
     @property
     def column_tiles(self) -> list[tuple[int, int, int]]:
