@@ -11,7 +11,7 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axes
+from dwconv.schedules.taps import WIDTH, Axes, inputs_beyond
 
 BAND_PIXELS = 256
 """Pixels whose sums are added up before they are added to those of the task: what rounding leaves in a sum grows with
@@ -52,6 +52,11 @@ class Cut:
     def axes(self) -> Axes:
         """From y to x or, in the backward pass, from dx to dy."""
         return self.any_axes or axes_of(self.workload)
+
+    @property
+    def gathered(self) -> Workload:
+        """The pass of the convolution that goes the same way."""
+        return self.workload.convolution("dgrad" if self.workload.pass_ == "backward" else "fprop")
 
     @property
     def x_size(self) -> tuple[Any, ...]:
@@ -113,7 +118,7 @@ class Cut:
         left = max(0, -nearest)
         rows = self.axes.rows.spanned(1)[1]
         if self.any_axes:
-            right = max(0, columns.origin(-columns.down) + farthest + 1 - columns.beyond[0])
+            right = max(0, columns.origin(-columns.down) + farthest + 1 - inputs_beyond(self.gathered, WIDTH)[0])
             return RingCut(rows=rows, left=left, columns=columns.inputs + (left + right))
         read = [
             columns.origin(start + (count - 1) * size) + max(columns.reads(size), default=0)

@@ -37,8 +37,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     if workload.any_size:
         from dwconv.schedules.any_size import any_axes
 
-        gathered = workload.convolution("dgrad" if workload.pass_ == "backward" else "fprop")
-        cut = replace(cut, any_axes=any_axes(gathered))
+        cut = replace(cut, any_axes=any_axes(cut.gathered))
     if workload.pass_ == "forward":
         from dwconv.schedules.cpu.block_nhwc.forward import schedule_forward
 
