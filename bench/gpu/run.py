@@ -244,7 +244,7 @@ class Run:
     state: State
     pace: Pace
     workloads: list[Workload]
-    """Workloads to tune, race and rank, the most important first."""
+    """Workloads to tune and race, the most important first."""
     odd: list[Workload]
     """Workloads on which templates are verified."""
     one_process: bool = False
