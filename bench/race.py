@@ -65,7 +65,7 @@ for _kind in (Effort, Measurement, Taken):
     message(_kind)
 
 OURS, AGAIN = "dwconv", "dwconv again"
-BESIDE = (WIDE_TYPE,) = ("dwconv float32",)
+WIDE_TYPE, ANY_SIZE, ANY_CHANNELS = BESIDE = ("dwconv float32", "dwconv any size", "dwconv any channels")
 """Other kernels of ours for the same pass."""
 _COMPILING_S = 120.0
 """torch.compile may take so much longer, in both layouts."""
@@ -306,7 +306,16 @@ def row_of(race: Race, raced: Raced, target: CpuTarget, *, name: str, control: C
     if WIDE_TYPE in rounds:
         row["float32_us"] = times.measurements[WIDE_TYPE].median_us
         row |= ratio_of(rounds[WIDE_TYPE], over=rounds[OURS]).as_row("ratio_float32")
+    for name, key in _GENERIC.items():
+        if name in rounds:
+            row[f"{key}_us"] = times.measurements[name].median_us
+            row |= ratio_of(rounds[OURS], over=rounds[name]).as_row(key)
+            row |= ratio_of(*(rounds[other] for other in eager), over=rounds[name]).as_row(f"{key}_ratio")
     return row
+
+
+_GENERIC = {ANY_SIZE: "any_size", ANY_CHANNELS: "any_channels"}
+"""Kernels whose sizes are arguments: their rows hold how many times as fast as ours they are, and as PyTorch's op."""
 
 
 HEAD = (
@@ -328,7 +337,9 @@ def line_of(row: Row) -> str:
     return (
         f"{about} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} {row['ratio']:6.2f} "
         f"{low:6.2f} to {high:<5.2f} {row['percent_of_limit']:7.0f}  {row['verdict']}, {row['over_best_other']:.2f} × "
-        f"{row['best_other']}" + (f"; {row['ratio_float32']:.2f} × our float32" if "ratio_float32" in row else "")
+        f"{row['best_other']}"
+        + (f"; {row['ratio_float32']:.2f} × our float32" if "ratio_float32" in row else "")
+        + "".join(f"; {name.removeprefix('dwconv ')} {row[key]:.2f}" for name, key in _GENERIC.items() if key in row)
     )
 
 
@@ -354,6 +365,13 @@ def means_of(rows: Sequence[Row]) -> str:
         wide = [row["ratio_float32"] for row in members if "ratio_float32" in row]
         if wide:
             lines[-1] += f"   {geometric_mean(wide):5.2f} × our float32, least {min(wide):.2f}"
+        for name, key in _GENERIC.items():
+            if generic := [row for row in members if key in row]:
+                of_ours, of_pytorch = ([row[each] for row in generic] for each in (key, f"{key}_ratio"))
+                lines[-1] += (
+                    f"   {name.removeprefix('dwconv ')} {geometric_mean(of_ours):.2f} × ours, least "
+                    f"{min(of_ours):.2f}, {geometric_mean(of_pytorch):.2f} × better layout"
+                )
     return "\n".join([*lines, *_refused(rows)])
 
 

@@ -10,7 +10,7 @@ import torch
 
 from bench import race as race_module
 from bench.providers import Provider
-from bench.race import Race, Raced, Racer
+from bench.race import Race, Racer
 from dwconv.errors import BuildError
 from dwconv.kernels.entry import decode, encode
 from dwconv.measure.clock.timing import Effort
@@ -193,6 +193,7 @@ def test_a_provider_that_comes_too_late_does_not_race(raced):
 
 def test_other_kernels_of_ours_race_beside(raced, rivals):
     rivals()
-    answer = raced(candidate=candidate(dtype="bfloat16"), beside={"dwconv float32": candidate()})
-    assert isinstance(answer, Raced) and list(answer.times["warm"].measurements) == ["dwconv", "dwconv float32"]
+    beside = {"dwconv float32": candidate(), "dwconv any size": candidate()}
+    answer = raced(candidate=candidate(dtype="bfloat16"), beside=beside)
+    assert list(answer.times["warm"].measurements) == ["dwconv", *beside]
     assert torch.get_num_threads() == TARGET.threads
