@@ -237,7 +237,7 @@ def _check(reason: str) -> None:
 
 
 class Races:
-    """Asks for races in a process of its own, which is replaced if it dies. A context manager. Raises WorkerError if a
+    """Runs races in a process of its own, which is replaced if it dies. A context manager. Raises WorkerError if a
     race failed, WorkerCannotStart if none can be run."""
 
     def __init__(self, target: CpuTarget, *, load: str = LOAD) -> None:

@@ -82,7 +82,7 @@ def test_a_failing_test_sees_it_and_the_file_is_put_back(tree):
 
 
 @pytest.mark.slow
-def test_the_matrix_says_who_sees_what_and_what_nobody_else_does(tree, monkeypatch, capsys):
+def test_the_matrix_says_which_tests_see_what_and_what_one_alone_sees(tree, monkeypatch, capsys):
     """Two tests see ``//``, in one of several cases; one alone sees the 9, and one the minus; nobody sees the 8."""
     (tree / "tests" / "test_a.py").write_text(
         "import pytest\nfrom pathlib import Path\nTEXT = Path('dwconv/a.py').read_text()\n"

@@ -364,7 +364,7 @@ def test_the_means_of_the_gpu_are_those_of_the_results(of, figures):
             figures(page, f"{len(rows)} passes in {of}", [each.partition(" ")[0] for each in means])
 
 
-def test_each_pass_of_the_gpu_is_told_and_how_many_are_slower():
+def test_the_page_lists_each_pass_of_the_gpu_and_how_many_are_slower():
     page = (ROOT / "docs/cuda.md").read_text()
     for row in H200["rows"]:
         ratios = [row[caches]["ratio"] for caches in ("warm", "cold")]

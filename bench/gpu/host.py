@@ -3,8 +3,8 @@
     a chain of 1 layer ──┐ forward, backward: the host's time without waiting for the GPU
     a chain of 11 layers ┘ a layer takes a tenth of the difference
 
-In float16 and under autocast, on the road through C++ and, in a process of its own, on that through Python. Where a
-step waits for the host, these decide, not the kernels.
+In float16 and under autocast, on the road through C++ and, in a process of its own, on that through Python. Where the
+host is the bottleneck of a step, these decide, not the kernels.
 """
 
 from __future__ import annotations

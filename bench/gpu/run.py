@@ -99,7 +99,7 @@ class Interrupted(Exception):
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[threading.Event]:
     """Interrupt the block after ``seconds``, as ctrl-C would. Raises Interrupted if the block lets that through; the
-    event tells whether the time was up."""
+    event is set if the time was up."""
     up, over = threading.Event(), threading.Event()
     lock = threading.Lock()
 

@@ -215,7 +215,7 @@ def test_cold_and_warm_caches_are_rows_apart(measured):
     assert results["benchmark"] == "cpu-nhwc-cold-warm"
 
 
-def test_torch_compile_races_if_it_is_asked_for(measured):
+def test_torch_compile_races_on_request(measured):
     answers = dict.fromkeys(("fprop", "dgrad", "wgrad"), times_of(dwconv=1000.0, onednn_nhwc=2000.0))
     _, results, _ = measured("--compile", **answers)
     assert all(each.compiled for each in Races.asked[3:]) and results["benchmark"] == "cpu-nhwc-compile"

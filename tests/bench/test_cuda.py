@@ -108,7 +108,7 @@ def test_all_stages_run_in_their_order_and_end_with_a_line_and_a_summary(gpu, tm
     assert json.loads((tmp_path / FILE).read_text())["device"] == TARGET.device
 
 
-def test_stages_can_be_asked_for_alone(gpu, tmp_path, capsys):
+def test_stages_can_run_alone(gpu, tmp_path, capsys):
     seen = {}
     for name in ("verify", "race"):
         gpu(name, lambda run, name=name: seen.setdefault(name, run) and Ended(line="fine"))
@@ -128,7 +128,7 @@ def test_a_stage_that_failed_makes_the_exit_status(gpu, tmp_path, capsys, failed
 
 
 @pytest.mark.parametrize("error", [BuildError("no way"), RuntimeError("no way\nsecond line")])
-def test_a_stage_that_cannot_run_is_told_and_the_others_run(gpu, tmp_path, capsys, error):
+def test_a_stage_that_cannot_run_is_reported_and_the_others_run(gpu, tmp_path, capsys, error):
     gpu("smoke", raising(error))
     assert bench(tmp_path) == 1
     out = capsys.readouterr().out

@@ -195,7 +195,7 @@ def test_a_race_in_a_process_of_its_own(tmp_path):
     assert torch.get_num_threads() >= 1
 
 
-def test_what_was_lost_is_told_first():
+def test_what_was_lost_comes_first():
     def row(warm, cold):
         return {"warm": {"ratio": warm}, "cold": {"ratio": cold}}
 

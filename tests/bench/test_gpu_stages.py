@@ -72,7 +72,9 @@ def test_a_candidate_that_is_wrong_or_breaks_down_fails_the_run(tmp_path, capsys
     assert not verified(tmp_path, odd=ODD).failed, "what failed is verified again"
 
 
-def test_what_cannot_be_built_is_told_and_fails_the_run_only_where_nothing_is_right(tmp_path, monkeypatch):
+def test_a_candidate_that_cannot_be_built_is_reported_and_fails_the_run_only_where_nothing_is_right(
+    tmp_path, monkeypatch
+):
     picky = partial(NoWorkers, unbuildable=lambda candidate: candidate.config.template == "cpu.wgrad_nhwc")
     monkeypatch.setattr(verify, "Workers", picky)
     ended = verified(tmp_path / "a", odd=ODD)
@@ -126,7 +128,7 @@ def test_first_contact_tells_all_that_it_sees(tmp_path, capsys, monkeypatch, qui
     assert run.state.of("limits") == {"device": {"memory_gb_per_s": 4500.25, "launch_us": 1.75}}, "race has them, too"
 
 
-def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkeypatch, quick_calls):
+def test_a_step_that_fails_is_reported_and_the_next_goes_on(tmp_path, capsys, monkeypatch, quick_calls):
     def broken(*args):
         raise RuntimeError("CUDA error: no kernel image")
 

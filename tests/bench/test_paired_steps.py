@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 
-def test_figures_that_cannot_be_written_are_told_before_the_race(tmp_path, capsys):
+def test_figures_that_cannot_be_written_are_an_error_before_the_race(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         paired_steps.main(["--model", "tests.models:TinyNet", "--out", str(tmp_path)])
     assert f"--out: {tmp_path} cannot be written: Is a directory; name another file" in capsys.readouterr().err

@@ -282,7 +282,7 @@ def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_o
     assert (maker.made, builders) == (["fprop"], []), "it is not tried again, least of all in a step"
 
 
-def test_what_the_machine_is_short_of_is_asked_for_again_later(maker, said, monkeypatch):
+def test_a_builder_that_cannot_start_is_started_again_later(maker, said, monkeypatch):
     maker.starts = False
     maker.may.set()
     x, w = tensors()
@@ -355,7 +355,7 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
     assert made.count("end") == 1, "all are ready"
 
 
-def test_whoever_wants_the_first_call_to_wait_says_so(maker, nothing_ready, builders, monkeypatch):
+def test_the_first_call_blocks_on_request(maker, nothing_ready, builders, monkeypatch):
     monkeypatch.setenv("DWCONV_UNTUNED", "wait")
     x, w = tensors()
     step(dwconv.conv2d, x, w)

@@ -232,7 +232,7 @@ def moved():
 
 
 @pytest.mark.parametrize("saved", [nullcontext, moved])
-def test_gradients_are_told_apart_in_layers_of_the_same_sizes(saved):
+def test_gradients_of_layers_of_the_same_sizes_are_distinguished(saved):
     model = nn.Sequential(*(nn.Conv2d(3, 3, 3, padding=1, groups=3) for _ in range(3)))
     with saved():
         assert passes_by_name(model, IMAGE) == {"0": ("fprop", "wgrad"), "1": PASSES, "2": PASSES}

@@ -192,7 +192,7 @@ def finals(monkeypatch, *, kernel=QUIET, provider=QUIET):
 
 
 @pytest.mark.parametrize("who", ["kernel", "provider"])
-def test_finalists_are_confirmed_unless_other_work_disturbed_them_or_whom_they_are_compared_to(monkeypatch, who):
+def test_finalists_are_confirmed_unless_other_work_disturbed_them_or_their_rivals(monkeypatch, who):
     assert finals(monkeypatch).confirmed
     record = finals(monkeypatch, **{who: BUSY})
     assert not record.confirmed and record.contended and record.contention == 0.5

@@ -170,7 +170,7 @@ def long_log(path: Path, *, trials: int) -> int:
 
 
 @pytest.mark.parametrize("channels", [40, 41], ids=["measured", "never measured"])
-def test_what_is_asked_is_made_however_long_the_log(logs, monkeypatch, records_made, channels):
+def test_only_requested_records_are_made_however_long_the_log(logs, monkeypatch, records_made, channels):
     """Of a workload that was measured its own records are made; for one that was not, the best of each of the pass."""
     if channels == 41 and not versions.can_build():
         pytest.skip("where nothing can be built, nothing is predicted")

@@ -320,6 +320,6 @@ def test_merge_reads_and_writes_urls(capsys):
     assert "log=memory://nothing has no logs" in capsys.readouterr().err
 
 
-def test_what_is_asked_for_by_its_url_must_be_there_whole():
+def test_a_file_named_by_its_url_must_be_there_whole():
     with pytest.raises(LogError, match=r"log=nosuch://team cannot be read: .*; try again, or name another"):
         shared.fetched("nosuch://team")
