@@ -12,9 +12,8 @@ import pytest
 
 import dwconv
 from dwconv.dispatch import decide
-from dwconv.problems.workload import kind_of, layer_of
 from dwconv.records.condense import condensed
-from dwconv.records.database import Database
+from dwconv.records.database import Database, kind_of, layer_of
 from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import RecordLine, encode
 from dwconv.records.log import TuningLog
