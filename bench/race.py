@@ -1,7 +1,7 @@
 """A race of ``bench cpu`` and ``bench cuda``: one pass of a layer, our kernel and all other providers, in turns.
 
-    our kernel  ──► verified as a finalist ─┐
-    each rival  ──► its result is judged ───┴─► rounds in turns ──► our kernel verified once more
+    our kernel  ──► verified ──────────────┐
+    each rival  ──► its result is judged ──┴─► rounds in turns ──► our kernel verified once more
 
     warm   the same tensors again and again: small ones stay in the cache
     cold   copies of the tensors in turn, together larger than the cache, each result in memory of its own
@@ -170,9 +170,13 @@ class Racer:
                 synchronize(self._target)  # or the device is gone, and with it the race
 
     def _right(self, candidate: Candidate) -> LoadedKernel:
-        """The kernel of a candidate, verified as a finalist."""
-        kernel = self._load(build_cached(candidate, self._target))
-        _check(verify_finalist(kernel, cases_of_finalists(candidate.workload, device=self._target.kind)).reason)
+        """The kernel of a candidate, verified: on a CPU as a finalist, on a GPU, where that was tuning's part, once."""
+        kernel, workload = self._load(build_cached(candidate, self._target)), candidate.workload
+        if self._target.kind == "cpu":
+            verdict = verify_finalist(kernel, cases_of_finalists(workload, device="cpu"))
+        else:
+            verdict = verify(kernel, make_case(workload, data="integers", device=self._target.kind))
+        _check(verdict.reason)
         return kernel
 
     def _tensors(self, workload: Workload, states: Sequence[Caches]) -> _Tensors:
