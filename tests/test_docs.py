@@ -163,7 +163,7 @@ def _parse(module: str, arguments: list[str]) -> None:
 
 
 def _check_each(shown: list[Shown], check: Callable[[Shown], None]) -> None:
-    """Fails with all that does not pass. If the pages show nothing of the kind, nobody looked at the right place."""
+    """Fails with all that does not pass. It fails, too, if the pages show nothing of the kind."""
     wrong = [] if shown else ["no page shows any"]
     for each in shown:
         try:

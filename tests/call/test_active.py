@@ -223,7 +223,7 @@ def test_a_converted_model_that_calls_functions_says_so_and_runs_them(races):
     model[0].conv.weight.requires_grad_(False)
     before = {name: id(each) for name, each in model.state_dict(keep_vars=True).items()}
     dwconv.convert(model)
-    assert not is_ours(model(X)), "nobody knows of the calls yet"
+    assert not is_ours(model(X)), "the calls are not known yet"
     summary = dwconv.summary(dwconv.convert(model, X))
     assert [layer.name for layer in summary.called] == ["0.conv", "2.conv"]
     assert "2.conv  a functional call in 2 (Mixer) runs on dwconv" in str(summary)

@@ -22,7 +22,7 @@ WORKLOAD = workload_of()
 
 @pytest.fixture(autouse=True, params=["compiled", "interpreted"])
 def way(request, logs, monkeypatch, at_once):
-    """Who takes the calls that follow: the first of its kind teaches."""
+    """The road of the calls that follow the first of their kind."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     if at_once:
         plant(logs / "log.jsonl", [workload_of(block="none,none")], passes=["backward"], baseline_us=1e6)

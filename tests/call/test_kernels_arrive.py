@@ -1,4 +1,4 @@
-"""Kernels that are predicted, or measured and not built yet, arrive while PyTorch's op runs: nobody waits for them."""
+"""Kernels that are predicted, or measured and not built yet, arrive while PyTorch's op runs: no call blocks on them."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_what_is_not_expected_to_be_faster_stays_with_pytorch_and_is_named_then(
     maker.planted.knows = lambda workload: workload.pass_ != "wgrad"
     x, w = tensors()
     step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
-    assert said() == [], "nobody knows yet"
+    assert said() == [], "it is not known yet"
     maker.may.set()
     arrive()
     step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)

@@ -1,4 +1,4 @@
-"""Calls that nobody measured: on a predicted kernel, on PyTorch's op, or stopped, as DWCONV_UNTUNED says."""
+"""Unmeasured calls: on a predicted kernel, on PyTorch's op, or stopped, as DWCONV_UNTUNED says."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_only_passes_on_pytorchs_op_are_named(planted, said):
 
 
 def test_a_predicted_kernel_serves_other_batch_sizes_whatever_is_expected_of_them(planted, said):
-    """Nobody waits for a build at the last, smaller batch of an epoch."""
+    """The last, smaller batch of an epoch blocks on no build."""
     kernel = plan_of(batch=32).kernels["fprop"]
     config = default_of(WORKLOAD.with_batch(32), cpu_target())
     space = template(config.template).space(WORKLOAD, cpu_target())

@@ -301,7 +301,7 @@ class Checkpointed(nn.Module):
 @pytest.mark.parametrize("converts", [False, True])
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
 def test_reentrant_checkpoints(converts):
-    """Nobody who waits for gradients is told of those of the example: an optimizer would step, DDP would send them."""
+    """No hook on gradients runs for those of the example: an optimizer would step, DDP would send them."""
     model, image, told = Checkpointed(), IMAGE.clone().requires_grad_(), []
     if converts:
         dwconv.convert(model, image, seconds=0)

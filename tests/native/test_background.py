@@ -1,4 +1,4 @@
-"""Nobody waits for the compiler: it works in a thread, and nothing of it is left when the process ends or is forked."""
+"""The compiler works in a thread: no call blocks on it, and nothing of it outlives the process, or a fork of it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_it_takes_the_cpu_that_others_leave(
         failed.unlink()
     with pytest.raises(BuildError, match="failed"):
         load_compiled()
-    here = os.nice(0)  # who runs the tests may have given them another one than 0
+    here = os.nice(0)  # the tests may have another one than 0
     assert (tmp_path / "nice").read_text().split() == [str(min(here + 19, 19)), str(here)]
 
 
@@ -216,7 +216,7 @@ GO_ON = ("sys.exit", "SIGINT")
 
 def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Path) -> None:
     """However that ends; with the children that do the work, and with all files. That is no failure to remember. Where
-    the process was not killed, another one begins anew, holds nobody up, and keeps what it made."""
+    the process was not killed, another one begins anew, blocks no call, and keeps what it made."""
     compiler.does(
         'sleep 600 & echo $! > "$DWCONV_TESTED/new"; echo > "$TMPDIR/half"; '
         'test -e "$DWCONV_TESTED/child" && name=again || name=child; mv "$DWCONV_TESTED/new" "$DWCONV_TESTED/$name"; '

@@ -44,7 +44,7 @@ def stages() -> dict[str, cuda.Stage]:
     small = {
         "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
-        "host": partial(host_stage, batch=1, rounds=1),
+        "host": partial(host_stage, batch=1, size=4, rounds=1),
         "blocks": partial(blocks_stage, networks=[WITH_BLOCK]),
         "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2, compiled=False),
     }

@@ -1,4 +1,4 @@
-"""What a forked child has of its parent: neither locks that nobody releases nor files that are not its own."""
+"""What a forked child has of its parent: neither locks that are never released nor files that are not its own."""
 
 from __future__ import annotations
 

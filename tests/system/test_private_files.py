@@ -1,4 +1,4 @@
-"""Files of this user's own: whole, unchanged, and nobody else's."""
+"""Files of this user alone: whole and unchanged."""
 
 from __future__ import annotations
 
