@@ -415,27 +415,6 @@ class Workload:
             raise InvalidWorkload(f"not a workload: {error}") from None
 
 
-def layer_of(batchless_key: str) -> str:
-    """``Workload.layer`` of workloads, by their ``batchless_key``."""
-    pass_, channels, _, sizeless = batchless_key.split("-", 3)
-    return f"{pass_}-{channels}-{sizeless}"
-
-
-def size_of(batchless_key: str) -> Sizes:
-    """The input size of workloads, by their ``batchless_key``."""
-    return tuple(map(int, batchless_key.split("-", 3)[2].split("x")))
-
-
-def kind_of(batchless_key: str) -> tuple[str, ...]:
-    """The pass, type and layout of workloads, by their ``batchless_key``: what a bias and an epilogue do not change."""
-    pass_, *_, dtype, layout = batchless_key.split("-")[:_PARTS_OF_KEY]
-    return pass_, dtype, layout
-
-
-_PARTS_OF_KEY = 10
-"""Parts of a ``batchless_key`` up to the layout; the others are what is done besides the convolution."""
-
-
 def whole_sizes(name: str, value: Any) -> Sizes:
     """``value`` as sizes. Raises InvalidWorkload for what is no whole number."""
     if not all(type(size) is int for size in value):

@@ -94,9 +94,8 @@ class _Comparison:
 
 
 class RaceState:
-    """``counts``: how often a step runs each workload. ``state``: what this process has
-    learnt of its kernels. After ``seconds`` no comparison
-    begins."""
+    """``counts``: how often a step runs each workload. ``state``: what calls of this process know of kernels. No
+    comparison begins after ``seconds``."""
 
     def __init__(
         self,

@@ -221,13 +221,13 @@ def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(comparisons, 
 @pytest.mark.parametrize(
     "error", [LogError("no space"), WorkerCannotStart("a worker cannot start"), EnvironmentFailure("short of memory")]
 )
-def test_what_ends_the_race_is_told(comparisons, log, error):
+def test_the_result_names_what_ended_the_race(comparisons, log, error):
     comparisons.raises = error
     result = run(log, SMALL, LARGE)
     assert (result.won, result.left, result.problem) == ((LARGE,), (SMALL,), str(error))
 
 
-def test_a_log_that_cannot_be_written_is_told_before_anything_starts(comparisons, tmp_path):
+def test_a_log_that_cannot_be_written_is_an_error_before_anything_starts(comparisons, tmp_path):
     (tmp_path / "file").write_text("")
     result = run(TuningLog(tmp_path / "file" / "log.jsonl"), SMALL)
     assert "cannot be written" in result.problem and result.left == (SMALL,)
