@@ -45,6 +45,8 @@ class BlockedCut(GatherCut):
 
     threads_h: int
     threads_w: int
+    has_vectors: bool = True
+    """Whether rows are as long as vectors need it. Of any size, a kernel has code for those that are not, too."""
 
     @property
     def threads(self) -> int:
@@ -69,7 +71,10 @@ class BlockedCut(GatherCut):
     @cached_property
     def result_lanes(self) -> int:
         """Elements of a row of results that a thread stores at a time."""
-        return aligned_lanes(self.tile_w, self.gather.columns.outputs, itemsize=ITEMSIZE[self.dtype])
+        return self._lanes(self.tile_w, self.gather.columns.outputs)
+
+    def _lanes(self, *steps: int) -> int:
+        return aligned_lanes(*steps, itemsize=ITEMSIZE[self.dtype]) if self.has_vectors else 1
 
 
 # -- from global memory --------------------------------------------------------------------------------------------
@@ -85,7 +90,12 @@ class StripCut(BlockedCut):
     @cached_property
     def source_pieces(self) -> list[tuple[int, int]]:
         """The vectors of a source row that a thread reads: (offset, lanes) each."""
-        return source_pieces(self.gather, self.tile_w, itemsize=ITEMSIZE[self.dtype])
+        return least_vectors(self.gather.columns.reads(self.tile_w), self.source_lanes)
+
+    @cached_property
+    def source_lanes(self) -> int:
+        """Elements of the widest of them."""
+        return self._lanes(*_source_steps(self.gather, self.tile_w))
 
     @cached_property
     def source_slots(self) -> dict[int, int]:
@@ -104,9 +114,11 @@ class StripCut(BlockedCut):
 
 def source_pieces(gather: Gather, tile_w: int, *, itemsize: int) -> list[tuple[int, int]]:
     """(offset, lanes) of the vectors that a thread reads of a source row."""
-    columns = gather.columns
-    lanes = aligned_lanes(columns.origin(tile_w), columns.inputs, itemsize=itemsize)
-    return least_vectors(columns.reads(tile_w), lanes)
+    return least_vectors(gather.columns.reads(tile_w), aligned_lanes(*_source_steps(gather, tile_w), itemsize=itemsize))
+
+
+def _source_steps(gather: Gather, tile_w: int) -> tuple[int, int]:
+    return gather.columns.origin(tile_w), gather.columns.inputs
 
 
 # -- from rows in shared memory ------------------------------------------------------------------------------------
