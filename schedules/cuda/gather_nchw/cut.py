@@ -45,8 +45,6 @@ class BlockedCut(GatherCut):
 
     threads_h: int
     threads_w: int
-    has_vectors: bool = True
-    """Whether rows are as long as vectors need it. Of any size, a kernel has code for those that are not, too."""
 
     @property
     def threads(self) -> int:
@@ -71,10 +69,7 @@ class BlockedCut(GatherCut):
     @cached_property
     def result_lanes(self) -> int:
         """Elements of a row of results that a thread stores at a time."""
-        return self._lanes(self.tile_w, self.gather.columns.outputs)
-
-    def _lanes(self, *steps: int) -> int:
-        return aligned_lanes(*steps, itemsize=ITEMSIZE[self.dtype]) if self.has_vectors else 1
+        return aligned_lanes(self.tile_w, self.gather.columns.outputs, itemsize=ITEMSIZE[self.dtype])
 
 
 # -- from global memory --------------------------------------------------------------------------------------------
@@ -86,6 +81,12 @@ class StripCut(BlockedCut):
 
     rows_ahead: int
     """A source row is loaded so many rows before it is used."""
+    has_vectors: bool = True
+    """Whether rows are as long as vectors need it. Of any size, a kernel has code for those that are not, too."""
+
+    @cached_property
+    def result_lanes(self) -> int:
+        return super().result_lanes if self.has_vectors else 1
 
     @cached_property
     def source_pieces(self) -> list[tuple[int, int]]:
@@ -95,7 +96,8 @@ class StripCut(BlockedCut):
     @cached_property
     def source_lanes(self) -> int:
         """Elements of the widest of them."""
-        return self._lanes(*_source_steps(self.gather, self.tile_w))
+        lanes = aligned_lanes(*_source_steps(self.gather, self.tile_w), itemsize=ITEMSIZE[self.dtype])
+        return lanes if self.has_vectors else 1
 
     @cached_property
     def source_slots(self) -> dict[int, int]:

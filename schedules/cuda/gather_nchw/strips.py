@@ -71,7 +71,7 @@ def schedule_strips(workload: Workload, cut: StripCut) -> s_tir.Schedule:
                     columns=_reach(
                         gather.columns, cut.tile_w, column, tiles=cut.column_tiles, least=version.result_lanes
                     ),
-                    rows_ahead=cut.rows_ahead,
+                    rows_ahead=version.rows_ahead if version.has_vectors else min(version.rows_ahead, 1),
                 ).sum()
     return s_tir.Schedule(builder.get())
 
