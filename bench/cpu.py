@@ -3,7 +3,8 @@
 Untuned passes are tuned first. Then a kernel is timed against itself, as a control. Then the best configuration of each
 pass is verified and timed once more, in turns with PyTorch's op on contiguous and on channels_last tensors, with oneDNN
 on tensors in its own layout and, with ``--compile``, with torch.compile: medians, ratios with their intervals, and the
-share of the machine's limit. A type of 16 bits is also held against our own float32 kernel of the same pass, in turns.
+share of the machine's limit. A type of 16 bits is also held against our own float32 kernel of the same pass, in turns;
+with ``--any-size`` kernels of any size, and of any size and any number of channels, against the one for the size.
 Rows that other work disturbed are timed again at the end.
 """
 
@@ -16,7 +17,20 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
 from bench.evidence import Control, ratio_of, summary_of, timed_again
-from bench.layer_race import AGAIN, HEAD, OURS, ControlRace, LayerRace, LayerRaces, line_of, means_of, row_of
+from bench.layer_race import (
+    AGAIN,
+    ANY_CHANNELS,
+    ANY_SIZE,
+    HEAD,
+    OURS,
+    WIDE_TYPE,
+    ControlRace,
+    LayerRace,
+    LayerRaces,
+    line_of,
+    means_of,
+    row_of,
+)
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
@@ -31,6 +45,7 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
+from dwconv.untuned.other_size import adopted
 
 TUNING_OVERHEAD_S = 3.0
 """Tuning a pass takes this much longer than its search."""
@@ -60,6 +75,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
     parser.add_argument(
         "--compile", action="store_true", help="race torch.compile as well; takes seconds for each pass"
     )
+    parser.add_argument("--any-size", action="store_true", help="also time the kernels that take any size and channels")
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     arguments = parser.parse_args(argv)
@@ -95,7 +111,8 @@ def _cpu(argv: Sequence[str] | None) -> int:
         print(f"{control}\n{HEAD}", flush=True)
 
         def row(number: int) -> dict[str, Any]:
-            found = _raced(chosen[number], target, races, known=known, compiled=arguments.compile, control=control)
+            beside = _beside(chosen[number], target, known=known, any_size=arguments.any_size)
+            found = _raced(chosen[number], target, races, beside=beside, compiled=arguments.compile, control=control)
             print(line_of(found), flush=True)
             return found
 
@@ -103,7 +120,8 @@ def _cpu(argv: Sequence[str] | None) -> int:
     print(summary_of(rows, control))
     print(means_of(rows))
     words = [f"{arguments.dims}d"] * (arguments.dims != "2") + [arguments.dtype] * (arguments.dtype != "float32")
-    words += [arguments.layout, *(["compile"] * arguments.compile), *([] if states == ["warm"] else states)]
+    words += [arguments.layout, *(["compile"] * arguments.compile)]
+    words += [*(["any-size"] * arguments.any_size), *([] if states == ["warm"] else states)]
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
     write_results("-".join(["cpu", *words]), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
@@ -178,8 +196,29 @@ def control_of(chosen: Sequence[_Chosen], races: LayerRaces) -> Control:
     return Control.over(ratios)
 
 
+def _beside(chosen: _Chosen, target: CpuTarget, *, known: Database, any_size: bool) -> dict[str, Candidate]:
+    """Our other kernels of the pass: in float32; of any size, of the best configuration that is known or else of the
+    nearest to ours."""
+    workload, beside = chosen.workload, {}
+    if workload.dtype != "float32" and (wide := known.best(replace(workload, dtype="float32"), target.device)):
+        beside[WIDE_TYPE] = Candidate(wide.workload, wide.config)
+    if any_size and chosen.record:
+        of_any_size = workload.with_any_size()
+        for name, generic in ((ANY_SIZE, of_any_size), (ANY_CHANNELS, replace(of_any_size, any_channels=True))):
+            best = known.best(generic, target.device) or chosen.record
+            if config := adopted(best.config, generic, target):
+                beside[name] = Candidate(generic, config)
+    return beside
+
+
 def _raced(
-    chosen: _Chosen, target: CpuTarget, races: LayerRaces, *, known: Database, compiled: bool, control: Control
+    chosen: _Chosen,
+    target: CpuTarget,
+    races: LayerRaces,
+    *,
+    beside: dict[str, Candidate],
+    compiled: bool,
+    control: Control,
 ) -> dict[str, Any]:
     """The row of a pass."""
     about = {"layer": str(chosen.layer), "pass": chosen.workload.pass_, "caches": chosen.caches}
@@ -187,12 +226,11 @@ def _raced(
     if record is None or record.measurement is None:
         why = record.detail if record else "untuned, or no candidate worked in the time given"
         return {**about, "failed": why}
-    wide = known.best(replace(workload, dtype="float32"), target.device) if workload.dtype != "float32" else None
     race = LayerRace(
         candidate=Candidate(workload, record.config),
         caches=chosen.caches,
         compiled=compiled,
-        beside=Candidate(wide.workload, wide.config) if wide else None,
+        beside=beside,
     )
     try:
         times = races.ask(race)

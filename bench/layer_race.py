@@ -45,7 +45,9 @@ from dwconv.schedules.template import Candidate
 
 message(Measurement)
 
-OURS, AGAIN, WIDE_TYPE = "dwconv", "dwconv again", "dwconv float32"
+OURS, AGAIN = "dwconv", "dwconv again"
+WIDE_TYPE, ANY_SIZE, ANY_CHANNELS = BESIDE = ("dwconv float32", "dwconv any size", "dwconv any channels")
+"""Other kernels of ours for the same pass."""
 _COMPILING_S = 120.0
 """torch.compile may take so much longer, in both layouts."""
 _REASON = 200
@@ -61,8 +63,8 @@ class LayerRace:
     caches: Caches
     compiled: bool = False
     """True if torch.compile races, too."""
-    beside: Candidate | None = None
-    """Our kernel for the same pass in float32."""
+    beside: dict[str, Candidate] = field(default_factory=dict)
+    """Other kernels of ours, by names of ``BESIDE``."""
 
 
 @message
@@ -122,8 +124,8 @@ class LayerRacer:
                     calls[provider.name] = _rival(provider, case, copies, held=held)
                 except Exception as error:  # noqa: BLE001  whatever a library raises, it does not race
                     refused[provider.name] = one_line(str(error) or type(error).__name__, most=_REASON)
-            if request.beside is not None:
-                calls[WIDE_TYPE] = self._beside(request.beside, caches=request.caches)
+            for name, candidate in request.beside.items():
+                calls[name] = self._beside(candidate, caches=request.caches)
         taken = rounds_in_turns(calls, clock=self._clock, effort=FINAL)
         _check(verify(kernel, fresh_case(workload, device="cpu")).reason, workload)
         return LayerTimes(measurements=taken.measurements, rounds_us=taken.rounds_us, refused=refused)
@@ -183,7 +185,7 @@ class LayerRaces:
     def ask(self, request: LayerRace | ControlRace) -> LayerTimes:
         """The answer. One that was wrong must not make others wrong: its process is replaced."""
         compiling_s = _COMPILING_S if isinstance(request, LayerRace) and request.compiled else 0.0
-        share = CASES_OF_A_FINALIST * (2 if isinstance(request, LayerRace) and request.beside else 1)
+        share = CASES_OF_A_FINALIST * (1 + len(request.beside) if isinstance(request, LayerRace) else 1)
         try:
             answer: LayerTimes = self._process.call(request, timeout_s=settings.RUN_TIMEOUT_S * share + compiling_s)
         except WorkerError:
@@ -199,7 +201,7 @@ def row_of(race: LayerRace, times: LayerTimes, target: CpuTarget, *, name: str, 
     """Figures of a race; ``failed`` if PyTorch's op did not run. Raises BeyondLimit, which says ``name``, for a time
     that this device does not allow."""
     workload, ours = race.candidate.workload, times.measurements[OURS]
-    others = {who: took for who, took in times.measurements.items() if who not in (OURS, WIDE_TYPE)}
+    others = {who: took for who, took in times.measurements.items() if who not in (OURS, *BESIDE)}
     eager = {who: took for who, took in others.items() if is_eager(who)}
     same_layout = [who for who in eager if who.endswith(workload.layout)]
     if not same_layout:
@@ -233,7 +235,16 @@ def row_of(race: LayerRace, times: LayerTimes, target: CpuTarget, *, name: str, 
     if WIDE_TYPE in rounds:
         row["float32_us"] = times.measurements[WIDE_TYPE].median_us
         row |= ratio_of(rounds[WIDE_TYPE], over=rounds[OURS]).as_row("ratio_float32")
+    for name, key in _GENERIC.items():
+        if name in rounds:
+            row[f"{key}_us"] = times.measurements[name].median_us
+            row |= ratio_of(rounds[OURS], over=rounds[name]).as_row(key)
+            row |= ratio_of(*(rounds[who] for who in eager), over=rounds[name]).as_row(f"{key}_ratio")
     return row
+
+
+_GENERIC = {ANY_SIZE: "any_size", ANY_CHANNELS: "any_channels"}
+"""Kernels whose sizes are arguments: their rows hold how many times as fast as ours they are, and as PyTorch's op."""
 
 
 HEAD = (
@@ -255,7 +266,9 @@ def line_of(row: Row) -> str:
     return (
         f"{about} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} {row['ratio']:6.2f} "
         f"{low:6.2f} to {high:<5.2f} {row['percent_of_limit']:7.0f}  {row['verdict']}, {row['over_best_other']:.2f} × "
-        f"{row['best_other']}" + (f"; {row['ratio_float32']:.2f} × our float32" if "ratio_float32" in row else "")
+        f"{row['best_other']}"
+        + (f"; {row['ratio_float32']:.2f} × our float32" if "ratio_float32" in row else "")
+        + "".join(f"; {name.removeprefix('dwconv ')} {row[key]:.2f}" for name, key in _GENERIC.items() if key in row)
     )
 
 
@@ -281,6 +294,13 @@ def means_of(rows: Sequence[Row]) -> str:
         wide = [row["ratio_float32"] for row in members if "ratio_float32" in row]
         if wide:
             lines[-1] += f"   {geometric_mean(wide):5.2f} × our float32, least {min(wide):.2f}"
+        for name, key in _GENERIC.items():
+            if generic := [row for row in members if key in row]:
+                of_ours, of_pytorch = ([row[each] for row in generic] for each in (key, f"{key}_ratio"))
+                lines[-1] += (
+                    f"   {name.removeprefix('dwconv ')} {geometric_mean(of_ours):.2f} × ours, least "
+                    f"{min(of_ours):.2f}, {geometric_mean(of_pytorch):.2f} × better layout"
+                )
     return "\n".join([*lines, *_refused(rows)])
 
 

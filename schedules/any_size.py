@@ -125,7 +125,7 @@ class AnyAxis(Axis):
         """The ways to cut the axis into tiles of ``width``, each inside the test of whether it fits. ``overlap``:
         whether outputs may be computed twice. ``narrower``: also into tiles of a half and of a quarter of that."""
         widths = [width // part // self.down * self.down for part in ((1, 2, 4) if narrower else (1,))]
-        ways = [self._in_tiles(each, overlap=overlap) for each in dict.fromkeys(widths) if each > 1]
+        ways = [self._in_tiles(each, overlap=overlap) for each in dict.fromkeys(widths) if each > (each != width)]
         if not self._fits(width, self.known.covered(self.down), overlap=overlap):
             is_known = all_of(self.outputs == self.known.outputs, self.inputs == self.known.inputs)
             ways.insert(0, (is_known, column_runs(self.known, width)))

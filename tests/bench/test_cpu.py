@@ -19,6 +19,7 @@ from bench.layer_race import row_of as cpu_row_of
 from bench.results import write_results
 from dwconv.errors import BeyondLimit, WorkerDied
 from dwconv.problems.target import CpuTarget, Limits, cpu_target
+from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
@@ -120,6 +121,26 @@ def test_a_kernel_of_16_bits_is_held_against_our_own_in_float32():
     row = raced(**{"dwconv": 10.0, "dwconv float32": 15.0, "onednn_nhwc": 40.0})
     assert row["float32_us"] == 15.0 and row["ratio_float32"] == 1.5 and row["ratio_float32_interval"] == [1.5, 1.5]
     assert row["over_best_other"] == 4.0, "it is no rival"
+
+
+def test_kernels_of_any_size_are_held_against_ours_and_pytorch():
+    row = raced(**{"dwconv": 10.0, "dwconv any size": 12.5, "dwconv any channels": 20.0, "onednn_nhwc": 40.0})
+    assert row["any_size"] == 0.8 and row["any_size_ratio"] == 3.2 and row["any_channels"] == 0.5
+    assert row["over_best_other"] == 4.0, "they are no rivals"
+    about = {"layer": "x", "pass": "wgrad", "caches": "warm", "kernel": 3}
+    assert line_of({**about, **row}).endswith("onednn-nhwc; any size 0.80; any channels 0.50")
+    lines = means_of([{**about, **row}, {**about, **row, "any_size": 0.2, "any_size_ratio": 0.8}])
+    assert "any size 0.40 × ours, least 0.20, 1.60 × better layout" in lines
+
+
+def test_kernels_of_any_size_have_the_nearest_configuration():
+    record = record_of(FPROP, config=CANDIDATE.config)
+    chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=FPROP, record=record, caches="warm")
+    beside = cpu._beside(chosen, TARGET, known=Database.load(), any_size=True)
+    any_size, any_channels = beside["dwconv any size"], beside["dwconv any channels"]
+    assert any_size.workload.any_size and not any_size.workload.any_channels and any_channels.workload.any_channels
+    assert any_size.config.template == CANDIDATE.config.template
+    assert not cpu._beside(chosen, TARGET, known=Database.load(), any_size=False)
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

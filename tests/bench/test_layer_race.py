@@ -134,9 +134,10 @@ def test_what_was_compiled_for_other_workloads_does_not_count_against_this_one(r
     assert len(resets) == 2
 
 
-def test_a_kernel_of_16_bits_races_our_own_in_float32(racer, rivals):
+def test_other_kernels_of_ours_race_beside(racer, rivals):
     rivals()
     half = candidate(dtype="bfloat16")
-    times = racer(LayerRace(candidate=half, caches="warm", beside=candidate()))
-    assert list(times.measurements) == ["dwconv", "dwconv float32"]
+    beside = {"dwconv float32": candidate(), "dwconv any size": candidate()}
+    times = racer(LayerRace(candidate=half, caches="warm", beside=beside))
+    assert list(times.measurements) == ["dwconv", *beside]
     assert torch.get_num_threads() == TARGET.threads

@@ -19,6 +19,7 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.any_size import any_axes
 from dwconv.schedules.cpu.shared.blocks import column_blocks
+from dwconv.schedules.emit import kernel
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
 from tests.schedules.cpu_layers import TARGET, TARGETS, built, layer, lying
@@ -32,6 +33,7 @@ K3, S2 = layer(20, (14, 14), (3, 3), padding=SAME), layer(17, (9, 14), (3, 5), p
 CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "tiles of a whole row": (K3, {"tile_w": 14, "unroll": "kw"}),
     "tiles of several rows": (K3, {"tile_w": 3, "tile_h": 3, "unroll": "taps"}),
+    "tiles of one column": (K3, {"tile_w": 1, "tile_h": 2, "unroll": "taps"}),
     "stride 2": (S2, {"tile_w": 4, "unroll": "kw"}),
     "stride beyond the kernel": (layer(4, (20, 21), (3, 3), padding=((1, 1), (0, 1)), stride=(4, 5)), {"unroll": "kw"}),
     "dilation": (layer(16, (12, 12), (3, 3), padding=((2, 2), (2, 2)), dilation=(2, 2)), {"tile_w": 6, "unroll": "kw"}),
@@ -214,6 +216,16 @@ def test_a_template_that_cannot_says_so() -> None:
         fitting("cpu.fprop_nchw", workload, TARGETS[16])
     with pytest.raises(InvalidWorkload, match="any_channels=True: such a kernel has any_size=True"):
         dataclasses.replace(K3, any_channels=True)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_tiles_in_the_interior_test_nothing(width: int) -> None:
+    columns = any_axes(K3.with_any_size()).columns
+    with kernel():
+        runs, *_ = columns.cuts(width, overlap=False)
+    interior = [run for run in runs if run.interior]
+    assert interior and interior[0].width == width
+    assert not any(columns.is_tested(run, at) for run in interior for at, _ in columns.reads_of(run))
 
 
 def test_a_row_that_is_half_as_long_again_stays_whole():
