@@ -26,7 +26,7 @@ GROUPS = {
         "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
     },
     "gpu": {
-        "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
+        "cuda": "on a machine with a GPU, in stages: smoke, verify, host, tune, race, blocks, train",
     },
 }
 """Benchmarks by group and name, with a description."""

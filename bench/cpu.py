@@ -17,20 +17,7 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
 from bench.evidence import Control, ratio_of, summary_of, timed_again
-from bench.layer_race import (
-    AGAIN,
-    ANY_CHANNELS,
-    ANY_SIZE,
-    HEAD,
-    OURS,
-    WIDE_TYPE,
-    ControlRace,
-    LayerRace,
-    LayerRaces,
-    line_of,
-    means_of,
-    row_of,
-)
+from bench.race import AGAIN, ANY_CHANNELS, ANY_SIZE, HEAD, OURS, WIDE_TYPE, Race, Races, line_of, means_of, row_of
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
@@ -106,7 +93,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
         for caches in states
         for layer, workload in layers
     ]
-    with LayerRaces(target) as races:
+    with Races(target) as races:
         control = control_of(chosen, races)
         print(f"{control}\n{HEAD}", flush=True)
 
@@ -178,21 +165,21 @@ class _Chosen:
     caches: Caches
 
 
-def control_of(chosen: Sequence[_Chosen], races: LayerRaces) -> Control:
+def control_of(chosen: Sequence[_Chosen], races: Races) -> Control:
     """Of a few kernels, spread over all passes, each against itself."""
     tuned = [each for each in chosen if each.record is not None and each.record.measurement is not None]
     ratios = []
     for each in tuned[:: max(1, -(-len(tuned) // CONTROLS))]:
         assert each.record is not None
         try:
-            times = races.ask(
-                ControlRace(candidate=Candidate(each.workload, each.record.config), caches=each.caches)
-            ).rounds_us
+            candidate = Candidate(each.workload, each.record.config)
+            raced = races.ask(Race(candidate=candidate, caches=(each.caches,), control=True))
         except WorkerCannotStart:
             raise
         except WorkerError:
             continue  # its row says why
-        ratios.append(ratio_of(times[AGAIN], over=times[OURS]))
+        rounds_us = raced.times[each.caches].rounds_us
+        ratios.append(ratio_of(rounds_us[AGAIN], over=rounds_us[OURS]))
     return Control.over(ratios)
 
 
@@ -214,7 +201,7 @@ def _beside(chosen: _Chosen, target: CpuTarget, *, known: Database, any_size: bo
 def _raced(
     chosen: _Chosen,
     target: CpuTarget,
-    races: LayerRaces,
+    races: Races,
     *,
     beside: dict[str, Candidate],
     compiled: bool,
@@ -226,14 +213,14 @@ def _raced(
     if record is None or record.measurement is None:
         why = record.detail if record else "untuned, or no candidate worked in the time given"
         return {**about, "failed": why}
-    race = LayerRace(
+    race = Race(
         candidate=Candidate(workload, record.config),
-        caches=chosen.caches,
+        caches=(chosen.caches,),
         compiled=compiled,
         beside=beside,
     )
     try:
-        times = races.ask(race)
+        raced = races.ask(race)
     except WorkerCannotStart:
         raise
     except WorkerError as error:
@@ -241,5 +228,5 @@ def _raced(
     return {
         **about,
         "kernel": chosen.layer.kernel,
-        **row_of(race, times, target, name=", ".join(about.values()), control=control),
+        **row_of(race, raced, target, name=", ".join(about.values()), control=control),
     }

@@ -160,7 +160,7 @@ class MedNeXtBlock(nn.Module):
 
 
 class MedNeXt(nn.Module):
-    """(N, 1, D, H, W) -> (N, classes): the encoder of MedNeXt-S with fewer blocks of each size, and a head that tells
+    """(N, 1, D, H, W) -> (N, classes): the encoder of MedNeXt-S with fewer blocks of each size, and a head for
     classes in place of the decoder."""
 
     # factor that widens, blocks; each size but the first begins with a block of stride 2

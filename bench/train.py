@@ -113,7 +113,7 @@ def _train(argv: Sequence[str] | None) -> int:
 
 
 def void(misnamed: Mapping[str, str]) -> str:
-    """Why a race does not count: the models that did not run what they are said to run, and what they ran."""
+    """Why a race does not count: the models that ran other kernels than their rows name, and what they ran."""
     return "; ".join(f"{model}: {why}" for model, why in misnamed.items())
 
 

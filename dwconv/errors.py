@@ -65,10 +65,6 @@ class BeyondLimit(DwconvError):
     """A time that is shorter than the device allows; the message names the row."""
 
 
-class CannotFit(DwconvError):
-    """Measurements that determine no constants of a cost model; the message names what is missing."""
-
-
 class CannotBeCut(DwconvError):
     """A model that cannot be cut into layers that run one after the other, or a graph that cannot be cut into tasks;
     the message names the operator."""

@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the environment
         # Otherwise every process that a test starts would compile all of the product's Python again.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        for name in ("DWCONV_SHARED_RECORDS", "DWCONV_BOARD_LINKER"):  # of who runs the tests
+        for name in ("DWCONV_SHARED_RECORDS", "DWCONV_BOARD_LINKER"):  # of the user's environment
             os.environ.pop(name, None)
         if os.environ.get(forked.FOLDER) is None:  # tests that a test runs use what is compiled already
             folder = os.environ[forked.FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What imports and the tests themselves left stays to the end. Nobody need look through it again for garbage."""
+    """What imports and the tests themselves left stays to the end: no garbage collection need look through it."""
     gc.freeze()
     gc.enable()
 
@@ -219,7 +219,7 @@ def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who runs what waited, and gives it a place in autograd's graph."""
+    """What runs deferred calls, and gives them a place in autograd's graph."""
     if request.param == "interpreted":
         go_through_python(monkeypatch)
     else:

@@ -1,4 +1,4 @@
-"""Does the suite notice? Breaks the product in one small place at a time, runs the tests, and lists what nobody saw.
+"""Does the suite notice? Breaks the product in one small place at a time, runs the tests, and lists what no test saw.
 
     python tests/mutate.py --count 30 --seed 1                   thirty places, drawn evenly from all files
     python tests/mutate.py --only dwconv/dispatch/decide.py --count 5   of one file or folder
@@ -333,7 +333,7 @@ def main() -> int:
     parser.add_argument(
         "--near", action="store_true", help="only the tests that import the file, or are of its own folder or name"
     )
-    parser.add_argument("--matrix", type=Path, metavar="JSON", help="run on after a failure; write who sees what")
+    parser.add_argument("--matrix", type=Path, metavar="JSON", help="run on after a failure; write what each test sees")
     parser.add_argument("--list", action="store_true", help="print what could be broken, and run nothing")
     args = parser.parse_args()
     if args.list:

@@ -27,14 +27,14 @@ def wait_for_native(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def go_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits until it is compiled, nor takes it if it is."""
+    """Calls do not block until it is compiled, nor take it if it is."""
     monkeypatch.setattr(native, "native", lambda **options: None)
     monkeypatch.setattr(native, "module", None)
     monkeypatch.setattr(native, "run_traced", native._no_result)
 
 
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has asked for it yet, and calls do not wait."""
+    """It was not needed yet, and calls do not block."""
     monkeypatch.setattr(native, "soon", _soon)
     for name in native.FUNCTIONS:
         monkeypatch.setattr(native, name, native._no_result)

@@ -44,7 +44,7 @@ def default_of(workload: Workload, target: Target) -> Config:
 
 def plant_gain(monkeypatch: pytest.MonkeyPatch) -> PlantedGain:
     """Plant it for the test, where unmeasured workloads are predicted; a call waits for its kernel, so that a test need
-    not. Tests of how kernels arrive while nobody waits say so: ``monkeypatch.delenv("DWCONV_UNTUNED")``."""
+    not. Tests of kernels that arrive in the background say so: ``monkeypatch.delenv("DWCONV_UNTUNED")``."""
     monkeypatch.setenv("DWCONV_UNTUNED", "wait")
     planted = PlantedGain()
     monkeypatch.setattr(gain, "expected", planted)

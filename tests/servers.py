@@ -78,6 +78,6 @@ def hanging_server() -> Iterator[Hanging]:
 
 
 def closed_port() -> int:
-    """A port where nobody listens."""
+    """A port without a listener."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         return int(listening.getsockname()[1])

@@ -34,7 +34,7 @@ class StubCompiler:
     def __init__(self, folder: Path, extension: Path) -> None:
         self.path, self._calls, self._extension = folder / "stub-c++", folder / "calls", extension
         self.go = folder / "go"
-        """Made by who lets a compiler go on that waits for it."""
+        """Its maker lets a blocked compiler go on."""
         self.does(COPY)
 
     def does(self, script: str) -> None:

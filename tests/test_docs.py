@@ -163,7 +163,7 @@ def _parse(module: str, arguments: list[str]) -> None:
 
 
 def _check_each(shown: list[Shown], check: Callable[[Shown], None]) -> None:
-    """Fails with all that does not pass. If the pages show nothing of the kind, nobody looked at the right place."""
+    """Fails with all that does not pass. It fails, too, if the pages show nothing of the kind."""
     wrong = [] if shown else ["no page shows any"]
     for each in shown:
         try:
@@ -293,7 +293,7 @@ def test_contributing_draws_the_house_as_it_is():
         ("`by_name.py`", "`named.py`", ["there is no dwconv/model/named.py"]),
     ],
 )
-def test_a_house_that_is_drawn_wrong_is_told(there, instead, told):
+def test_a_wrong_drawing_of_the_house_is_reported(there, instead, told):
     page = (ROOT / "CONTRIBUTING.md").read_text()
     assert there in page
     said = "\n".join(_differences(page.replace(there, instead)))

@@ -82,8 +82,8 @@ def test_a_failing_test_sees_it_and_the_file_is_put_back(tree):
 
 
 @pytest.mark.slow
-def test_the_matrix_says_who_sees_what_and_what_nobody_else_does(tree, monkeypatch, capsys):
-    """Two tests see ``//``, in one of several cases; one alone sees the 9, and one the minus; nobody sees the 8."""
+def test_the_matrix_says_which_tests_see_what_and_what_one_alone_sees(tree, monkeypatch, capsys):
+    """Two tests see ``//``, in one of several cases; one alone sees the 9, and one the minus; none sees the 8."""
     (tree / "tests" / "test_a.py").write_text(
         "import pytest\nfrom pathlib import Path\nTEXT = Path('dwconv/a.py').read_text()\n"
         "@pytest.mark.parametrize('part', ['by - ', '// ', '9', 'ä'])\ndef test_part(part):\n    assert part in TEXT\n"
@@ -93,7 +93,7 @@ def test_the_matrix_says_who_sees_what_and_what_nobody_else_does(tree, monkeypat
     monkeypatch.setattr(mutate.subprocess, "run", lambda *_, **__: type("", (), {"stdout": ""}))
     places = [f"{each.file}:{each.line}:{each.column}" for each in found]
     monkeypatch.setattr(sys, "argv", ["mutate.py", "--matrix", str(tree / "kills.json"), "--places", *places])
-    assert mutate.main() == 1  # nobody sees the 8
+    assert mutate.main() == 1  # no test sees the 8
     matrix = json.loads((tree / "kills.json").read_text())
     a = "tests/test_a.py"
     assert {place.rpartition(": ")[2]: sorted(tests) for place, tests in matrix["seen_by"].items()} == {

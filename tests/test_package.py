@@ -136,7 +136,7 @@ def test_patterns_end_where_the_text_ends():
 
 
 def test_an_error_shows_its_cause_only_where_that_is_in_code_of_the_users():
-    """Or of TVM's: elsewhere the line says it all, and who reads it should not have to look for it below others."""
+    """Or of TVM's: elsewhere the line says it all, and no other line stands above it."""
     chained = [
         (path.relative_to(ROOT / "dwconv"), ast.unparse(node.exc))
         for path in sorted((ROOT / "dwconv").rglob("*.py"))

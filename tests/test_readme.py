@@ -33,7 +33,8 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
     programs = ["\n".join(each) for each in blocks]
     program = f"for program in {programs!r}:\n    exec(program, {{'__name__': '__main__'}})\n    print({END!r})"
     # with OMP_DYNAMIC, PyTorch's own gradients are wrong on a busy machine
-    command, known = [sys.executable, "-W", "ignore", "-c", program], os.environ | {"OMP_DYNAMIC": "false"}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    known = os.environ | {"OMP_DYNAMIC": "false", forked.BRIEF: "1"}
     done = forked.run(command, cwd=folder, env=known, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(f"{END}\n")[:-1]
@@ -62,7 +63,7 @@ def _examples(page: str) -> list[str]:
 
 
 def test_every_example_names_what_it_uses():
-    """Whoever copies it has nothing else."""
+    """A reader copies nothing else."""
     unknown = []
     for page in PAGES:
         for example in _examples(page):
@@ -364,7 +365,7 @@ def test_the_means_of_the_gpu_are_those_of_the_results(of, figures):
             figures(page, f"{len(rows)} passes in {of}", [each.partition(" ")[0] for each in means])
 
 
-def test_each_pass_of_the_gpu_is_told_and_how_many_are_slower():
+def test_the_page_lists_each_pass_of_the_gpu_and_how_many_are_slower():
     page = (ROOT / "docs/cuda.md").read_text()
     for row in H200["rows"]:
         ratios = [row[caches]["ratio"] for caches in ("warm", "cold")]
@@ -398,7 +399,7 @@ def test_the_steps_on_the_gpu_are_those_of_the_results(key, figures):
     of_blocks = (step["blocks"]["plain"], step["graphed_blocks"]["plain + graphs"]) if has_blocks else ()
     eager_blocks, graphed_blocks = map(_with_its_interval, of_blocks) if has_blocks else ("", "")
     alone = [step["profile_ms"][name]["step"] - step["profile_ms"][name]["between the ops"] for name in models]
-    ours = sum(count for who, count in step["layers"].items() if who.endswith(" dwconv"))
+    ours = sum(count for name, count in step["layers"].items() if name.endswith(" dwconv"))
     told = key.replace("timm:convnext_tiny", "ConvNeXt-T").replace("timm:efficientnet_b0", "EfficientNet-B0")
     network, _, _ = told.partition(" ")
     told = told.replace(" ", ", ")

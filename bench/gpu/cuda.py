@@ -1,9 +1,9 @@
 """``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, from first contact to training.
 
-    smoke ──► verify ──► host ───► tune ───► race ──────► blocks ───► train ──► rank ──────────► fit
-    a minute  every      µs of a   layers    dwconv and   as one and  steps of  does the         its constants
-    of first  template,  call on   of        every other  one by      four      computed cost    for this
-    contact   type       the host  networks  in turns     one         networks  order candidates device
+    smoke ──► verify ──► host ───► tune ───► race ──────► blocks ───► train
+    a minute  every      µs of a   layers    dwconv and   as one and  steps of
+    of first  template,  call on   of        every other  one by      four
+    contact   type       the host  networks  in turns     one         networks
 
 Each stage can run alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
 beside it; run again, each goes on where it stopped. Races, blocks and steps are results as those of other benchmarks,
@@ -27,8 +27,6 @@ from typing import Any
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.blocks import FIRST_S as BLOCK_S
 from bench.gpu.blocks import blocks_stage
-from bench.gpu.fit import FIRST_S as RANK_S
-from bench.gpu.fit import fit_stage, rank_stage
 from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_stage
 from bench.gpu.race import FIRST_S as RACE_S
@@ -43,7 +41,7 @@ from bench.gpu.verify import in_words as in_words_of_verdict
 from bench.gpu.verify import verify_stage
 from bench.results import FOLDER, write_results
 from dwconv.commands.command_line import ArgumentParser, run
-from dwconv.errors import BrokenInstallation, DwconvError, one_line
+from dwconv.errors import DwconvError, one_line
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.settings import shipped_log_folder
@@ -69,8 +67,6 @@ STAGES = {
     "race": Stage(run=race_stage, weight=7, first_s=RACE_S),
     "blocks": Stage(run=blocks_stage, weight=5, first_s=BLOCK_S),
     "train": Stage(run=train_stage, weight=6, first_s=TRAIN_S),
-    "rank": Stage(run=rank_stage, weight=1, first_s=RANK_S),
-    "fit": Stage(run=fit_stage, weight=1, first_s=RANK_S),
 }
 
 
@@ -90,8 +86,8 @@ def _cuda(argv: Sequence[str] | None) -> int:
     parser.add_argument(
         "--continue-from", type=Path, metavar="FILE", help=f"the {FILE} of an earlier run, to go on from"
     )
-    parser.add_argument("--first", type=_count, metavar="N", help="tune, race and rank only the first N workloads")
-    parser.add_argument("--all", action="store_true", help="tune, race and rank every type in every layout")
+    parser.add_argument("--first", type=_count, metavar="N", help="tune and race only the first N workloads")
+    parser.add_argument("--all", action="store_true", help="tune and race every type in every layout")
     parser.add_argument("--one-process", action="store_true", help="smoke and verify run kernels in this process")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with computed costs; needs no GPU")
     arguments = parser.parse_args(argv)
@@ -147,7 +143,6 @@ def run_stages(
             ended[name] = _ended(
                 name,
                 Run(target=target, state=state, pace=pace, workloads=workloads, odd=odd, one_process=here),
-                alone=len(stages) == 1,
                 within_s=pace.left_s + grace_s,
             )
             state.flush()
@@ -159,15 +154,13 @@ def run_stages(
     return int(any(each.failed for each in ended.values()))
 
 
-def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
+def _ended(name: str, run: Run, *, within_s: float) -> Ended:
     """The result of a stage; or, if it could not run, the reason. The other stages go on."""
     try:
         with interrupted_after(within_s):
             return STAGES[name].run(run)
     except Interrupted:
         return Ended(line="time was up in the middle of something; what was known by then is kept")
-    except BrokenInstallation as error:  # a package that only this stage needs
-        return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name not in ("rank", "fit"))
     except DwconvError as error:
         return Ended(line=f"could not run: {one_line(str(error))}", failed=True)
     except Exception as error:  # noqa: BLE001  on a new device the other stages are still worth running
@@ -233,7 +226,7 @@ def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], target: Targe
     for name in stages:
         planned_s = min(STAGES[name].most_s, seconds * STAGES[name].weight / weights)
         print(f"{name:8} {planned_s:5.0f} s, and what those before it leave")
-    print(f"\n{len(odd_workloads())} workloads to verify every template on; {len(workloads)} to tune, race and rank:")
+    print(f"\n{len(odd_workloads())} workloads to verify every template on; {len(workloads)} to tune and race:")
     for workload in workloads:
         limit_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
         try:

@@ -3,8 +3,8 @@
     a chain of 1 layer ──┐ forward, backward: the host's time without waiting for the GPU
     a chain of 11 layers ┘ a layer takes a tenth of the difference
 
-In float16 and under autocast, on the road through C++ and, in a process of its own, on that through Python. Where a
-step waits for the host, these decide, not the kernels.
+In float16 and under autocast, on the road through C++ and, in a process of its own, on that through Python. Where the
+host is the bottleneck of a step, these decide, not the kernels.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _ROUNDS, _CALLS = 60, 5
 DTYPE: DType = "float16"
 
 
-def host_stage(given: Run, *, batch: int = 64, rounds: int = _ROUNDS) -> Ended:
+def host_stage(given: Run, *, batch: int = 64, size: int = SIZE, rounds: int = _ROUNDS) -> Ended:
     """The run fails if no road could be measured."""
     first = Workload(
-        pass_="fprop", batch=batch, channels=CHANNELS, input_size=(SIZE, SIZE), kernel=(3, 3),
+        pass_="fprop", batch=batch, channels=CHANNELS, input_size=(size, size), kernel=(3, 3),
         padding=((1, 1), (1, 1)), dtype=DTYPE, layout="nhwc",
     )  # fmt: skip
     compare_starts([first.for_pass(pass_) for pass_ in PASSES], given, stage="host", only_unknown=True)
@@ -57,7 +57,7 @@ def host_stage(given: Run, *, batch: int = 64, rounds: int = _ROUNDS) -> Ended:
         if not given.pace.fits:
             break
         with given.pace.item():
-            answer = _of_road(road, given, batch=batch, rounds=rounds)
+            answer = _of_road(road, given, batch=batch, size=size, rounds=rounds)
         given.state.put("host", road, answer)
         say("host", f"{road}: {_in_words(answer)}")
     answers = {road: given.state.of("host")[road] for road in ROADS if road in given.state.of("host")}
@@ -68,14 +68,14 @@ def host_stage(given: Run, *, batch: int = 64, rounds: int = _ROUNDS) -> Ended:
     )
 
 
-def _of_road(road: str, given: Run, *, batch: int, rounds: int) -> dict[str, Any]:
+def _of_road(road: str, given: Run, *, batch: int, size: int, rounds: int) -> dict[str, Any]:
     environment = {**os.environ, "DWCONV_TUNING_LOGS": str(given.log.path)}
     if ROADS[road]:
         environment["DWCONV_NATIVE"] = ROADS[road]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "host.json"
         command = [sys.executable, "-m", "bench.gpu.host", "--device", given.target.kind, "--out", str(out)]
-        command += ["--batch", str(batch), "--rounds", str(rounds)]
+        command += ["--batch", str(batch), "--size", str(size), "--rounds", str(rounds)]
         try:
             subprocess.run(command, env=environment, check=True, timeout=min(_MOST_S, max(1.0, given.pace.left_s)))
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
@@ -110,22 +110,22 @@ def _host(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench.gpu.host", description="host microseconds of a layer on one road")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--size", type=int, default=SIZE, help="height and width")
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--out", type=Path, required=True)
     arguments: argparse.Namespace = parser.parse_args(argv)
     native.native()
-    found = {
-        "road": native.why_not or "C++",
-        "us": {
-            "float16": of_models(arguments.device, None, batch=arguments.batch, rounds=arguments.rounds),
-            "autocast": of_models(arguments.device, DTYPE, batch=arguments.batch, rounds=arguments.rounds),
-        },
+    given = {"batch": arguments.batch, "size": arguments.size, "rounds": arguments.rounds}
+    us = {
+        name: of_models(arguments.device, autocast, **given)
+        for name, autocast in (("float16", None), ("autocast", DTYPE))
     }
+    found = {"road": native.why_not or "C++", "us": us}
     arguments.out.write_text(json.dumps(found))
     return 0
 
 
-def of_models(device: str, autocast: str | None, *, batch: int, rounds: int) -> dict[str, dict[str, float]]:
+def of_models(device: str, autocast: str | None, *, batch: int, size: int, rounds: int) -> dict[str, dict[str, float]]:
     """Microseconds of a layer, forward and backward, plain and converted; and of one layer with the call of
     ``backward()``."""
     half = getattr(torch, DTYPE)
@@ -134,7 +134,7 @@ def of_models(device: str, autocast: str | None, *, batch: int, rounds: int) -> 
     )
     plain.to(device, torch.float32 if autocast else half, memory_format=torch.channels_last)  # type: ignore[call-overload]
     x, dy = (
-        torch.randn(batch, CHANNELS, SIZE, SIZE, device=device).to(half, memory_format=torch.channels_last)
+        torch.randn(batch, CHANNELS, size, size, device=device).to(half, memory_format=torch.channels_last)
         for _ in range(2)
     )
     models = {"plain": plain, "converted": dwconv.convert(copy.deepcopy(plain))}

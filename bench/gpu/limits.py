@@ -67,7 +67,7 @@ def known_limits(run: Run, worker: GpuWorker, sizes: Sizes, *, stage: str) -> No
 
 
 def _taken_for_limits(target: Target) -> dict[str, Any]:
-    """What computed costs go by where nothing was fitted."""
+    """What computed costs go by."""
     if not isinstance(target, CudaTarget):
         return {}
     return {**dataclasses.asdict(target.limits), "clock_ghz": target.clock_ghz, "launch_us": LAUNCH_US}

@@ -1,20 +1,13 @@
-"""Stage ``race``: dwconv's best configuration of each workload against all other providers, in a process that is
-replaced when the device no longer works for it. The limits of the device come first: figures are compared with them.
-
-    warm   the same tensors again and again: small ones stay in the cache
-    cold   copies of the tensors in turn, together larger than the cache, each result in memory of its own
-
-Calls are prepared before they are timed, under the settings of their provider: that costs no provider time. What they
-launch is then looked at once: a provider races only with the kernels that its name promises.
+"""Stage ``race``: dwconv's best configuration of each workload against all other providers, with warm and with cold
+caches, in a process that is replaced when the device no longer works for it. The limits of the device come first:
+figures are compared with them.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping
+from statistics import geometric_mean
 from typing import Any
 
 import torch
@@ -22,135 +15,35 @@ import torch
 from bench.gpu.limits import MeasureLimits, Sizes, as_limits, known_limits, limits_of
 from bench.gpu.run import Ended, Run, has_failed, of_all, say
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
-from bench.launched import kernels_of, why_void
-from bench.providers import Inputs, Provider, providers
-from dwconv.errors import BuildError
-from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.cache import build_cached
-from dwconv.kernels.entry import message
-from dwconv.measure.clock.device import Captured, clock_of, synchronize
-from dwconv.measure.clock.timing import Call, Effort, InTurn, inputs_in_turn, results_held, time_in_turns
+from bench.race import OURS, Race, Raced, Racer
+from dwconv.measure.clock.timing import Effort
 from dwconv.measure.measuring import LOAD, MeasureSetup
-from dwconv.measure.processes.worker import locate
-from dwconv.measure.verify.bare_kernel import LoadedKernel
-from dwconv.measure.verify.cases import make_case
-from dwconv.measure.verify.verify import verify
 from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import Candidate
 
-message(Measurement)
-
-OURS = "dwconv"
-_MOST_OF_A_NAME = 120
-"""Characters of a kernel's name to keep: PyTorch's have all their template arguments in them."""
+EFFORT = Effort(round_s=0.002, rounds=15, budget_s=0.5)
 _MAKING_SHARE = 0.6
 """Share of a race's seconds that making the calls may take; providers that are not ready by then do not race."""
 
 
-@message
-@dataclass(frozen=True, kw_only=True)
-class Race:
-    """Ask for the times of all providers on one workload."""
-
-    candidate: Candidate
-    seconds: float
-    compiled: bool = False
-    """True if torch.compile races, too."""
-    effort_s: float = 0.5
-    """Seconds for timing all providers, once warm and once cold."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Raced:
-    """Times of a call by provider, warm and cold, the kernels that it launches, and the reasons why others have none.
-    Kernels are not known on a CPU."""
-
-    warm: dict[str, Measurement]
-    cold: dict[str, Measurement]
-    kernels: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-
-
-class Racer:
+class GpuRacer:
     """Handler: MeasureLimits or Race in; limits by name, or Raced out."""
 
     def __init__(self, setup: MeasureSetup) -> None:
         self._target = setup.target
-        self._clock = clock_of(setup.target)
-        self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         warm_up(setup.target)
+        self._racer = Racer(setup)
 
     def __call__(self, request: MeasureLimits | Race) -> Raced | dict[str, float] | Refused:
         return careful(self._answer, request, target=self._target)
 
     def _answer(self, request: MeasureLimits | Race) -> Raced | dict[str, float]:
+        if isinstance(request, Race):
+            return self._racer(request)
         with torch.inference_mode():
-            if isinstance(request, MeasureLimits):
-                return limits_of(self._target, request.sizes)
-            return self._race(request)
-
-    def _race(self, request: Race) -> Raced:
-        """Raises BuildError if our kernel is wrong, or is not what was launched."""
-        making_ends_s = time.monotonic() + _MAKING_SHARE * request.seconds
-        workload = request.candidate.workload
-        case = make_case(workload, data="integers", device=self._target.kind)
-        kernel = self._load(build_cached(request.candidate, self._target))
-        verdict = verify(kernel, case)
-        if not verdict.right:
-            raise BuildError(f"wrong: {verdict.reason}")
-        copies = inputs_in_turn(workload, case.inputs, caches="cold", target=self._target)
-        held = results_held(workload, caches="cold", target=self._target)
-        ours = Provider(name=OURS, make=lambda inputs: partial(kernel, *inputs))
-        warm: dict[str, Call] = {}
-        cold: dict[str, Call] = {}
-        kernels: dict[str, tuple[str, ...]] = {}
-        refused: dict[str, str] = {}
-        for provider in (ours, *providers(workload, case.inputs, compiled=request.compiled)):
-            if time.monotonic() > making_ends_s and len(warm) > 1:
-                refused[provider.name] = "no time"
-                continue
-            try:
-                warm[provider.name], chilled = self._made(provider, copies, held=held)
-            except Exception as error:
-                if provider is ours:
-                    raise
-                refused[provider.name] = (str(error) or type(error).__name__).partition("\n")[0][:200]
-                synchronize(self._target)  # or the device is gone, and with it the race
-                continue
-            call, is_ours = warm[provider.name], provider is ours
-            launched = kernels_of(call, device=self._target.kind)
-            calls = call.count if isinstance(call, Captured) else 1
-            if void := why_void(provider.name, launched, ours=kernel.artifact, calls=calls, is_ours=is_ours):
-                if is_ours:
-                    raise BuildError(void)
-                refused[provider.name] = void
-                del warm[provider.name]
-                continue
-            if launched is not None:
-                kernels[provider.name] = tuple(sorted(name[:_MOST_OF_A_NAME] for name in launched))
-            if chilled is not None:
-                cold[provider.name] = chilled
-        effort = Effort(round_s=0.002, rounds=15, budget_s=request.effort_s)
-        return Raced(
-            warm=time_in_turns(warm, clock=self._clock, effort=effort),
-            cold=time_in_turns(cold, clock=self._clock, effort=effort) if cold else {},
-            kernels=kernels,
-            refused=refused,
-        )
-
-    def _made(self, provider: Provider, copies: Sequence[Inputs], *, held: int) -> tuple[Call, Call | None]:
-        """A provider's call, warm and cold, ready to be timed. torch.compile is not timed cold: compiling once is
-        enough."""
-        with provider.settings():
-            calls = [provider.make(inputs) for inputs in (copies[:1] if provider.slow else copies)]
-            for call in calls:
-                call()  # a library chooses, allocates and compiles in its first calls
-            synchronize(self._target)
-            warm = self._clock.ready(calls[0])
-            return warm, None if provider.slow else self._clock.ready(InTurn(calls, held=held))
+            return limits_of(self._target, request.sizes)
 
 
 FIRST_S = 6.0
@@ -167,7 +60,7 @@ def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD) -> End
     """The run fails if nothing could be raced, though something is tuned."""
     threads = run.target.threads if isinstance(run.target, CpuTarget) else 1
     setup = MeasureSetup(target=run.target, load=load)
-    with GpuWorker("bench.gpu.race:Racer", setup, threads=threads) as racer:
+    with GpuWorker("bench.gpu.race:GpuRacer", setup, threads=threads) as racer:
         racer.start()
         known_limits(run, racer, sizes or Sizes(), stage="race")
         return _race_all(run, racer)
@@ -207,8 +100,10 @@ def _raced(record: TuningRecord, run: Run, racer: GpuWorker, *, compiled: bool) 
     left_s = run.pace.left_s
     race = Race(
         candidate=Candidate(record.workload, record.config),
-        seconds=max(1.0, min(most_s, left_s)),
+        caches=("warm", "cold"),
         compiled=compiled,
+        effort=EFFORT,
+        making_s=_MAKING_SHARE * max(1.0, min(most_s, left_s)),
     )
     try:
         raced: Raced = racer.ask(race, timeout_s=most_s + _START_S, within_s=left_s)
@@ -227,15 +122,15 @@ def _unknown(run: Run) -> bool:
 def answer_of(record: TuningRecord, raced: Raced, *, limit_us: float) -> dict[str, Any]:
     """Medians of all providers in µs; how many times as fast dwconv is as the best of the others, and as the best in
     its own layout; per cent of the limit."""
-    ours = raced.warm[OURS]
-    layout = record.workload.layout
+    warm, cold = (raced.times[caches].measurements for caches in ("warm", "cold"))
+    ours, layout = warm[OURS], record.workload.layout
     return {
         "config": record.config.to_dict(),
         "dwconv_us": ours.median_us,
-        "warm": _against(raced.warm, layout=layout),
-        "cold": _against(raced.cold, layout=layout),
+        "warm": _against(warm, layout=layout),
+        "cold": _against(cold, layout=layout),
         "percent_of_limit": 100 * limit_us / max(ours.median_us, 1e-6),
-        "spread_us": {name: taken.spread_us for name, taken in raced.warm.items()},
+        "spread_us": {name: taken.spread_us for name, taken in warm.items()},
         "kernels": {name: list(launched) for name, launched in raced.kernels.items()},
         "refused": raced.refused,
     }
@@ -294,8 +189,3 @@ def _ended(answers: dict[str, dict[str, Any]], *, count: int) -> Ended:
     if failed:
         parts.append(f"{failed} failed")
     return Ended(line="; ".join(parts) + of_all(len(answers), count), failed=bool(answers) and not raced)
-
-
-def geometric_mean(values: list[float]) -> float:
-    """The geometric mean of positive values."""
-    return math.exp(sum(map(math.log, values)) / len(values))

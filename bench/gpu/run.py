@@ -99,7 +99,7 @@ class Interrupted(Exception):
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[threading.Event]:
     """Interrupt the block after ``seconds``, as ctrl-C would. Raises Interrupted if the block lets that through; the
-    event tells whether the time was up."""
+    event is set if the time was up."""
     up, over = threading.Event(), threading.Event()
     lock = threading.Lock()
 
@@ -244,7 +244,7 @@ class Run:
     state: State
     pace: Pace
     workloads: list[Workload]
-    """Workloads to tune, race and rank, the most important first."""
+    """Workloads to tune and race, the most important first."""
     odd: list[Workload]
     """Workloads on which templates are verified."""
     one_process: bool = False

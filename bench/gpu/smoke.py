@@ -86,9 +86,9 @@ class FirstContact:
             warm_up(self._target)
             self._is_warm = True
 
-    def _times(self, who: str, workload: Workload) -> dict[str, str]:
+    def _times(self, step: str, workload: Workload) -> dict[str, str]:
         x, w = make_case(workload, data="integers", device=self._target.kind).inputs
-        if who == "dwconv":
+        if step == "dwconv":
             (template, *_) = templates_for(workload, self._target)
             kernel = self._load(
                 build(Candidate(workload, template.space(workload, self._target).default), self._target)
@@ -98,8 +98,8 @@ class FirstContact:
             padding = tuple(before for before, _ in workload.padding)
             call = partial(F.conv2d, x, w, None, workload.stride, padding, workload.dilation, workload.channels)
         times = {"host": f"{host_us(call, target=self._target):.1f} µs"}
-        taken = time_in_turns({who: call}, clock=clock_of(self._target), effort=GLANCE)
-        return {**times, "device": f"{taken[who].median_us:.1f} µs"}
+        taken = time_in_turns({step: call}, clock=clock_of(self._target), effort=GLANCE)
+        return {**times, "device": f"{taken[step].median_us:.1f} µs"}
 
 
 def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: Sizes | None = None) -> Ended:
@@ -120,10 +120,10 @@ def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: S
         known_limits(run, contact, sizes or Sizes(), stage="smoke")
         right, tried = _templates(run, workers=workers, gpu=gpu)
         times = []
-        for who in ("dwconv", "conv2d"):
-            seen_times = _step(Look(step=who, workload=timed), contact, run)
-            text = (seen if name == who else f"{name} {seen}" for name, seen in seen_times.items())
-            times.append(f"{who} {', '.join(text)}")
+        for step in ("dwconv", "conv2d"):
+            seen_times = _step(Look(step=step, workload=timed), contact, run)
+            text = (seen if name == step else f"{name} {seen}" for name, seen in seen_times.items())
+            times.append(f"{step} {', '.join(text)}")
             say("smoke", f"a call of {times[-1]}")
     return Ended(line=f"{right} of {tried} templates and types right; {'; '.join(times)}", failed=not right)
 

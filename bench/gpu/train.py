@@ -107,7 +107,7 @@ def _in_words(answer: dict[str, Any]) -> str:
     if has_failed(answer):
         return f"failed: {answer['failed']}"
     ratio, (low, high), apart = answer["ratio"], answer["ratio"]["quartiles"], answer["loss_difference"]
-    ours = sum(count for who, count in answer["layers"].items() if who.endswith(" dwconv"))
+    ours = sum(count for name, count in answer["layers"].items() if name.endswith(" dwconv"))
     text = [
         f"{answer['median_ms'][CONVERTED]:.1f} ms, {ratio['median']:.2f} times as fast ({low:.2f} to {high:.2f}, at "
         f"most {ratio['at_most']:.2f})",

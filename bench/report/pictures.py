@@ -34,7 +34,7 @@ class Point:
     pass_: str
     is_wide: bool
     """float32; else of 16 bits."""
-    told: str
+    label: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def _point_of(row: LayerRow, file: ResultFile) -> Point | None:
         gflop_per_s=gflop_per_s,
         pass_=row.pass_,
         is_wide=file.dtype == "float32",
-        told=f"{row.layer} {group_of(row)} {file.dtype} {file.layout}: {flop_per_byte:.3g} FLOP per byte, "
+        label=f"{row.layer} {group_of(row)} {file.dtype} {file.layout}: {flop_per_byte:.3g} FLOP per byte, "
         f"{gflop_per_s:.3g} GFLOP/s",
     )
 
@@ -201,7 +201,7 @@ def _line(plot: _Plot, start: tuple[float, float], end: tuple[float, float]) -> 
 def _mark(point: Point, plot: _Plot) -> str:
     kind = point.pass_ if point.is_wide else f"{point.pass_} hollow"
     at = f"{plot.left(point.flop_per_byte):.2f}%", f"{plot.top(point.gflop_per_s):.1f}"
-    return marked(*at, mark=point.pass_, kind=kind, told=point.told)
+    return marked(*at, mark=point.pass_, kind=kind, told=point.label)
 
 
 def _tags(line: Roofline, plot: _Plot) -> str:

@@ -24,7 +24,6 @@ import msgspec
 from dwconv.errors import NotKept
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.problems.block import Block, LayerNorm, Norm
-from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CacheLevel, CpuTarget, CudaTarget, Limits
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
@@ -48,7 +47,7 @@ def message(kind: type[T]) -> type[T]:
 
 
 for _kind in (
-    *(Workload, Block, Norm, LayerNorm, Config, Candidate, CpuTarget, CudaTarget, Limits, CacheLevel, CostConstants),
+    *(Workload, Block, Norm, LayerNorm, Config, Candidate, CpuTarget, CudaTarget, Limits, CacheLevel),
     *(Artifact, Argument, Extent, Scalar, Launch),
 ):
     message(_kind)

@@ -5,9 +5,8 @@
                                          │          │ load, verify B               │          │
 
 On a CPU nothing is built while something is timed. On a GPU, whose clock builds do not disturb, build workers always
-go on. What is built waits for its turn. Where a request fails, or a kernel wrote
-where it must not, the comparison is taken apart: each of its candidates is tried alone, as in a search, so that a
-bad one costs itself only. The measuring worker is replaced after any that was wrong.
+go on. If a request fails, or a kernel wrote where it must not, each candidate of the comparison is tried alone, as in a
+search, so that a bad one costs itself only. The measuring worker is replaced after any that was wrong.
 """
 
 from __future__ import annotations

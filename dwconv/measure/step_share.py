@@ -35,7 +35,7 @@ _OURS = {
 _DEPTHWISE = frozenset(_OURS.values())
 
 HOST_BOUND = 0.8
-"""A step waits for the host if kernels run less than this share of it."""
+"""The host is the bottleneck of a step if kernels run for less than this share of it."""
 _HOST_STEPS = 5
 """Steps whose host time is taken; the least counts, since what is more came from outside."""
 
@@ -45,7 +45,7 @@ class OnGpu:
     """A step on a GPU, in milliseconds."""
 
     host_ms: float
-    """Until the host has launched all of it. What a step waits for is in it, if its code reads results."""
+    """Until the host has launched all of it, with the waits of code that reads results."""
     step_ms: float
     """Until the GPU has done it."""
     kernels_ms: float

@@ -9,7 +9,6 @@ from typing import Literal, get_args
 
 from dwconv import settings
 from dwconv.errors import NoDevice, UnknownTarget, one_line
-from dwconv.problems.cost_constants import CostConstants, fitted_constants
 from dwconv.system import cpu_facts
 from dwconv.system.cpu_facts import VECTOR_SETS, KiB, MiB
 
@@ -125,8 +124,6 @@ class CudaTarget:
     """Warp instructions that an SM issues in a cycle."""
     fast_math: bool = False
     """Kernels flush denormals to zero and divide approximately; otherwise arithmetic is IEEE's."""
-    fitted: CostConstants | None = None
-    """The cost model's constants, where they were fitted to measurements on this device."""
 
     kind = "cuda"
     others_cache_bytes = 0
@@ -273,9 +270,8 @@ def cuda_target() -> CudaTarget:
     facts = torch.cuda.get_device_properties(torch.cuda.current_device())
     arch = f"sm_{facts.major}{facts.minor}"
     like = _like(facts.major, facts.minor)
-    device = _slug(facts.name)
     return CudaTarget(
-        device=device,
+        device=_slug(facts.name),
         arch=arch,
         present=True,
         sms=facts.multi_processor_count,
@@ -286,7 +282,6 @@ def cuda_target() -> CudaTarget:
         blocks_per_sm=like.blocks_per_sm,
         clock_ghz=like.clock_ghz,
         limits=replace(like.limits, cache_bytes=facts.L2_cache_size or like.limits.cache_bytes),
-        fitted=fitted_constants(device),
     )
 
 

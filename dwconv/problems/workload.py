@@ -127,10 +127,8 @@ class Workload:
         _at_least("x_pitch", self.x_pitch, self.channels + 1 if self.x_pitch else 0)
         if self.x_pitch and (self.block or "x" not in self.inputs):
             raise InvalidWorkload(f"x_pitch={self.x_pitch}: {self.pass_} reads no slice of x; leave it out")
-        if self.any_size and self.block:
-            raise InvalidWorkload(
-                f"any_size=True: a kernel of the block {self.block} is built for one size; leave it out"
-            )
+        if self.any_size and self.block == NOTHING:
+            raise InvalidWorkload("any_size=True: a kernel of both gradients is built for one size; leave it out")
         if self.also_at and not self.any_size:
             raise InvalidWorkload(
                 f"also_at={self.also_at}: a kernel that is built for one size runs at no other; leave it out"
@@ -351,7 +349,8 @@ class Workload:
         return dataclasses.replace(self, x_pitch=x_pitch)
 
     def with_any_size(self) -> Workload:
-        """The same for kernels that take the sizes of images with each call."""
+        """The same for kernels that take the sizes of images with each call. Raises InvalidWorkload where there are
+        none."""
         return dataclasses.replace(self, any_size=True)
 
     @property
@@ -414,27 +413,6 @@ class Workload:
             if isinstance(error, InvalidWorkload):
                 raise
             raise InvalidWorkload(f"not a workload: {error}") from None
-
-
-def layer_of(batchless_key: str) -> str:
-    """``Workload.layer`` of workloads, by their ``batchless_key``."""
-    pass_, channels, _, sizeless = batchless_key.split("-", 3)
-    return f"{pass_}-{channels}-{sizeless}"
-
-
-def size_of(batchless_key: str) -> Sizes:
-    """The input size of workloads, by their ``batchless_key``."""
-    return tuple(map(int, batchless_key.split("-", 3)[2].split("x")))
-
-
-def kind_of(batchless_key: str) -> tuple[str, ...]:
-    """The pass, type and layout of workloads, by their ``batchless_key``: what a bias and an epilogue do not change."""
-    pass_, *_, dtype, layout = batchless_key.split("-")[:_PARTS_OF_KEY]
-    return pass_, dtype, layout
-
-
-_PARTS_OF_KEY = 10
-"""Parts of a ``batchless_key`` up to the layout; the others are what is done besides the convolution."""
 
 
 def whole_sizes(name: str, value: Any) -> Sizes:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
-from dwconv.problems.workload import Pass, Sizes, Workload, kind_of, layer_of, size_of
+from dwconv.problems.workload import Pass, Sizes, Workload
 from dwconv.records import shared
 from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import encode
@@ -26,7 +26,7 @@ from dwconv.system.forks import cached_property
 from dwconv.system.remote_files import shown
 
 IsCurrent = Callable[[TuningRecord], bool]
-"""Was a record made with what is installed here? See ``validity``."""
+"""Was a record made with what is installed here? See ``is_current``."""
 RecordsByKey = Mapping[tuple[str, str], Sequence[TuningRecord]]
 """The records of one file, by device and ``Workload.batchless_key``, in the order of the lines."""
 _Bests = dict[tuple[Workload, bool], TuningRecord]
@@ -315,7 +315,7 @@ def _note_best(bests: _Bests, record: TuningRecord) -> None:
 def _keys(workload: Workload) -> tuple[str, ...]:
     """``Workload.batchless_key`` of the kernels that are built for its size, and of those that take any."""
     own = workload.batchless_key
-    return (own,) if workload.any_size or workload.block else (own, f"{own}-any")
+    return (own,) if workload.any_size else (own, f"{own}-any")
 
 
 def _by_key(records: Iterable[TuningRecord]) -> RecordsByKey:
@@ -378,3 +378,27 @@ def _readable(path: Path, problems: list[str]) -> RecordsByKey | None:
         said = f"{damage.damaged} damaged {lines} set aside; line {first.line}: {first.reason}"
         problems.append(one_line(f"log={path}: {said}; the rest counts, and python -m dwconv.merge leaves them out"))
     return held
+
+
+# -- what a key says, without a workload made of it ------------------------------------------------------------------
+
+
+def layer_of(batchless_key: str) -> str:
+    """``Workload.layer`` of workloads, by their ``batchless_key``."""
+    pass_, channels, _, sizeless = batchless_key.split("-", 3)
+    return f"{pass_}-{channels}-{sizeless}"
+
+
+def size_of(batchless_key: str) -> Sizes:
+    """The input size of workloads, by their ``batchless_key``."""
+    return tuple(map(int, batchless_key.split("-", 3)[2].split("x")))
+
+
+def kind_of(batchless_key: str) -> tuple[str, ...]:
+    """The pass, type and layout of workloads, by their ``batchless_key``: what a bias and an epilogue do not change."""
+    pass_, *_, dtype, layout = batchless_key.split("-")[:_PARTS_OF_KEY]
+    return pass_, dtype, layout
+
+
+_PARTS_OF_KEY = 10
+"""Parts of a ``batchless_key`` up to the layout; the others are what is done besides the convolution."""

@@ -177,7 +177,7 @@ class DeviceCampaign:
         )
 
     def until(self, workload: Workload) -> Until | None:
-        """When the search of a workload that comes now is over; None if nothing was asked for."""
+        """When the search of a workload that begins now ends; None without ``--until``."""
         if self.choices.until is None or self.step is None:
             return None
         calls, step_us = self.step.calls(workload), self.step.to_gain.depthwise_us

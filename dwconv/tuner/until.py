@@ -1,6 +1,6 @@
 """Until: when a search has come near enough to what the device allows, and what it leaves.
 
-    the best is at the share of the limit that was asked for          ──► it is near
+    the best has the requested share of the limit                      ──► it is near
     further trials are expected to gain less than 1 % of a step,
     and less than 1 − share of the pass, so that many add up to little ──► little is left
 

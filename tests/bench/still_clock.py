@@ -12,11 +12,11 @@ class StillClock:
     def __init__(self, *, uncapturable: tuple[int, ...] = ()) -> None:
         self.ready_for: list[object] = []
         self.laps = 0
-        self._uncapturable = uncapturable
+        self.uncapturable = uncapturable
 
     def ready(self, call):
         self.ready_for.append(call)
-        if len(self.ready_for) - 1 in self._uncapturable:
+        if len(self.ready_for) - 1 in self.uncapturable:
             raise BuildError("it cannot be captured: it waits for the device")
         return call
 

@@ -40,7 +40,7 @@ class Bypassing(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
-def test_calls_are_told_apart(monkeypatch, logs):
+def test_calls_are_distinguished(monkeypatch, logs):
     monkeypatch.setattr(coverage.Model, "make", lambda self: Bypassing())
     monkeypatch.setattr(coverage.Model, "example", lambda self: torch.randn(2, 4, 16))
     found = coverage.cover(coverage.Model(name="made up"))

@@ -14,10 +14,11 @@ from bench import evidence as limits
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS
 from bench.evidence import Control
-from bench.layer_race import ControlRace, LayerRace, LayerTimes, line_of, means_of
-from bench.layer_race import row_of as cpu_row_of
+from bench.race import Race, Raced, line_of, means_of
+from bench.race import row_of as cpu_row_of
 from bench.results import write_results
 from dwconv.errors import BeyondLimit, WorkerDied
+from dwconv.measure.clock.timing import Taken
 from dwconv.problems.target import CpuTarget, Limits, cpu_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
@@ -67,18 +68,17 @@ CANDIDATE = Candidate(FPROP, templates_for(FPROP, TARGET)[0].space(FPROP, TARGET
 def times_of(refused=None, **us):
     """As if everyone took as long in every round, and as many rounds."""
     took = {name.replace("_", "-"): each for name, each in us.items()}
-    return LayerTimes(
-        measurements={
-            name: Measurement(median_us=each, spread_us=each / 10, rounds=5, contention=each / 1e6)
-            for name, each in took.items()
-        },
-        rounds_us={name: (each,) * 5 for name, each in took.items()},
-        refused=refused or {},
-    )
+    measurements = {
+        name: Measurement(median_us=each, spread_us=each / 10, rounds=5, contention=each / 1e6)
+        for name, each in took.items()
+    }
+    rounds_us = {name: (each,) * 5 for name, each in took.items()}
+    taken = Taken(measurements=measurements, rounds_us=rounds_us, turns_us=rounds_us)
+    return Raced(times={"warm": taken}, refused=refused or {})
 
 
 def raced(*, control=1.0, race=None, **us):
-    race = race or LayerRace(candidate=CANDIDATE, caches="warm")
+    race = race or Race(candidate=CANDIDATE, caches=("warm",))
     control = Control(ratio=1.0, interval=(1 / control, control))
     return cpu_row_of(race, times_of(**us), TARGET, name="Tiny, fprop, warm", control=control)
 
@@ -147,10 +147,10 @@ def test_kernels_of_any_size_have_the_nearest_configuration():
 
 
 class Races:
-    """For ``LayerRaces``: answers at once, with what is planted."""
+    """For ``Races``: answers at once, with what is planted."""
 
     asked: ClassVar[list[object]] = []
-    answers: ClassVar[dict[str, LayerTimes]] = {}
+    answers: ClassVar[dict[str, Raced]] = {}
 
     def __init__(self, target):
         self.asked.clear()
@@ -163,18 +163,19 @@ class Races:
 
     def ask(self, request):
         self.asked.append(request)
-        if isinstance(request, ControlRace):
-            return times_of(**{"dwconv": 10.0, "dwconv again": 10.2})
-        answer = self.answers[request.candidate.workload.pass_]
+        if request.control:
+            answer = times_of(**{"dwconv": 10.0, "dwconv again": 10.2})
+        else:
+            answer = self.answers[request.candidate.workload.pass_]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return replace(answer, times=dict.fromkeys(request.caches, answer.times["warm"]))
 
 
 @pytest.fixture
 def measured(tmp_path, capsys, monkeypatch):
     """The rows of the first layer, whose three passes are tuned, and the rest of what is written and printed."""
-    monkeypatch.setattr(cpu, "LayerRaces", Races)
+    monkeypatch.setattr(cpu, "Races", Races)
     monkeypatch.setattr(cpu, "with_limits", lambda target: replace(target, limits=TARGET.limits))
     log = TuningLog(tmp_path / "log.jsonl")
     for pass_ in CPU_LAYERS[0].workloads(dtype="float32", layout="nhwc"):
@@ -196,7 +197,7 @@ def test_it_measures_a_control_first_and_says_what_it_lost(measured):
         fprop=times_of(dwconv=1000.0, onednn_nhwc=2000.0), wgrad=WorkerDied("it crashed"),
         dgrad=times_of(dwconv=2000.0, onednn_nhwc=1000.0),
     )  # fmt: skip
-    assert [type(each) for each in Races.asked] == [ControlRace] * 3 + [LayerRace] * 3
+    assert [each.control for each in Races.asked] == [True] * 3 + [False] * 3
     assert results["control"] == {"ratio": pytest.approx(1.02), "interval": pytest.approx([1.02, 1.02])}
     assert out.startswith("control: the same against itself 1.020")
     assert [row.get("verdict") for row in rows] == ["faster", "slower", None] and rows[2]["failed"] == "it crashed"
@@ -210,11 +211,11 @@ def test_cold_and_warm_caches_are_rows_apart(measured):
     answers = dict.fromkeys(("fprop", "dgrad", "wgrad"), times_of(dwconv=1000.0, onednn_nhwc=2000.0))
     rows, results, _ = measured("--caches", "cold", "--caches", "warm", **answers)
     assert [row["caches"] for row in rows] == ["cold"] * 3 + ["warm"] * 3
-    assert [each.caches for each in Races.asked[3:]] == ["cold"] * 3 + ["warm"] * 3
+    assert [each.caches for each in Races.asked[3:]] == [("cold",)] * 3 + [("warm",)] * 3
     assert results["benchmark"] == "cpu-nhwc-cold-warm"
 
 
-def test_torch_compile_races_if_it_is_asked_for(measured):
+def test_torch_compile_races_on_request(measured):
     answers = dict.fromkeys(("fprop", "dgrad", "wgrad"), times_of(dwconv=1000.0, onednn_nhwc=2000.0))
     _, results, _ = measured("--compile", **answers)
     assert all(each.compiled for each in Races.asked[3:]) and results["benchmark"] == "cpu-nhwc-compile"

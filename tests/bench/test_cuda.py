@@ -13,7 +13,7 @@ from bench.__main__ import main
 from bench.cases import GPU_LAYERS, OWN, gpu_workloads, odd_workloads
 from bench.gpu import cuda
 from bench.gpu.run import FILE, Ended
-from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.errors import BuildError
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, LAYOUTS, PASSES
 
@@ -72,7 +72,7 @@ def test_the_plan_is_of_the_stages_that_are_named(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, blocks, train, rank"),
+        (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, blocks, train"),
         (["--seconds", "-1"], "-1 is not a number of seconds"),
         (["--seconds", "nan"], "nan is not a number of seconds"),
         (["--seconds", "soon"], "soon is not a number of seconds"),
@@ -102,13 +102,13 @@ def test_all_stages_run_in_their_order_and_end_with_a_line_and_a_summary(gpu, tm
     assert bench(tmp_path) == 0
     run, _, summary = capsys.readouterr().out.partition("\nsummary, ")
     assert [line.split()[0] for line in run.splitlines() if line.endswith("fine")] == [
-        "[smoke]", "[verify]", "[host]", "[tune]", "[race]", "[blocks]", "[train]", "[rank]", "[fit]",
+        "[smoke]", "[verify]", "[host]", "[tune]", "[race]", "[blocks]", "[train]",
     ]  # fmt: skip
     assert [line.split() for line in summary.splitlines()[1:]] == [[name, "fine"] for name in cuda.STAGES]
     assert json.loads((tmp_path / FILE).read_text())["device"] == TARGET.device
 
 
-def test_stages_can_be_asked_for_alone(gpu, tmp_path, capsys):
+def test_stages_can_run_alone(gpu, tmp_path, capsys):
     seen = {}
     for name in ("verify", "race"):
         gpu(name, lambda run, name=name: seen.setdefault(name, run) and Ended(line="fine"))
@@ -128,21 +128,12 @@ def test_a_stage_that_failed_makes_the_exit_status(gpu, tmp_path, capsys, failed
 
 
 @pytest.mark.parametrize("error", [BuildError("no way"), RuntimeError("no way\nsecond line")])
-def test_a_stage_that_cannot_run_is_told_and_the_others_run(gpu, tmp_path, capsys, error):
+def test_a_stage_that_cannot_run_is_reported_and_the_others_run(gpu, tmp_path, capsys, error):
     gpu("smoke", raising(error))
     assert bench(tmp_path) == 1
     out = capsys.readouterr().out
     assert "[smoke] could not run: " in out and "no way" in out
-    assert "[rank] fine" in out and "summary, " in out
-
-
-def test_ranking_alone_needs_what_it_needs(gpu, tmp_path, capsys):
-    gpu("rank", raising(BrokenInstallation("counting instructions needs nvdisasm")))
-    assert bench(tmp_path, "race", "rank") == 0
-    assert capsys.readouterr().out.count("could not run: counting instructions needs nvdisasm") == 2
-    assert bench(tmp_path, "rank") == 1
-    gpu("smoke", raising(BrokenInstallation("running needs cuda-bindings")))
-    assert bench(tmp_path, "smoke", "rank") == 1
+    assert "[train] fine" in out and "summary, " in out
 
 
 def test_a_stage_that_does_not_end_is_interrupted(gpu, tmp_path, capsys, monkeypatch):

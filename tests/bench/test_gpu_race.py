@@ -1,20 +1,18 @@
-"""Stage race of bench cuda: who races, under which settings, with which caches, and what becomes of failures."""
+"""Stage race of bench cuda: its process, the limits of the device, its answers, and what becomes of failures."""
 
 from __future__ import annotations
-
-import contextlib
 
 import pytest
 import torch
 
 from bench.gpu import race as race_module
 from bench.gpu.limits import MeasureLimits, Sizes, as_limits
-from bench.gpu.race import Race, Raced, Racer, answer_of, in_words, race_stage, worst_first
+from bench.gpu.race import GpuRacer, answer_of, in_words, race_stage, worst_first
 from bench.gpu.run import Pace
 from bench.gpu.worker import GpuFailure, Refused
-from bench.providers import Provider
+from bench.race import Race, Raced
 from dwconv.errors import WorkerCannotStart
-from dwconv.measure.clock import timing
+from dwconv.measure.clock.timing import Effort, Taken
 from dwconv.measure.measuring import MeasureSetup
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
@@ -24,8 +22,6 @@ from tests.planted_records import record_of
 
 SIZES = Sizes(memory_bytes=1 << 12, small_bytes=1 << 10, product=8)
 PROBLEM = workload()
-OWN = ["blocked"] * torch.backends.mkldnn.is_available()
-"""oneDNN's own layout, where PyTorch has it: it races on the CPU."""
 
 
 def candidate():
@@ -37,93 +33,20 @@ def candidate():
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    still = StillClock()
-    monkeypatch.setattr(race_module, "clock_of", lambda target: still)
-    return still
-
-
-@pytest.fixture
-def racer(monkeypatch, clock):
+def racer(monkeypatch):
     faults.clear()
-    monkeypatch.setattr(race_module, "build_cached", lambda candidate, target: artifact(candidate))
-    return Racer(MeasureSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
+    monkeypatch.setattr("bench.race.clock_of", lambda target: StillClock())
+    monkeypatch.setattr("bench.race.build_cached", lambda candidate, target: artifact(candidate))
+    return GpuRacer(MeasureSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
 
 
-def race(**changes):
-    return Race(**{"candidate": candidate(), "seconds": 60.0, "effort_s": 0.0, **changes})
-
-
-def test_everybody_races_warm_and_cold_the_own_layout_first(racer):
-    raced = racer(race())
-    assert next(iter(raced.warm)) == "dwconv" and list(raced.warm) == list(raced.cold)
-    assert [name.rpartition("-")[2] for name in list(raced.warm)[1:]] == ["nhwc", "nchw", *OWN]
-    assert raced.refused == {}
-    for taken in raced.warm.values():
-        assert taken.median_us == pytest.approx(10)
-
-
-def test_cold_calls_are_on_copies_that_fill_the_cache_twice_and_hold_their_results(racer, clock):
-    racer(race())
-    turn = clock.ready_for[1]
-    copies, results = turn._calls, turn._held
-    read_bytes = sum(tensor.nbytes for tensor in copies[0].args)
-    assert len(copies) * read_bytes >= 2 * TARGET.cache_bytes > (len(copies) - 1) * read_bytes
-    assert len({call.args[0].data_ptr() for call in copies}) == len(copies) >= 2
-    for _ in range(turn.turns):
-        turn()
-    assert sum(result.nbytes for result in results) >= 2 * TARGET.cache_bytes
-    assert len({result.data_ptr() for result in results}) == len(results)
-
-
-def test_settings_are_around_making_and_capturing_not_around_what_is_timed(racer, clock, monkeypatch):
-    inside = []
-    seen = {"made": [], "captured": [], "timed": []}
-
-    @contextlib.contextmanager
-    def settings():
-        inside.append(1)
-        yield
-        inside.pop()
-
-    def made(inputs):
-        seen["made"].append(len(inside))
-        return lambda: seen["timed"].append(len(inside)) if clock.laps else None
-
-    monkeypatch.setattr(clock, "ready", lambda call: seen["captured"].append(len(inside)) or call)
-    monkeypatch.setattr(
-        race_module, "providers", lambda *of, compiled: [Provider(name="other-nhwc", make=made, settings=settings)]
-    )
-    assert "other-nhwc" in racer(race()).warm
-    assert set(seen["made"]) == {1} and seen["captured"][2:4] == [1, 1] and set(seen["timed"]) == {0}
-
-
-def test_what_cannot_be_captured_is_refused_with_its_reason(racer, monkeypatch):
-    racer._clock = StillClock(uncapturable=(2,))
-    raced = racer(race())
-    assert len(raced.warm) == 2 + len(OWN) and list(raced.refused.values()) == [
-        "it cannot be captured: it waits for the device"
-    ]
-
-
-def test_who_comes_too_late_does_not_race(racer):
-    raced = racer(race(seconds=0.0))
-    assert list(raced.warm) == ["dwconv", next(iter(raced.warm.keys() - {"dwconv"}))]
-    assert list(raced.refused.values()) == ["no time"] * (1 + len(OWN))
-
-
-def test_what_compiles_is_not_timed_cold(racer, monkeypatch):
-    made = []
-    slow = Provider(name="inductor-nhwc", make=lambda inputs: made.append(1) or (lambda: None), slow=True)
-    monkeypatch.setattr(race_module, "providers", lambda *of, compiled: [slow] if compiled else [])
-    raced = racer(race(compiled=True))
-    assert "inductor-nhwc" in raced.warm and "inductor-nhwc" not in raced.cold and len(made) == 1
+RACE = Race(candidate=candidate(), caches=("warm",), effort=Effort(round_s=0.0, rounds=15, budget_s=0.0))
 
 
 @pytest.mark.parametrize(("fault", "reason"), [("wrong", "BuildError: wrong: "), ("raises", "BuildError: CUDA driver")])
 def test_our_kernel_does_not_race_if_it_is_no_good(racer, fault, reason):
     faults[candidate().config.template] = fault
-    refused = racer(race())
+    refused = racer(RACE)
     assert isinstance(refused, Refused) and refused.reason.startswith(reason) and not refused.broken
 
 
@@ -137,22 +60,26 @@ def test_limits_are_measured(racer, monkeypatch):
     assert limits.memory_gb_per_s == found["memory_gb_per_s"] and limits.cache_bytes == TARGET.cache_bytes
 
 
-def test_no_effort_and_no_size_divide_by_nothing(racer, monkeypatch):
-    monkeypatch.setattr(race_module, "Effort", lambda **how: timing.Effort(round_s=0.0, rounds=15, budget_s=0.0))
-    assert racer(race(seconds=0.0)).warm
+def test_no_effort_and_no_size_divide_by_nothing(racer):
+    assert racer(RACE).times["warm"].measurements
     assert racer(MeasureLimits(sizes=Sizes(memory_bytes=0, small_bytes=0, product=0)))
 
 
 # -- the stage -------------------------------------------------------------------------------------------------------
 
 
-def measured(us):
-    return Measurement(median_us=us, spread_us=0.1, rounds=9)
+def taken(**us):
+    measurements = {
+        name.replace("_", "-"): Measurement(median_us=each, spread_us=0.1, rounds=9) for name, each in us.items()
+    }
+    return Taken(measurements=measurements, rounds_us={}, turns_us={})
 
 
 RACED = Raced(
-    warm={"dwconv": measured(10.0), "cudnn-nhwc": measured(30.0), "aten-nchw": measured(20.0)},
-    cold={"dwconv": measured(20.0), "cudnn-nhwc": measured(30.0), "aten-nchw": measured(40.0)},
+    times={
+        "warm": taken(dwconv=10.0, cudnn_nhwc=30.0, aten_nchw=20.0),
+        "cold": taken(dwconv=20.0, cudnn_nhwc=30.0, aten_nchw=40.0),
+    },
     refused={"cudnn-op-nchw": "no"},
 )
 WORKLOADS = [workload(pass_) for pass_ in ("fprop", "dgrad", "wgrad")]
@@ -239,10 +166,10 @@ def test_racing_ends_with_the_time(raced):
 
     class Slow(Raced):
         def __getattribute__(self, name):
-            at[0] += 2.0
+            at[0] += 4.0
             return super().__getattribute__(name)
 
-    ended, state, _ = raced(*(Slow(warm=RACED.warm, cold=RACED.cold) for _ in WORKLOADS), pace=slow)
+    ended, state, _ = raced(*(Slow(times=RACED.times) for _ in WORKLOADS), pace=slow)
     assert len(state.of("race")) < 3 and "time is up" in ended.line and at[0] <= 30 * 1.05 + 10
 
 
@@ -252,7 +179,7 @@ def test_figures_are_held_against_the_limits_and_against_the_own_layout():
     assert (answer["warm"]["best_other"], answer["warm"]["ratio"]) == ("aten-nchw", 2.0)
     assert (answer["warm"]["ratio_own_layout"], answer["cold"]["ratio_own_layout"]) == (3.0, 1.5)
     assert in_words(answer) == "10.0 µs, 2.00× aten-nchw, cold 20.0 µs, 1.50× cudnn-nhwc, 40 % of limit"
-    alone = answer_of(record_of(PROBLEM), Raced(warm={"dwconv": measured(0.0)}, cold={}), limit_us=4.0)
+    alone = answer_of(record_of(PROBLEM), Raced(times={"warm": taken(dwconv=0.0), "cold": taken()}), limit_us=4.0)
     assert alone["warm"]["ratio"] is None and "0.0 µs" in in_words(alone)
 
 
@@ -268,7 +195,7 @@ def test_a_race_in_a_process_of_its_own(tmp_path):
     assert torch.get_num_threads() >= 1
 
 
-def test_what_was_lost_is_told_first():
+def test_what_was_lost_comes_first():
     def row(warm, cold):
         return {"warm": {"ratio": warm}, "cold": {"ratio": cold}}
 

@@ -1,33 +1,24 @@
-"""The stages smoke, verify, tune and rank of bench cuda, with planted kernels."""
+"""The stages smoke, verify, tune and host of bench cuda, with planted kernels."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 import torch
 
-from bench.gpu import fit, host, smoke, verify
-from bench.gpu import fit as fit_module
-from bench.gpu import fit as ranking
+from bench.gpu import host, smoke, verify
 from bench.gpu import tune as tune_module
-from bench.gpu.fit import fit_stage, rank_stage
 from bench.gpu.run import Pace
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.tune import tune_stage
 from bench.gpu.verify import candidates_on, verify_stage
-from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCannotStart
-from dwconv.problems.cost_constants import fitted_constants
-from dwconv.problems.target import parse_target
-from dwconv.schedules.space import Config
+from dwconv.errors import BuildError, NoTemplate, WorkerCannotStart
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.search.search_result import Stop, TuningResult
-from tests.bench.fitted import OTHERWISE, measured_with
 from tests.bench.gpu_runs import TARGET, NoWorkers, faults, run_of, workload
 from tests.planted_records import record_of
 
@@ -81,7 +72,9 @@ def test_a_candidate_that_is_wrong_or_breaks_down_fails_the_run(tmp_path, capsys
     assert not verified(tmp_path, odd=ODD).failed, "what failed is verified again"
 
 
-def test_what_cannot_be_built_is_told_and_fails_the_run_only_where_nothing_is_right(tmp_path, monkeypatch):
+def test_a_candidate_that_cannot_be_built_is_reported_and_fails_the_run_only_where_nothing_is_right(
+    tmp_path, monkeypatch
+):
     picky = partial(NoWorkers, unbuildable=lambda candidate: candidate.config.template == "cpu.wgrad_nhwc")
     monkeypatch.setattr(verify, "Workers", picky)
     ended = verified(tmp_path / "a", odd=ODD)
@@ -135,7 +128,7 @@ def test_first_contact_tells_all_that_it_sees(tmp_path, capsys, monkeypatch, qui
     assert run.state.of("limits") == {"device": {"memory_gb_per_s": 4500.25, "launch_us": 1.75}}, "race has them, too"
 
 
-def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkeypatch, quick_calls):
+def test_a_step_that_fails_is_reported_and_the_next_goes_on(tmp_path, capsys, monkeypatch, quick_calls):
     def broken(*args):
         raise RuntimeError("CUDA error: no kernel image")
 
@@ -276,105 +269,6 @@ def test_no_comparison_begins_late(tmp_path, monkeypatch):
     Timed.compared = []
     tune_module.compare_starts(WORKLOADS, run_of(tmp_path, WORKLOADS, pace=Pace(2, first_s=1)))
     assert Timed.compared == []
-
-
-# -- rank ------------------------------------------------------------------------------------------------------------
-
-GPU = dataclasses.replace(parse_target("cuda:sm_90"), device="nvidia-made-up", present=True)
-
-
-def ranked(tmp_path, *, pace=None):
-    run = dataclasses.replace(run_of(tmp_path, WORKLOADS[:2]), target=GPU, pace=pace or Pace(600, first_s=1))
-    if not run.log.load().records:
-        for workload, count in zip(WORKLOADS, (9, 3), strict=False):
-            for number in range(count):
-                config = Config.of("cuda.made_up", block_h=number)
-                run.log.append(record_of(workload, config=config, device=GPU.device, median_us=10.0 + number))
-    ended = rank_stage(run)
-    run.state.flush()
-    return ended
-
-
-def test_workloads_with_enough_candidates_are_ranked_once(tmp_path, monkeypatch):
-    asked = []
-
-    def correlation(records, target, *, enough):
-        asked.append(len(records))
-        return {"candidates": len(records), "spearman": 0.75}
-
-    monkeypatch.setattr(fit, "order_of", correlation)
-    assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked"
-    assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked" and asked == [9]
-
-
-def test_missing_machine_code_is_the_stages_business(tmp_path, monkeypatch):
-    def missing(*arguments):
-        raise BrokenInstallation("no nvdisasm")
-
-    monkeypatch.setattr(ranking, "build_cached", lambda candidate, target: None)
-    monkeypatch.setattr(ranking, "computed_cost", missing)
-    with pytest.raises(BrokenInstallation):
-        ranked(tmp_path)
-
-
-def test_ranking_ends_with_the_time(tmp_path, monkeypatch):
-    at = [0.0]
-
-    def slow(candidate, target):
-        at[0] += 2.0
-        raise BuildError("not this one")
-
-    monkeypatch.setattr(ranking, "build_cached", slow)
-    ended = ranked(tmp_path, pace=Pace(5, first_s=1, now=lambda: at[0]))
-    assert at[0] == 6 and ended.line == "0 of 1 workloads ranked; time is up, 1 of 1 left"
-
-
-# -- fit -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def fitted(tmp_path, monkeypatch):
-    """Runs the stage where the candidates of the log are those of ``measured``."""
-
-    def run_fit(measured):
-        of_each = {}
-        for each in measured:
-            of_each.setdefault(each.workload, []).append(each)
-        monkeypatch.setattr(fit_module, "measured_candidates", lambda run: of_each)
-
-        def costs_of(candidates, target, *, enough):
-            for each in candidates:
-                yield SimpleNamespace(kernels=[SimpleNamespace(work=work) for work in each.works]), each.median_us
-
-        monkeypatch.setattr(fit_module, "costs_of", costs_of)
-        run = dataclasses.replace(run_of(tmp_path), target=GPU)
-        ended = fit_stage(run)
-        run.state.flush()
-        return ended
-
-    return run_fit
-
-
-def test_constants_are_fitted_and_count_where_the_log_is_read(fitted, tmp_path, monkeypatch, capsys):
-    ended = fitted(measured_with(OTHERWISE))
-    path = tmp_path / f"{GPU.device}.costs.json"
-    assert ended.line.startswith("80 candidates of 8 workloads: computed times are 0% off, were ")
-    assert ended.line.endswith(f"; written to {path}") and not ended.failed
-    out = capsys.readouterr().out
-    assert "[fit] launch_us 2.04, was 1.2\n" in out and "[fit] to use them" in out
-    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(tmp_path))
-    assert fitted_constants(GPU.device).launch_us == pytest.approx(OTHERWISE.launch_us, rel=0.05)
-    assert fitted_constants("another-gpu") is None
-
-
-def test_where_nothing_can_be_fitted_the_constants_stay(fitted, tmp_path):
-    fitted(measured_with(OTHERWISE))
-    before = (tmp_path / f"{GPU.device}.costs.json").read_text()
-    ended = fitted(measured_with(OTHERWISE, workloads=1))
-    assert not ended.failed and ended.line == (
-        "the constants stay: 10 measured candidates of 1 workloads determine no constants; tune until there are 24 of 4"
-    )
-    assert (tmp_path / f"{GPU.device}.costs.json").read_text() == before
 
 
 # -- host ------------------------------------------------------------------------------------------------------------

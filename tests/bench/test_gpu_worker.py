@@ -46,7 +46,7 @@ def test_a_refusal_keeps_its_process_unless_every_failure_is_tried_again(worker,
     assert worker.ask("answer", timeout_s=20)["pid"] != pid
 
 
-def test_a_death_is_tried_again_and_told(worker, notes):
+def test_a_request_that_killed_its_process_is_tried_again_and_reported(worker, notes):
     with pytest.raises(GpuFailure, match="exit status 3"):
         worker.ask("die", timeout_s=20, again=False)
     assert asked(notes) == ["die", "die"]

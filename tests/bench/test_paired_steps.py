@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 
-def test_figures_that_cannot_be_written_are_told_before_the_race(tmp_path, capsys):
+def test_figures_that_cannot_be_written_are_an_error_before_the_race(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         paired_steps.main(["--model", "tests.models:TinyNet", "--out", str(tmp_path)])
     assert f"--out: {tmp_path} cannot be written: Is a directory; name another file" in capsys.readouterr().err
@@ -167,7 +167,7 @@ def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_firs
 
 
 def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkeypatch):
-    """Here no step may be timed; where a model has none, the run ends."""
+    """Here no step may be timed; where a model has none, the turns end."""
 
     def here(*of):
         raise AssertionError("a step is timed in this process")
@@ -175,16 +175,16 @@ def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkey
     monkeypatch.setattr(paired_steps, "lap_of", here)
     out = tmp_path / "figures.json"
     options = ["--model", "tests.bench.small_networks:TARDY", "--steps", "3", "--warmup", "1"]
-    assert paired_steps.main([*options, "--apart", "--both-layouts", "--control", "--out", str(out)]) == 0
+    assert paired_steps.main([*options, "--apart", "--both-layouts", "--out", str(out)]) == 0
     figures = json.loads(out.read_text())
-    names = {"plain", "converted", "plain, other layout", "plain again"}
-    assert figures["median_ms"].keys() == names
+    assert figures["median_ms"].keys() == {"plain", "converted", "plain, other layout"}
     tardy_ms = figures["median_ms"].pop("plain, other layout")
     assert tardy_ms >= 300 and tardy_ms > max(figures["median_ms"].values())
     assert figures["steps"] == 3 and figures["loss_difference"]["converted"] == 0.0
-    monkeypatch.setattr(paired_steps, "AGAIN", "nobody")
+    given = {"model": "tests.bench.small_networks:TARDY", "device": "cpu", "seed": 0, "batch": None, "image": None}
+    switches = dict.fromkeys(("contiguous", "autocast", "blocks", "both_layouts", "control", "compile", "graphs"))
     with pytest.raises(EOFError):
-        paired_steps.main([*options, "--apart", "--control", "--out", str(out)])
+        paired_steps._take_turns_apart(["no such model"], argparse.Namespace(**given, **switches))
 
 
 def test_images_of_the_other_layout_are_laid_out_before_the_step():

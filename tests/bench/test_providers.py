@@ -44,13 +44,13 @@ def chosen(layout):
     return "cudnn" if layout == "nhwc" and torch.backends.cudnn.enabled else "aten"
 
 
-def test_everybody_is_named_for_what_runs_and_nobody_races_twice(monkeypatch):
+def test_providers_are_named_for_what_runs_and_none_races_twice(monkeypatch):
     monkeypatch.setattr(providers, "settings_of_pytorch", lambda: [providers._as_chosen, providers._without_cudnn])
     assert named(monkeypatch, chosen) == ["cudnn-nhwc", "aten-nhwc", "aten-nchw", "cudnn-op-nchw"]
 
 
 @pytest.mark.skipif(not hasattr(torch.backends.cudnn, "depthwise_kernel"), reason="PyTorch has no such switch")
-def test_where_pytorch_can_be_told_to_use_cudnn_its_operator_is_not_called_directly(monkeypatch):
+def test_where_a_setting_makes_pytorch_use_cudnn_its_operator_is_not_called_directly(monkeypatch):
     def told(layout):
         forced = torch.backends.cudnn.enabled and torch.backends.cudnn.depthwise_kernel == "cudnn"
         return "cudnn" if forced else chosen(layout)
@@ -133,7 +133,7 @@ def test_what_onednns_own_layout_does_not_do_is_refused_with_a_reason(changes, w
         onednn_blocked(dataclasses.replace(FPROP, **changes), [])
 
 
-def test_the_op_of_pytorch_is_told_from_other_ways_to_run_it():
+def test_the_op_of_pytorch_is_distinguished_from_other_ways_to_run_it():
     names = ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw", "onednn-blocked", "inductor-nhwc", "causal-conv1d-nchw"]
     assert [name for name in names if is_eager(name)] == ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw"]
 

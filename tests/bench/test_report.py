@@ -170,7 +170,7 @@ def test_an_interval_is_that_of_the_file_or_else_the_spread(made_up, facts, ends
     assert (contest.dot.low, contest.dot.high) == pytest.approx(ends) and contest.dot.kind == kind
 
 
-def test_the_worst_rows_are_held_against_whoever_was_the_fastest(made_up):
+def test_the_worst_rows_are_compared_with_the_fastest_provider(made_up):
     best = {"best_other": "inductor-nhwc", "over_best_other": 0.97, "over_best_other_interval": [0.96, 0.985]}
     file = made_up(layer_row(**best, verdict="tie", caches="cold"), layer_row(**best, verdict="slower"), layer_row())
     (over_best, slower, other) = result_files.of_all([file])
@@ -226,7 +226,7 @@ def test_means_of_networks_and_how_often_their_layers_occur(made_up):
     assert "One 8×9² k3 (3 of them)" in Tags(charts.speedups([made_up(*rows)])).text
 
 
-def test_who_wins_where_is_a_mean_with_its_range(made_up):
+def test_each_provider_has_a_mean_with_its_range(made_up):
     file = made_up(
         layer_row("One 8×9² k3 s2", ratio=0.5), layer_row("Two 16×9² k3 s2", ratio=2.0),
         layer_row("One 8×14² k7", ratio=20.0), layer_row("One 8×14² k7", "wgrad", ratio=0.9),
@@ -386,7 +386,7 @@ def test_a_bad_file_is_one_line(tmp_path, capsys, content, told):
     assert str(bad) in line and told in line and out.read_text() == "kept"
 
 
-def test_it_writes_what_is_asked_for(tmp_path, capsys, monkeypatch):
+def test_it_writes_the_requested_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = str(written(tmp_path / "file.json", [layer_row()]))
     assert main(["report", file, "--pictures", str(tmp_path)]) == 0
@@ -468,7 +468,7 @@ def overlapping(boxes):
     ]
 
 
-def test_no_text_of_a_drawing_lies_on_another(made_up):
+def test_no_text_of_a_drawing_covers_another(made_up):
     close = made_up(
         layer_row(dwconv_us=1000.0),
         layer_row("a layer whose name has very many words and needs more than one line 8×9² k3"),

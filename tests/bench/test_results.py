@@ -17,7 +17,7 @@ _WITH_OUT = BENCHMARKS.keys() - {"coverage", "cuda"}  # one has no --out, and th
 
 
 @pytest.mark.parametrize("name", sorted(_WITH_OUT))
-def test_what_cannot_be_written_is_told_before_the_work(
+def test_a_folder_that_cannot_be_written_is_an_error_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     parse = ArgumentParser.parse_args

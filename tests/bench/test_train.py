@@ -350,7 +350,7 @@ def test_two_networks_are_trained_in_mixed_precision_each_bounded(trained):
     assert asked == [] and ended.line.startswith("A float16 20.0 ms"), "it goes on where it stopped"
 
 
-def test_a_network_that_fails_is_told_and_the_next_is_trained(trained):
+def test_a_network_that_fails_is_reported_and_the_next_is_trained(trained):
     died = WorkerDied("training A: it ended with code 1")
     ended, asked, *_ = trained(died, died, FIGURES, died)
     assert len(asked) == 4 and "A float16 failed: training A: it ended with code 1; B" in ended.line
@@ -383,7 +383,7 @@ def test_the_allocators_differ_in_nothing_else(logs, monkeypatch):
     assert train._environment("memory kept", None)["DWCONV_TUNING_LOGS"] == str(logs), "as this process reads them"
 
 
-def test_depthwise_layers_are_told_from_the_others():
+def test_depthwise_layers_are_distinguished_from_the_others():
     """One depthwise and one pointwise layer: each is found, and all of a step is accounted for."""
     model = nn.Sequential(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 5, padding=2, groups=16), nn.ReLU())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -418,7 +418,7 @@ def test_the_profiler_writes_nothing_between_the_figures():
     assert (ended.stdout, ended.stderr) == ("", "")
 
 
-def test_where_layers_run_is_told_without_changing_the_model(logs):
+def test_finding_where_layers_run_does_not_change_the_model(logs):
     model = TinyNet()
     dwconv.convert(model)
     before = {name: value.clone() for name, value in model.state_dict().items()}

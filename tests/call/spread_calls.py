@@ -28,7 +28,7 @@ class SpreadCall:
     stride: int = 1
     channels_last: bool = False
     ran: str = "pytorch"
-    """Who runs a rank's part, by the records of the job; empty for what PyTorch is left to spread."""
+    """The provider of a rank's part, by the records of the job; empty for what PyTorch is left to spread."""
 
     def leaves(self) -> list[Tensor]:
         """x, w and, where there is one, a bias: whole."""
@@ -47,7 +47,7 @@ class SpreadCall:
         return self._results(convolve, [leaf.requires_grad_() for leaf in self.leaves()], options)
 
     def spread(self, mesh: DeviceMesh) -> dict[str, Any]:
-        """dwconv's results on the ranks, whole; where they were, and who ran a rank's part of the forward pass."""
+        """dwconv's results on the ranks, whole; where they were, and the provider of a rank's part in fprop."""
         dwconv.reset()
         places = (self.x, self.w, self.w)[: 3 if self.bias else 2]
         leaves = [distribute_tensor(leaf, mesh, [place]) for leaf, place in zip(self.leaves(), places, strict=True)]

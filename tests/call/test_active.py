@@ -167,7 +167,7 @@ def test_other_modes_around_it_see_the_call():
         assert F.conv2d(torch.randn(2, 8, 9, 7), torch.randn(8, 1, 3, 3), groups=8).is_meta
 
 
-def test_a_subclass_of_tensor_is_asked_for_pytorchs_function():
+def test_a_subclass_of_tensor_intercepts_pytorchs_function():
     class Mine(torch.Tensor):
         seen: ClassVar[list] = []
 
@@ -223,7 +223,7 @@ def test_a_converted_model_that_calls_functions_says_so_and_runs_them(races):
     model[0].conv.weight.requires_grad_(False)
     before = {name: id(each) for name, each in model.state_dict(keep_vars=True).items()}
     dwconv.convert(model)
-    assert not is_ours(model(X)), "nobody knows of the calls yet"
+    assert not is_ours(model(X)), "the calls are not known yet"
     summary = dwconv.summary(dwconv.convert(model, X))
     assert [layer.name for layer in summary.called] == ["0.conv", "2.conv"]
     assert "2.conv  a functional call in 2 (Mixer) runs on dwconv" in str(summary)
@@ -307,7 +307,7 @@ def test_a_report_counts_functional_calls_for_the_layer(races):
     assert dwconv.report(model).rows[0].passes[0].calls == 4
 
 
-def test_discovery_names_the_layer_and_who_called_it():
+def test_discovery_names_the_layer_and_its_caller():
     found = discover(Net(), X).layers
     assert [(layer.name, layer.caller, layer.is_functional) for layer in found] == [
         ("0.conv", "0", True),
@@ -336,7 +336,7 @@ class Knowing(torch.Tensor):
 
 @pytest.mark.parametrize("place", range(3), ids=["x", "w", "bias"])
 @pytest.mark.parametrize("mode", [contextlib.nullcontext, dwconv.active, torch.overrides.BaseTorchFunctionMode])
-def test_a_subclass_is_asked_what_becomes_of_pytorchs_function(logs, place, mode):
+def test_a_subclass_decides_what_becomes_of_pytorchs_function(logs, place, mode):
     """And what it does with that on numbers runs on kernels."""
     plant(logs / "log.jsonl", [workload_of(layout="nchw", bias=True)], baseline_us=1e6, template_layout="nchw")
     for axes in (1, 2, 3):

@@ -121,7 +121,7 @@ ABSURD = {
 
 @pytest.mark.parametrize("numbers", ABSURD.values(), ids=ABSURD)
 @pytest.mark.parametrize("axes", [1, 2, 3])
-def test_absurd_sizes_are_pytorchs_and_nobody_walks_along_them(logs, monkeypatch, axes, numbers):
+def test_absurd_sizes_are_pytorchs_and_no_loop_runs_over_them(logs, monkeypatch, axes, numbers):
     """A prediction took a second for each million."""
     asked = []
     monkeypatch.setattr("dwconv.dispatch.decide._by_expectation", lambda *_: asked.append(1))

@@ -79,7 +79,7 @@ def layers_of(*kernels):
 
 
 @pytest.mark.parametrize("batch", [2, 5])
-def test_the_untuned_layers_of_an_example_are_told_in_one_line(logs, caught, batch):
+def test_one_line_names_the_untuned_layers_of_an_example(logs, caught, batch):
     x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
     model = dwconv.convert(layers_of(3, 7, 3, 5, 9), x, seconds=0)
     assert said(caught) == []
@@ -93,7 +93,7 @@ def test_the_untuned_layers_of_an_example_are_told_in_one_line(logs, caught, bat
     assert len(said(caught)) == 2 and said(caught)[-1].startswith("fprop, dgrad, wgrad of 2×8×9×6 ")
 
 
-def test_of_one_untuned_layer_among_tuned_ones_the_passes_and_the_command_are_told(logs, caught):
+def test_a_line_names_the_passes_and_the_command_of_one_untuned_layer_among_tuned_ones(logs, caught):
     plant(logs / "log.jsonl", [dataclasses.replace(WORKLOAD, bias=True)], baseline_us=1e6)
     plant(logs / "log.jsonl", [workload_of(kernel=(5, 5), padding=2, bias=True)], passes=["dgrad"], baseline_us=1e6)
     x = tensors()[0]

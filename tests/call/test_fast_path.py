@@ -22,7 +22,7 @@ WORKLOAD = workload_of()
 
 @pytest.fixture(autouse=True, params=["compiled", "interpreted"])
 def way(request, logs, monkeypatch, at_once):
-    """Who takes the calls that follow: the first of its kind teaches."""
+    """The road of the calls that follow the first of their kind."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     if at_once:
         plant(logs / "log.jsonl", [workload_of(block="none,none")], passes=["backward"], baseline_us=1e6)
@@ -57,7 +57,7 @@ def check(ours, reference):
     torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-4)
 
 
-def test_no_dispatcher_is_asked(monkeypatch, way):
+def test_calls_pass_no_dispatcher(monkeypatch, way):
     x, w = leaves()
     for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):
         monkeypatch.setattr(f"dwconv.call.torch_ops.{name}", None)
@@ -68,7 +68,7 @@ def test_no_dispatcher_is_asked(monkeypatch, way):
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_a_weights_gradient_is_taken_as_it_is_and_lies_as_pytorchs(memory_format):
+def test_a_weights_gradient_is_taken_as_it_is_and_has_the_layout_of_pytorchs(memory_format):
     """DDP warns of any other stride, even of an axis of length 1."""
     x, w = leaves()
     weight = torch.nn.Parameter(w.detach().to(memory_format=memory_format))
@@ -104,7 +104,7 @@ def test_without_gradients_there_is_no_graph():
     assert convolve(x.detach(), w.detach()).grad_fn is None
 
 
-def test_a_gradient_that_lies_otherwise_is_read_as_what_it_shows():
+def test_a_gradient_in_another_layout_is_read_right():
     x, w = leaves()
     for dy in (torch.ones(()).expand(WORKLOAD.output_shape), torch.randn(WORKLOAD.output_shape)):
         ours, reference = (torch.autograd.grad(function(x, w), (x, w), dy) for function in (convolve, exact))

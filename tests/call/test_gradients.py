@@ -76,7 +76,7 @@ def test_of_wgrad(ddbias):
     assert found == Tied(x=("dgrad", "dy", "ddw"), y=("fprop", "x", "ddw", ddbias))
 
 
-def test_what_nobody_needs_is_not_computed():
+def test_gradients_that_are_not_needed_are_not_computed():
     told = Told()
     assert gradients(told, Tied(x="x", w="w", y="dy"), Needs()) == Tied()
     assert told.asked == []

@@ -1,4 +1,4 @@
-"""Kernels that are predicted, or measured and not built yet, arrive while PyTorch's op runs: nobody waits for them."""
+"""Kernels that are predicted, or measured and not built yet, arrive while PyTorch's op runs: no call blocks on them."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_what_is_not_expected_to_be_faster_stays_with_pytorch_and_is_named_then(
     maker.planted.knows = lambda workload: workload.pass_ != "wgrad"
     x, w = tensors()
     step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
-    assert said() == [], "nobody knows yet"
+    assert said() == [], "it is not known yet"
     maker.may.set()
     arrive()
     step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
@@ -282,7 +282,7 @@ def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_o
     assert (maker.made, builders) == (["fprop"], []), "it is not tried again, least of all in a step"
 
 
-def test_what_the_machine_is_short_of_is_asked_for_again_later(maker, said, monkeypatch):
+def test_a_builder_that_cannot_start_is_started_again_later(maker, said, monkeypatch):
     maker.starts = False
     maker.may.set()
     x, w = tensors()
@@ -355,7 +355,7 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
     assert made.count("end") == 1, "all are ready"
 
 
-def test_whoever_wants_the_first_call_to_wait_says_so(maker, nothing_ready, builders, monkeypatch):
+def test_the_first_call_blocks_on_request(maker, nothing_ready, builders, monkeypatch):
     monkeypatch.setenv("DWCONV_UNTUNED", "wait")
     x, w = tensors()
     step(dwconv.conv2d, x, w)

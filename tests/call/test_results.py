@@ -38,7 +38,7 @@ SIZES = {
 
 @pytest.fixture(params=["native", "interpreted", "watched"])
 def way(request, monkeypatch):
-    """Who takes the call, and within which context it is made."""
+    """The road of the call, and within which context it is made."""
     if request.param == "interpreted":
         go_through_python(monkeypatch)
     else:
@@ -62,7 +62,7 @@ def given(name, *, channels_last_weight=False):
 
 
 def assert_own(y, leaves, *, gradients=True):
-    """``y`` and the gradients of ``leaves`` are nobody's views."""
+    """``y`` and the gradients of ``leaves`` are no views."""
     if gradients:
         for gradient in torch.autograd.grad(y.sin().sum(), leaves, retain_graph=True):
             assert not gradient._is_view()

@@ -87,7 +87,7 @@ def test_explain_knows_it(logs):
         (((0, -1), (0, 0)), "padding=-1 must be at least 0"),
     ],
 )
-def test_what_is_no_padding_is_told(logs, padding, told):
+def test_the_error_names_a_wrong_padding(logs, padding, told):
     x, w, _ = leaves()
     with pytest.raises(InvalidWorkload, match=told):
         dwconv.conv2d(x, w, padding=padding)

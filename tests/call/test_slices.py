@@ -30,7 +30,7 @@ COPIES = {"aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy", "a
 
 @pytest.fixture(params=["compiled", "interpreted"])
 def way(request, monkeypatch) -> str:
-    """Who takes the calls that follow: the first of its kind teaches."""
+    """The road of the calls that follow the first of their kind."""
     if request.param == "interpreted":
         go_through_python(monkeypatch)
     else:

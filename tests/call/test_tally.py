@@ -10,7 +10,7 @@ from dwconv.call import tally as tally_module
 from dwconv.call.tally import Tally
 
 
-def test_a_weight_that_lies_where_another_lay_counts_for_itself(monkeypatch):
+def test_a_weight_at_the_address_of_an_earlier_one_counts_for_itself(monkeypatch):
     monkeypatch.setattr(tally_module, "id", lambda _: 7, raising=False)
     tally = Tally()
     gone, here = torch.ones(1), torch.ones(1)

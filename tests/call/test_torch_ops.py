@@ -91,7 +91,7 @@ def test_registered_as_pytorch_wants_it(logs, name, layout):
 
 @pytest.mark.parametrize(("size", "formats"), [((6, 5), LAYOUTS), ((3, 6, 5), LAYOUTS_3D)], ids=["2-D", "3-D"])
 @pytest.mark.parametrize("tuned", [False, True], ids=["pytorch", "dwconv"])
-def test_results_lie_as_asked_whatever_the_arguments_do(logs, layout, tuned, size, formats):
+def test_results_have_the_requested_layout_whatever_the_arguments_have(logs, layout, tuned, size, formats):
     axes = len(size)
     kernel = (3,) * axes
     if tuned:
@@ -135,7 +135,7 @@ def test_sizes_are_forgotten_before_they_fill_the_memory(logs, monkeypatch):
     assert len(ops._known) <= 3
 
 
-def test_only_what_is_asked_for_is_computed(logs, monkeypatch):
+def test_only_requested_gradients_are_computed(logs, monkeypatch):
     """A frozen weight needs no wgrad, and its input is not kept."""
     x, w, bias = arguments()
     y = ops.fprop(x, w.detach(), bias, *GEOMETRIES["plain"], "nchw")

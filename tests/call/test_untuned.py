@@ -1,4 +1,4 @@
-"""Calls that nobody measured: on a predicted kernel, on PyTorch's op, or stopped, as DWCONV_UNTUNED says."""
+"""Unmeasured calls: on a predicted kernel, on PyTorch's op, or stopped, as DWCONV_UNTUNED says."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plan_of(*, batch=2):
 # -- predicted ---------------------------------------------------------------------------------------------------------
 
 
-def test_predicted_kernels_run_and_nobody_is_nagged(planted, said):
+def test_predicted_kernels_run_without_a_warning(planted, said):
     x, w = tensors()
     for _ in range(2):
         torch.testing.assert_close(step(dwconv.conv2d, x, w), step(F.conv2d, x, w, groups=8), rtol=1e-4, atol=1e-4)
@@ -76,7 +76,7 @@ def test_only_passes_on_pytorchs_op_are_named(planted, said):
 
 
 def test_a_predicted_kernel_serves_other_batch_sizes_whatever_is_expected_of_them(planted, said):
-    """Nobody waits for a build at the last, smaller batch of an epoch."""
+    """The last, smaller batch of an epoch blocks on no build."""
     kernel = plan_of(batch=32).kernels["fprop"]
     config = default_of(WORKLOAD.with_batch(32), cpu_target())
     space = template(config.template).space(WORKLOAD, cpu_target())
@@ -172,7 +172,7 @@ def test_what_was_measured_is_not_stopped_with_a_bias_neither(logs, monkeypatch)
             step(convolve, x, w, bias=torch.zeros(8, requires_grad=True))
 
 
-def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch):
+def test_calls_that_cannot_be_tuned_are_not_stopped(planted, monkeypatch):
     monkeypatch.setenv("DWCONV_UNTUNED", "error")
     x, w = tensors(dtype=torch.float64, grad=False)
     torch.testing.assert_close(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8), rtol=0, atol=0)

@@ -48,7 +48,7 @@ def tensors() -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("convolve", [quick, by_the_op])
-def test_only_the_passes_that_are_asked_for_run(ran, convolve):
+def test_only_requested_passes_run(ran, convolve):
     x, w, dy = tensors()
     y = convolve(x, w)
     for wanted, passes in (((x,), ["dgrad"]), ((w,), ["wgrad"]), ((x, w), ["wgrad", "dgrad"])):

@@ -55,7 +55,7 @@ def _workload(options: str) -> Workload:
         (command_line.from_0, ["-1", "+1"]),
     ],
 )
-def test_what_nobody_writes_as_a_number_or_a_name_is_one_line(capsys, type_, texts):
+def test_an_unusual_number_or_name_is_one_line(capsys, type_, texts):
     parser = command_line.ArgumentParser(prog="test", description="")
     parser.add_argument_group("group").add_argument("--option", type=type_)
     for text in texts:

@@ -180,7 +180,7 @@ def full_machine(monkeypatch):
 
 
 @pytest.mark.usefixtures("full_machine")
-def test_a_busy_machine_is_told_and_the_same_command_confirms_later(capsys, fakes):
+def test_a_busy_machine_is_reported_and_the_same_command_confirms_later(capsys, fakes):
     fakes.factory = BusyRunner
     options = [*SHAPE, "--trials", "8", "--passes", "fprop,dgrad"]
     assert run(*options, "--json") == 0
@@ -215,7 +215,7 @@ def test_what_only_a_busy_machine_timed_is_marked(capsys, fakes):
     assert "faster than PyTorch's own op: 0 of 1" in out
 
 
-def test_more_threads_than_cores_are_told_once(capsys, fakes, monkeypatch):
+def test_more_threads_than_cores_are_reported_once(capsys, fakes, monkeypatch):
     monkeypatch.setattr("dwconv.measure.clock.contention.allowed_cores", lambda: {0})
     assert run(*SHAPE, "--trials", "8", "--passes", "fprop,dgrad", "--json") == 0
     assert capsys.readouterr().err.count("2 threads on 1 core") == 1

@@ -122,7 +122,7 @@ def test_a_kernel_of_both_gradients_goes_with_the_two(passes, asks):
     assert asks_for_both_gradients(parser_of_tune().parse_args([*SHAPE, *passes])) == asks
 
 
-def test_a_block_is_tuned_for_training_unless_evaluation_is_asked_for(tmp_path):
+def test_a_block_is_tuned_for_training_unless_evaluation_is_requested(tmp_path):
     def passes_of(*options):
         parser = parser_of_tune()
         return [workload.pass_ for workload in workloads_from(parser, parser.parse_args(list(map(str, options))))]

@@ -108,7 +108,7 @@ def test_what_was_found_is_ready_when_the_command_or_the_call_ends(capsys, fakes
     assert readied == [(9, fake.TARGET, fake.TARGET.threads)] * 2
 
 
-def test_inference_layouts_types_and_passes_as_asked(capsys, fakes):
+def test_inference_layouts_types_and_passes_as_requested(capsys, fakes):
     workloads, _ = tuned_by(capsys, *MODEL, "--infer", "--channels-last")
     assert len(workloads) == 3 and all(re.match("fprop-.*-nhwc", workload) for workload in workloads)
     workloads, _ = tuned_by(capsys, *MODEL, "--passes", "dgrad", "--dtype", "bfloat16")
@@ -122,7 +122,7 @@ def requested(*options):
     return {workload.key for workload in counts_of(model_request(parser, args), cpu_target())}
 
 
-def test_blocks_are_tuned_where_they_are_asked_for(monkeypatch):
+def test_blocks_are_tuned_on_request(monkeypatch):
     monkeypatch.setattr(tune_model, "step_ratio_at_most", lambda step, *, device: 1.25)
     model = ("tests.model.test_block_swaps:Inverted", "--input", "2,4,9,7")
     block = "n2-c8-9x7-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc-bn+relu6,bn+hardswish"

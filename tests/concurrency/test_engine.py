@@ -186,7 +186,7 @@ def test_two_callers_at_once_both_get_their_results(graph, expected):
     assert all(all(map(torch.equal, found, expected)) for found in results)
 
 
-def test_who_watches_operators_sees_all_of_them(graph, expected):
+def test_a_mode_that_watches_operators_sees_all_of_them(graph, expected):
     class Watch(TorchDispatchMode):
         def __init__(self):
             super().__init__()

@@ -61,7 +61,7 @@ def test_slowdowns_are_of_equal_work_on_both_threads_of_a_core(monkeypatch):
 
 
 @pytest.mark.skipif(allowed_cores() is None, reason="the system does not pin threads to processors")
-def test_work_is_pinned_to_the_processors_asked_for_and_the_caller_stays(monkeypatch):
+def test_work_is_pinned_to_the_requested_processors_and_the_caller_stays(monkeypatch):
     """The same processor twice stands in for two hardware threads of one core."""
     pinned = []
     pin = os.sched_setaffinity

@@ -1,4 +1,4 @@
-"""StreamEngine on streams that only note what they are asked: who waits for whom, and whose memory is used where. It
+"""StreamEngine on streams that only record calls: which waits for which, and whose memory is used where. It
 has not run on a GPU."""
 
 from __future__ import annotations

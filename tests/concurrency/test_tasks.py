@@ -84,7 +84,7 @@ def test_random_operators_keep_their_order():
 
 
 def test_operators_of_others_keep_their_order_too():
-    """Nobody knows whether they draw random numbers, or count."""
+    """They may draw random numbers, or count."""
 
     @torch.library.custom_op("dwconv_tests::noisy", mutates_args=())
     def noisy(x: torch.Tensor) -> torch.Tensor:
@@ -154,7 +154,7 @@ def test_inputs_are_emptied_and_results_that_others_read_stay():
     for schedule in (one_at_a_time(found, threads=1), dealt(found, workers=3)):
         inputs = [x]
         assert equal(CpuEngine(found, schedule).run(inputs), returns(x))
-        assert inputs == [], "who calls would hold on to what the tasks have read"
+        assert inputs == [], "the caller would hold on to what the tasks have read"
 
 
 def test_what_cannot_be_cut_is_named():

@@ -232,7 +232,7 @@ def moved():
 
 
 @pytest.mark.parametrize("saved", [nullcontext, moved])
-def test_gradients_are_told_apart_in_layers_of_the_same_sizes(saved):
+def test_gradients_of_layers_of_the_same_sizes_are_distinguished(saved):
     model = nn.Sequential(*(nn.Conv2d(3, 3, 3, padding=1, groups=3) for _ in range(3)))
     with saved():
         assert passes_by_name(model, IMAGE) == {"0": ("fprop", "wgrad"), "1": PASSES, "2": PASSES}
@@ -301,7 +301,7 @@ class Checkpointed(nn.Module):
 @pytest.mark.parametrize("converts", [False, True])
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
 def test_reentrant_checkpoints(converts):
-    """Nobody who waits for gradients is told of those of the example: an optimizer would step, DDP would send them."""
+    """No hook on gradients runs for those of the example: an optimizer would step, DDP would send them."""
     model, image, told = Checkpointed(), IMAGE.clone().requires_grad_(), []
     if converts:
         dwconv.convert(model, image, seconds=0)

@@ -1,4 +1,4 @@
-"""Where there is a driver, TVM loads a CUDA runtime, which wants to compile what it generates: nobody lets it."""
+"""Where there is a driver, TVM loads a CUDA runtime, which would compile what it generates: it must not."""
 
 from __future__ import annotations
 

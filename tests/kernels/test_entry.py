@@ -1,13 +1,19 @@
-"""Entries of the cache: what makes room for new ones, and what has to stay."""
+"""Entries of the cache, what makes room for new ones, and messages between processes."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dwconv.kernels import entry
+from dwconv.kernels.artifact import Argument, Extent
+from dwconv.measure.measuring import Measured
+from dwconv.records.record import Measurement, Verdict
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -32,7 +38,7 @@ def test_the_oldest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_entries_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not what another process is writing, nor its lock, nor anything else that lies there."""
+    """Not what another process is writing, nor its lock, nor any other file."""
     monkeypatch.setattr(entry, "MOST_ENTRIES", 4)
     others = [".3.kernel.0f.part", "extension.lock", "cache-key", "notes.txt", "one.cubin"]
     for name in others:
@@ -73,3 +79,49 @@ def test_two_processes_may_make_room_at_once(tmp_path: Path, monkeypatch: pytest
     monkeypatch.undo()
     left = {path.name for path in tmp_path.iterdir()}
     assert "0.kernel" not in left and "1.kernel" not in left and "new.kernel" in left
+
+
+# -- messages --------------------------------------------------------------------------------------------------------
+
+TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
+RIGHT = Verdict(right=True, max_error=0.0, allowed_error=math.inf)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Measured(verdict=RIGHT, kernels=(TIME, TIME), providers={"onednn-nhwc": TIME}),
+        Measured(),
+        Argument("x", "float32", (Extent(), 3, Extent(times=2, over=3))),
+        dataclasses.replace(TIME, median_us=2),  # a whole number is a number
+        {"plain": (1, "data", None, b"bytes")},
+    ],
+)
+def test_a_message_comes_out_as_it_went_in(value: object) -> None:
+    assert entry.decode(entry.encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"@": "Measured", "verdict": {"@": "Measurement", "median_us": 1.0, "spread_us": 0.0, "rounds": 3}},
+        {"@": "Measured", "kernels": [1.5]},
+        {"@": "Measured", "kernels": 1.5},
+        {"@": "Measured", "providers": {"onednn-nhwc": "fast"}},
+        {"@": "Measurement", "median_us": "1", "spread_us": 0.0, "rounds": 3},
+        {"@": "Measurement", "median_us": 1.0, "spread_us": 0.0, "rounds": True},
+        {"@": "Verdict", "right": 1, "max_error": 0.0, "allowed_error": 0.0},
+        {"@": "Argument", "name": "x", "dtype": "float32", "shape": [1.5]},
+        {"@": "Argument", "name": "x"},
+        {"@": "Unheard", "of": 1},
+        {"@": ["Measured"]},
+    ],
+)
+def test_fields_of_other_types_are_no_message(wrong: object) -> None:
+    with pytest.raises(ValueError, match="not a message"):
+        entry.decode(msgspec.msgpack.encode(wrong))
+
+
+def test_endless_nesting_is_no_message() -> None:
+    with pytest.raises(ValueError, match="not a message"):
+        entry.decode(b"\x91" * 100_000)

@@ -117,7 +117,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     yield stand_in
 
 
-def test_a_launch_is_told_as_the_artifact_lists_it(driver: StandIn) -> None:
+def test_a_launch_is_as_the_artifact_lists_it(driver: StandIn) -> None:
     launch.load_cuda(artifact())(3, 1024, 2048, 4096)
     assert driver.told == [("load", b"cubin"), ("main_kernel", (6, 1, 1, 8, 4, 1, 0), 77, (2048, 1024, 4096, 3, 2))]
 
@@ -158,14 +158,14 @@ def test_each_device_has_its_own(driver: StandIn) -> None:
 
 
 @pytest.mark.parametrize("shared_bytes", [100_000, 40_000])
-def test_dynamic_shared_memory_is_asked_for(driver: StandIn, shared_bytes: int) -> None:
+def test_dynamic_shared_memory_is_requested(driver: StandIn, shared_bytes: int) -> None:
     """Any: a kernel may have static shared memory too, and only both together count."""
     launch.load_cuda(artifact(shared_bytes=shared_bytes))(3, 1024, 2048, 4096)
     assert ("shared", shared_bytes) in driver.told
     assert driver.told[-1][1][-1] == shared_bytes
 
 
-def test_what_the_driver_refuses_is_told_and_nothing_is_launched_after_it(driver: StandIn) -> None:
+def test_a_refusal_of_the_driver_is_an_error_and_nothing_is_launched_after_it(driver: StandIn) -> None:
     driver.refuses = 701
     with pytest.raises(BuildError, match="LAUNCH_OUT_OF_RESOURCES for planes=1"):
         launch.load_cuda(artifact(second=SUM))(3, 1024, 2048, 4096, 8192)
@@ -184,7 +184,7 @@ def test_what_the_driver_refuses_is_told_and_nothing_is_launched_after_it(driver
         (14000, ""),
     ],
 )
-def test_a_driver_that_is_too_old_is_told_with_the_way_out(driver: StandIn, version: int, told: str) -> None:
+def test_the_error_of_an_old_driver_names_the_way_out(driver: StandIn, version: int, told: str) -> None:
     driver.refuses_cubins, driver.version = 209, version
     with pytest.raises(BuildError) as raised:
         launch.load_cuda(artifact())

@@ -47,7 +47,7 @@ def test_half_precision_headers_are_found() -> None:
     assert nvrtc.compile_cubin(source, arch="sm_90").cubin
 
 
-def test_arithmetic_is_ieee_unless_asked() -> None:
+def test_arithmetic_is_ieee_without_fast_math() -> None:
     """A correctly rounded division takes many instructions; an approximate one takes a handful."""
     source = 'extern "C" __global__ void d(float* y) { *y = 1.0f / *y + *y; }'
     ieee, fast = (
@@ -107,7 +107,7 @@ def test_other_architectures_compile(arch: str) -> None:
     assert nvrtc.compile_cubin(COPY, arch=arch).kernels["copy"]["registers"] > 0
 
 
-def test_the_first_complaint_is_told() -> None:
+def test_the_error_names_the_first_complaint() -> None:
     with pytest.raises(BuildError, match=r"sm_90: .*missing_name"):
         nvrtc.compile_cubin('extern "C" __global__ void k() { missing_name = 1; }', arch="sm_90")
 

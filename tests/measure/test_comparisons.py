@@ -86,7 +86,7 @@ def test_what_is_not_worth_it_is_not_verified_further(workers):
     assert (record.status, record.confirmed) == (Status.OK, False)
 
 
-def test_a_winner_that_is_wrong_as_a_finalist_is_told(workers):
+def test_a_winner_that_is_wrong_as_a_finalist_is_reported(workers):
     ((slow_one, winner),) = raced(workers, [candidate("slow"), candidate("wrong at batch 1")])
     assert cache.checked(artifact(candidate("wrong at batch 1")), TARGET) is None
     assert (winner.status, winner.measurement) == (Status.WRONG, None)
@@ -229,7 +229,7 @@ def test_nothing_starts_without_heats():
         assert idle.measurer.starts == 0
 
 
-def test_a_caller_who_stops_listening_can_come_back(workers):
+def test_a_caller_that_stops_iterating_can_come_back(workers):
     comparisons = Comparisons(workers, is_worth=lambda record: True).run(
         one_by_one([[candidate()], [candidate(order=1)]])
     )
@@ -270,7 +270,7 @@ def disturbed(*, lost=0.6, **us):
     return Taken(measurements=measurements, rounds_us={}, turns_us=turns_us)
 
 
-def test_beside_other_work_a_clear_winner_is_told_with_the_least_that_is_sure():
+def test_beside_other_work_a_clear_winner_is_reported_with_its_least_gain():
     taken = disturbed(first=40.0, second=30.0, own=90.0, other=200.0)
     times = clearly_faster(taken, ["first", "second"], ["own", "other"])
     assert {name: each.median_us for name, each in times.items()} == pytest.approx(

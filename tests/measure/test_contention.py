@@ -57,7 +57,7 @@ NOTHING = load(busy_s=0, total_s=0)
 @pytest.mark.parametrize(
     ("later", "oversubscribed", "share"),
     [
-        (load(busy_s=4.0, own_s=4.0), True, 0.0),  # four threads of ours on two cores, and nobody else
+        (load(busy_s=4.0, own_s=4.0), True, 0.0),  # four threads of ours on two cores, and no other work
         (load(busy_s=4.0, own_s=1.0), True, 0.7375),
         (load(busy_s=4.0, own_s=1.0), False, 0.0),  # which rounds were contended is known better
         (load(busy_s=3.0, own_s=1.0), True, 0.0),  # cores were idle
@@ -192,7 +192,7 @@ def finals(monkeypatch, *, kernel=QUIET, provider=QUIET):
 
 
 @pytest.mark.parametrize("who", ["kernel", "provider"])
-def test_finalists_are_confirmed_unless_other_work_disturbed_them_or_whom_they_are_compared_to(monkeypatch, who):
+def test_finalists_are_confirmed_unless_other_work_disturbed_them_or_their_rivals(monkeypatch, who):
     assert finals(monkeypatch).confirmed
     record = finals(monkeypatch, **{who: BUSY})
     assert not record.confirmed and record.contended and record.contention == 0.5

@@ -123,7 +123,7 @@ def test_the_short_way_of_calls_is_compiled_for_the_cpu_alone(target, expected, 
 
 
 @pytest.mark.parametrize(("lost", "raised"), [(False, BuildError), (True, DeviceLost)])
-def test_an_error_that_broke_the_context_is_told_from_others(monkeypatch, lost, raised):
+def test_an_error_that_broke_the_context_is_distinguished_from_others(monkeypatch, lost, raised):
     synchronized = []
 
     def synchronize():

@@ -70,7 +70,7 @@ def test_pool_pays_for_each_fault_once(pool):
     assert [answers[i][0] for i in (0, 3, 4)] == [0.0, 0.0, 0.0]
 
 
-def test_pool_forgets_what_nobody_waits_for(pool):
+def test_a_pool_forgets_abandoned_requests(pool):
     answers = pool.map([0.0, 30.0, 30.0], timeout_s=40)
     next(answers)
     answers.close()
@@ -103,7 +103,7 @@ def test_what_stays_ends_it_all_and_names_the_way_out(faulty):
         next(answers)
 
 
-def test_who_is_killed_again_with_memory_for_all_is_to_blame(faulty, monkeypatch):
+def test_a_request_killed_again_with_memory_to_spare_is_to_blame(faulty, monkeypatch):
     ((_, outcome),) = faulty.map(["be_killed"], timeout_s=30)
     assert isinstance(outcome, WorkerDied) and "SIGKILL" in str(outcome)
     monkeypatch.setattr(memory, "available_bytes", lambda: memory.LITTLE_BYTES // 2)

@@ -63,7 +63,7 @@ def test_an_exception_costs_the_request_only(faulty):
 @pytest.mark.parametrize(
     ("deed", "cause"), [("segfault", "^killed by SIGSEGV: .*"), ("exit", "^exit status 1: SystemExit: 5$")]
 )
-def test_a_death_is_told_and_followed_by_a_new_start(faulty, deed, cause):
+def test_a_death_is_an_error_and_followed_by_a_new_start(faulty, deed, cause):
     with pytest.raises(WorkerDied, match=cause):
         faulty.call(deed, timeout_s=10)
     assert not faulty.running
@@ -261,7 +261,7 @@ def test_ends_when_its_parent_is_killed(tmp_path, deed):
         wait_until(lambda: list(tmp_path.glob("dwconv-*")) == [])
 
 
-def test_the_next_start_removes_what_nobody_could(tmp_path, monkeypatch):
+def test_the_next_start_removes_what_is_left_of_a_killed_process(tmp_path, monkeypatch):
     """Folders of workers that were killed together with their parents; not those of the living."""
     program = textwrap.dedent("""
         import sys, time

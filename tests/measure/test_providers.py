@@ -37,7 +37,7 @@ def test_both_layouts_agree_with_the_reference(pass_, changes, bias):
             assert torch.equal(result, exact.float())
 
 
-def test_they_go_by_the_name_of_who_runs():
+def test_providers_have_the_name_of_the_library_that_runs():
     of = workload(channels=32)
     names = {name.rpartition("-")[0] for name in pytorch_calls(of, *operands(of, data="normal", seed=0))}
     assert names <= {"onednn", "pytorch"}

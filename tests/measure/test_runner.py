@@ -244,7 +244,7 @@ def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypat
     assert bad.detail.startswith("it took more than ") and bad.detail.endswith(" GiB of memory")
 
 
-def test_a_caller_who_stops_listening_can_come_back(runner):
+def test_a_caller_that_stops_iterating_can_come_back(runner):
     records = runner.measure([candidate(), candidate("compiler hangs"), candidate(order=1)])
     next(records)
     records.close()
@@ -291,7 +291,7 @@ class OneAfterTheOther:
         (parse_target("cuda:sm_90"), ["built 0", "timed 0", "built 1", "built 2"]),
     ],
 )
-def test_a_gpu_measures_while_others_are_built_and_who_stops_ends_no_builder(target, done):
+def test_a_gpu_measures_while_others_are_built_and_stopping_ends_no_builder(target, done):
     workers = OneAfterTheOther()
     with LocalRunner(workload(), target, workers=workers) as runner:
         records = runner.measure([candidate(number=number) for number in range(3)])

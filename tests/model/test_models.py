@@ -62,7 +62,7 @@ def libraries(monkeypatch):
         ("transformers:mamba", ("config of mamba",), {}),
     ],
 )
-def test_libraries_are_asked_for_random_weights(spec, asked, options):
+def test_libraries_make_models_with_random_weights(spec, asked, options):
     model = load_model(spec)
     assert (model.asked, model.options) == (asked, options)
 

@@ -1,4 +1,4 @@
-"""Nobody waits for the compiler: it works in a thread, and nothing of it is left when the process ends or is forked."""
+"""The compiler works in a thread: no call blocks on it, and nothing of it outlives the process, or a fork of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.stub_compiler import COPY, StubCompiler
 from tests.waiting import eventually, gone
 
 
-def test_nobody_waits_and_then_it_is_there(compiler: StubCompiler, caplog: pytest.LogCaptureFixture) -> None:
+def test_calls_do_not_block_until_it_is_compiled(compiler: StubCompiler, caplog: pytest.LogCaptureFixture) -> None:
     compiler.waits_and_does(COPY)
     for _ in range(2):
         assert native.soon() is None and native.native(may_compile=False) is None
@@ -42,7 +42,7 @@ def test_nobody_waits_and_then_it_is_there(compiler: StubCompiler, caplog: pytes
     assert compiler.calls == 1 and load_compiled(may_compile=False) is not None
 
 
-def test_who_needs_it_waits_for_the_thread(compiler: StubCompiler) -> None:
+def test_a_caller_that_needs_it_blocks_on_the_thread(compiler: StubCompiler) -> None:
     compiler.waits_and_does(COPY)
     assert native.soon() is None
     given = []
@@ -67,7 +67,7 @@ def test_it_takes_the_cpu_that_others_leave(
         failed.unlink()
     with pytest.raises(BuildError, match="failed"):
         load_compiled()
-    here = os.nice(0)  # who runs the tests may have given them another one than 0
+    here = os.nice(0)  # the tests may have another one than 0
     assert (tmp_path / "nice").read_text().split() == [str(min(here + 19, 19)), str(here)]
 
 
@@ -76,7 +76,7 @@ def test_what_is_in_the_cache_is_there_at_once(compiler: StubCompiler) -> None:
     assert native.soon() is not None and native.run() == 42 and native._background is None and compiler.calls == 1
 
 
-def test_while_somebody_else_loads_it_nobody_waits(compiler: StubCompiler) -> None:
+def test_calls_do_not_block_while_another_thread_loads_it(compiler: StubCompiler) -> None:
     """As with ``native()`` in one thread and a call in another."""
     with native._lock:
         assert native.soon() is None and native.native(may_compile=False) is None
@@ -129,7 +129,7 @@ def test_without_a_thread_calls_go_through_python(compiler: StubCompiler, monkey
     assert native.soon() is None and native.why_not == "no thread can compile it: can't start new thread"
 
 
-def test_who_left_it_out_does_not_get_it_later(compiler: StubCompiler) -> None:
+def test_a_process_that_left_it_out_does_not_get_it_later(compiler: StubCompiler) -> None:
     compiler.waits_and_does(COPY)
     assert native.soon() is None and native._background is not None
     assert eventually(lambda: compiler.calls == 1)
@@ -139,7 +139,7 @@ def test_who_left_it_out_does_not_get_it_later(compiler: StubCompiler) -> None:
     assert native.module is None and native.why_not == "a race is timed"
 
 
-def test_that_it_is_not_kept_is_told_where_it_is_heard(compiler: StubCompiler, tmp_path: Path) -> None:
+def test_a_caller_is_warned_that_it_is_not_kept(compiler: StubCompiler, tmp_path: Path) -> None:
     """In the thread of a call, not in the one that compiles; once."""
     (tmp_path / "cache").write_text("in the way")
     with warnings.catch_warnings():
@@ -216,7 +216,7 @@ GO_ON = ("sys.exit", "SIGINT")
 
 def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Path) -> None:
     """However that ends; with the children that do the work, and with all files. That is no failure to remember. Where
-    the process was not killed, another one begins anew, holds nobody up, and keeps what it made."""
+    the process was not killed, another one begins anew, blocks no call, and keeps what it made."""
     compiler.does(
         'sleep 600 & echo $! > "$DWCONV_TESTED/new"; echo > "$TMPDIR/half"; '
         'test -e "$DWCONV_TESTED/child" && name=again || name=child; mv "$DWCONV_TESTED/new" "$DWCONV_TESTED/$name"; '

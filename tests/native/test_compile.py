@@ -263,6 +263,6 @@ def test_one_that_does_not_load_here_is_compiled_anew(
     assert native.native() is not None and compiler.calls == 2
 
 
-def test_none_is_taken_where_none_is_asked_for(prebuilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_prebuilt_extension_loads_where_it_is_switched_off(prebuilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DWCONV_NATIVE", "0")
     assert native.native() is None and "DWCONV_NATIVE=0" in native.why_not

@@ -211,7 +211,7 @@ def test_what_pytorch_runs_costs_no_way_through_python(logs, monkeypatch, axes):
     assert torch.equal(*(torch.autograd.grad(each.sum(), w)[0] for each in (y, reference)))
 
 
-def test_a_kernel_takes_only_what_lies_as_it_reads(logs):
+def test_a_kernel_takes_only_tensors_in_its_layout(logs):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     x, w, _ = (None if leaf is None else leaf.detach() for leaf in leaves())
     found = plan_for(Problem.of(WORKLOAD), x.device)

@@ -89,7 +89,7 @@ def test_it_is_made_once_and_says_so(path: Path, caplog: pytest.LogCaptureFixtur
     assert caplog.records[0].levelno >= logging.WARNING  # seen without any configuration
 
 
-def test_who_comes_second_waits_for_what_the_first_makes(path, threads, caplog):
+def test_the_second_process_blocks_until_the_first_has_made_it(path, threads, caplog):
     slow, second_maker = Maker(at_once=False), Maker(b"not this")
     first = threads.submit(ask, path, slow)
     assert slow.begun.wait(60)
@@ -98,7 +98,7 @@ def test_who_comes_second_waits_for_what_the_first_makes(path, threads, caplog):
     assert first.result() == second.result() == Made(content=b"made") and second_maker.times == 0
 
 
-def test_who_waited_for_a_failure_believes_it(path, threads, caplog, monkeypatch):
+def test_a_process_takes_the_failure_of_the_other(path, threads, caplog, monkeypatch):
     slow, second_maker = Maker(BuildError("it does not compile"), at_once=False), Maker()
     first = threads.submit(ask, path, slow)
     assert slow.begun.wait(60)
@@ -121,7 +121,7 @@ def test_being_slow_or_interrupted_is_no_failure_to_remember(path):
     assert ask(path, Maker()).content == b"made"
 
 
-def test_in_the_background_others_are_waited_for_but_nobody_waits_for_it(path, threads, caplog):
+def test_background_work_blocks_on_others_but_no_call_blocks_on_it(path, threads, caplog):
     """On a busy machine it takes too long."""
     slow, second, third = Maker(at_once=False), Maker(at_once=False), Maker()
     first = threads.submit(ask, path, slow, in_background=True)
@@ -150,7 +150,7 @@ def test_waiting_has_an_end(path, threads):
     assert first.result().content == b"made"
 
 
-def test_nobody_begins_what_can_no_longer_be_finished(path, threads, caplog):
+def test_nothing_begins_that_can_no_longer_be_finished(path, threads, caplog):
     """The other ended without a result, and the time that is left is too short to make it."""
     slow, late = Maker(KeyboardInterrupt(), at_once=False), Maker()
     first = threads.submit(ask, path, slow)
@@ -196,7 +196,7 @@ def test_of_several_processes_one_makes_it(path, tmp_path):
     assert set(told) == set(count.read_text().split())
 
 
-def test_who_waited_for_one_that_is_killed_takes_its_place(path, tmp_path, threads, caplog):
+def test_the_next_process_takes_the_place_of_a_killed_one(path, tmp_path, threads, caplog):
     count, maker = tmp_path / "count", Maker()
     holder = start(count, taking_s=LONG_S)
     try:

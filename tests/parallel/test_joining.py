@@ -142,7 +142,7 @@ def test_a_job_that_is_there_is_used_and_goes_on():
 
 @pytest.mark.slow
 def test_ranks_that_do_not_come_are_not_waited_for_forever(tmp_path):
-    """One of two, which meets nobody."""
+    """One of two, whose other never joins."""
     program, alone = SCRIPT.replace("timeout_s=60", "timeout_s=2"), environment(new_store(), world=2)
     command = [sys.executable, "-c", program]
     done = forked.run(command, cwd=tmp_path, env=alone, text=True, timeout=ENDS_WITHIN_S)

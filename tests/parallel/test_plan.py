@@ -128,7 +128,7 @@ def test_bad_input_is_one_line(timed, capsys, monkeypatch, options, message):
         (("--timeline", "/"), "timeline=/ is a folder; name a prefix in it, such as /step"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_layers_are_timed(timed, capsys, options, message):
+def test_a_file_that_cannot_be_written_is_an_error_before_layers_are_timed(timed, capsys, options, message):
     assert _run(*MODEL, *RANKS, *options) == 2
     out, err = capsys.readouterr()
     assert (out, timed, err.count("\n")) == ("", [], 1)

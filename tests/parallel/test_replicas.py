@@ -116,7 +116,7 @@ def test_without_an_example_it_is_pytorchs_own_way(one_rank):
 
 @needs_gloo
 @pytest.mark.parametrize("asked", [{}, {"compress": True}], ids=str)
-def test_bfloat16_is_tried_only_where_it_is_asked_for(one_rank, monkeypatch, asked):
+def test_bfloat16_is_tried_only_on_request(one_rank, monkeypatch, asked):
     """It changes the results."""
     contests = []
     monkeypatch.setattr(replicas, "_unmeasured", lambda *_, **__: None)  # as if there were other ranks
@@ -162,6 +162,6 @@ def test_a_way_that_does_not_exist_is_named():
         Communication(bucket_mb=0)
 
 
-def test_a_process_that_is_no_rank_is_told_how_to_become_one():
+def test_the_error_of_a_process_that_is_no_rank_says_how_to_become_one():
     with pytest.raises(InvalidChoice, match=r"call it inside `with dwconv\.parallel\.ranks\(\):`"):
         data_parallel(Net())

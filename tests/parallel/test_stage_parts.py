@@ -44,7 +44,7 @@ def test_what_passes_a_boundary_is_dense_both_ways_and_no_view(channels_last):
     assert torch.equal(leaf.grad, found)
 
 
-def test_what_is_sent_lies_as_the_boundary_says_whatever_the_layers_give():
+def test_tensors_are_sent_in_the_layout_of_the_boundary():
     x = torch.randn(2, 3, 4, 5)
     boundary = Boundary.like(x.to(memory_format=torch.channels_last))
     assert torch.equal(StageModule([], received=None, sent=boundary)(x), x.permute(0, 2, 3, 1).contiguous())

@@ -20,7 +20,7 @@ from dwconv.problems.target import check_present, cpu_of_device, parse_target
         ("cpu:avx2,name=atom", "atom-avx2-1t", 8),
     ],
 )
-def test_a_board_is_told_by_its_target(text, device, lanes):
+def test_a_target_names_a_board(text, device, lanes):
     target = parse_target(text)
     assert (target.device, target.lanes(), target.present) == (device, lanes, False)
     assert parse_target(str(target)).device.rpartition("-")[2] == device.rpartition("-")[2]

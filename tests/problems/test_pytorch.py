@@ -48,7 +48,7 @@ def convolution(padding, *, pass_, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_every_pass_is_right_and_lies_as_asked(padding, layout):
+def test_every_pass_is_right_in_the_requested_layout(padding, layout):
     problem = Problem.of(convolution(padding, pass_="fprop", layout=layout))
     for pass_ in PASSES:
         of = convolution(padding, pass_=pass_, layout=layout)

@@ -277,7 +277,7 @@ def configs_of(found, **more):
 def test_current_records_come_before_others_however_sure_those_are(database):
     found = database(dataclasses.replace(old(config=A, median_us=1), confirmed=True), known(config=B, median_us=9))
     assert configs_of(found, is_current=is_new) == [B, A]
-    assert configs_of(found) == [A, B], "unless nobody asks"
+    assert configs_of(found) == [A, B], "unless it is not requested"
 
 
 @pytest.mark.parametrize("in_one_file", [True, False])

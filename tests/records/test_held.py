@@ -12,9 +12,8 @@ import pytest
 
 import dwconv
 from dwconv.dispatch import decide
-from dwconv.problems.workload import kind_of, layer_of
 from dwconv.records.condense import condensed
-from dwconv.records.database import Database
+from dwconv.records.database import Database, kind_of, layer_of
 from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import RecordLine, encode
 from dwconv.records.log import TuningLog
@@ -170,7 +169,7 @@ def long_log(path: Path, *, trials: int) -> int:
 
 
 @pytest.mark.parametrize("channels", [40, 41], ids=["measured", "never measured"])
-def test_what_is_asked_is_made_however_long_the_log(logs, monkeypatch, records_made, channels):
+def test_only_requested_records_are_made_however_long_the_log(logs, monkeypatch, records_made, channels):
     """Of a workload that was measured its own records are made; for one that was not, the best of each of the pass."""
     if channels == 41 and not versions.can_build():
         pytest.skip("where nothing can be built, nothing is predicted")

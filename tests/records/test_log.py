@@ -266,7 +266,7 @@ def test_a_writer_that_waits_says_so_once(lock, monkeypatch, capsys):
     )
 
 
-def test_nothing_is_said_where_nobody_waits(tmp_path, monkeypatch, capsys):
+def test_nothing_is_printed_without_waiting(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(log_module, "_SILENT_S", 0.0)
     log = TuningLog(tmp_path / "log.jsonl")
 

@@ -77,7 +77,7 @@ def decided():
 def test_what_the_team_measured_on_this_device_is_measured_here(team):
     assert decided().provider == "pytorch"
     put(team, measured())
-    assert decided().provider == "pytorch", "the copy is new enough, and nobody is asked"
+    assert decided().provider == "pytorch", "the copy is new enough, and no request is sent"
     assert Database.behind_log(team / "none", alone=False).of_own_places.best(WORKLOAD, cpu_target().device)
     decision = decided()
     assert decision.provider == "dwconv" and decision.reason.startswith("10.00× as fast as onednn-nhwc")
@@ -106,7 +106,7 @@ def test_the_users_own_measurements_go_before_the_teams(team, logs):
     assert "is faster" in decided().reason
 
 
-@pytest.mark.filterwarnings("ignore::dwconv.DwconvWarning")  # of the gradients, which nobody tuned
+@pytest.mark.filterwarnings("ignore::dwconv.DwconvWarning")  # of the gradients, which are untuned
 def test_a_kernel_of_the_team_is_checked_before_its_first_use(team, monkeypatch):
     from dwconv.measure.verify import first_use
 
@@ -121,7 +121,7 @@ def test_a_kernel_of_the_team_is_checked_before_its_first_use(team, monkeypatch)
     w = torch.randn(8, 1, 3, 3)
     found = dwconv.conv2d(x, w, padding=1)
     torch.testing.assert_close(found, torch.nn.functional.conv2d(x, w, padding=1, groups=8), rtol=1e-4, atol=1e-4)
-    assert checked, "nobody had verified it on this machine"
+    assert checked, "it was not verified on this machine before"
 
 
 # -- many writers ------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_a_server_that_never_answers_costs_a_line_and_the_limit_once(monkeypatch
         assert asked
         lines = [line for line in said_by_calls() if "shared records" in line]
         assert len(lines) == 1 and f"{server.url} cannot be read: no answer within 0.3 s" in lines[0]
-        assert len(server.accepted) == asked, "nobody tries again so soon"
+        assert len(server.accepted) == asked, "no request follows so soon"
         monkeypatch.setattr(settings, "SHARED_RETRY_S", 0.0)
         Database.usual()
         assert len(server.accepted) > asked
@@ -320,6 +320,6 @@ def test_merge_reads_and_writes_urls(capsys):
     assert "log=memory://nothing has no logs" in capsys.readouterr().err
 
 
-def test_what_is_asked_for_by_its_url_must_be_there_whole():
+def test_a_file_named_by_its_url_must_be_there_whole():
     with pytest.raises(LogError, match=r"log=nosuch://team cannot be read: .*; try again, or name another"):
         shared.fetched("nosuch://team")

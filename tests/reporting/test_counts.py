@@ -24,7 +24,7 @@ X = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
 
 @pytest.fixture(params=["compiled", "interpreted"])
 def way(request, monkeypatch):
-    """Who takes the calls that follow the first of their kind."""
+    """The road of the calls that follow the first of their kind."""
     if request.param == "interpreted":
         go_through_python(monkeypatch)
     else:

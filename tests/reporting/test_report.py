@@ -1,4 +1,4 @@
-"""What the report says of layers that ran: who ran them, how long that takes, and what tuning would win."""
+"""What the report says of layers that ran: on which provider, how long that takes, and what tuning would win."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_the_sums_of_a_step(figures, lines):
 
 
 @pytest.mark.parametrize("kernels_ms", [2.0, 9.0])
-def test_a_step_that_waits_for_the_host_is_told_so(kernels_ms):
+def test_a_step_that_the_host_limits_is_reported(kernels_ms):
     on_gpu = OnGpu(host_ms=9.5, step_ms=10.0, kernels_ms=kernels_ms, launches=40)
     _, told, *more = sums(Sums(on_gpu=on_gpu))
     busy = f"{kernels_ms:.3g} ms of 40 kernels: the GPU is busy for {kernels_ms / 10:.0%} of it"

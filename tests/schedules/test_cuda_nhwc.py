@@ -113,7 +113,7 @@ def test_vectors_of_16_bytes(dtype: DType, vector: int, word: str, pass_: Pass) 
 @pytest.mark.parametrize("pass_", PASSES)
 def test_the_source_is_pinned(pass_: Pass, golden: Golden) -> None:
     workload = layer(32, (8, 8), (3, 3), stride=(2, 2) if pass_ == "dgrad" else (1, 1), pass_=pass_)
-    knobs = {"vector_c": 4, "threads_c": 8, "threads_w": 2, "threads_h": 2, "tile_h": 4, "tile_w": 4, "vthread_w": 1}
+    knobs = {"vector_c": 4, "threads_c": 8, "threads_w": 2, "threads_h": 2, "tile_h": 2, "tile_w": 2, "vthread_w": 1}
     weights = "shared" if pass_ == "dgrad" else "registers"
     source = source_of(workload, **knobs, stage="none", weights=weights, unroll="taps")
     golden(f"cuda_{pass_}_nhwc.cu", source)

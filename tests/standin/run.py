@@ -84,6 +84,7 @@ def environment_of(
         "LD_LIBRARY_PATH": compiled.library_path(libraries),
         "PYTHONPATH": os.pathsep.join([str(_HERE / "on_path"), str(_ROOT)]),
         "DWCONV_TUNING_LOGS": str(folder / "logs"),
+        forked.BRIEF: "1",
         "STAND_IN_FOLDER": str(libraries),
         "STAND_IN_JOURNAL": str(folder / "journal.jsonl"),
         "STAND_IN_COMPUTING": computing,

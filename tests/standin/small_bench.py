@@ -44,7 +44,7 @@ def stages() -> dict[str, cuda.Stage]:
     small = {
         "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
-        "host": partial(host_stage, batch=1, rounds=1),
+        "host": partial(host_stage, batch=1, size=4, rounds=1),
         "blocks": partial(blocks_stage, networks=[WITH_BLOCK]),
         "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2, compiled=False),
     }
@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="for the results")
     parser.add_argument("stages", nargs="+", choices=list(cuda.STAGES))
     given = parser.parse_args()
-    os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
+    os.environ["DWCONV_NATIVE"] = "0"  # no time to compile the C++
     host.ROADS = {"Python": "0"}
     smoke._TYPES, verify.DRAWN = ("float32",), 0
     tune.LEAST_S = tune.MOST_S = 1.5

@@ -43,7 +43,7 @@ def test_a_name_that_many_cpus_share_gets_numbers(cpuinfo: str, name: str) -> No
         ("Features\t: fp asimd evtstrm\n", "neon", 16, []),
     ],
 )
-def test_vector_sets_are_told_by_their_flags(cpuinfo: str, widest: str, vector_bytes: int, others: list[str]) -> None:
+def test_flags_name_the_vector_set(cpuinfo: str, widest: str, vector_bytes: int, others: list[str]) -> None:
     facts = facts_in(cpuinfo)
     assert (facts.vector_set.name, facts.vector_set.bytes) == (widest, vector_bytes)
     assert facts.has(widest) and [name for name in ("avx512", "avx2", "avx", "neon") if facts.has(name)] == [
@@ -84,7 +84,7 @@ def desktop(cpu: int, *, cpus: int, last: str) -> list[Level]:
     ]
 
 
-def test_the_last_level_is_ours_where_nobody_else_shares_it(monkeypatch, tmp_path):
+def test_the_last_level_is_ours_where_no_other_core_shares_it(monkeypatch, tmp_path):
     root = machine_of(monkeypatch, tmp_path, *(desktop(cpu, cpus=4, last="32M") for cpu in range(4)))
     for threads in (1, 2, 4):
         last = last_level(threads=threads, root=root)

@@ -1,4 +1,4 @@
-"""What a forked child has of its parent: neither locks that nobody releases nor files that are not its own."""
+"""What a forked child has of its parent: neither locks that are never released nor files that are not its own."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> forks.Lock:
     return forks.Lock(threading.RLock, holds_up_forks=True)
 
 
-def test_a_fork_waits_until_nobody_is_in_the_middle(held_up: forks.Lock) -> None:
+def test_a_fork_blocks_while_a_lock_is_held(held_up: forks.Lock) -> None:
     half: list[str] = []
     with another_thread(held_up) as go:
         half.append("begun")
@@ -144,7 +144,7 @@ def test_a_descriptor_is_closed_once_and_in_a_child_at_once() -> None:
     os.close(other)
 
 
-def test_what_nobody_needs_is_not_remembered() -> None:
+def test_unused_locks_are_forgotten() -> None:
     remembered = [weakref.ref(forks.Lock()), weakref.ref(forks.Descriptor(-1))]
     gc.collect()
     assert [each() for each in remembered] == [None, None]

@@ -87,7 +87,7 @@ def test_to_ask_whether_a_folder_takes_files_changes_nothing(tmp_path: Path, nam
         ("/proc", "."),  # it takes no file, as a folder of somebody else
     ],
 )
-def test_what_can_be_no_folder_is_told(tmp_path: Path, name: str, why: str) -> None:
+def test_the_error_names_a_path_that_can_be_no_folder(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(OSError, match=why):
@@ -96,7 +96,7 @@ def test_what_can_be_no_folder_is_told(tmp_path: Path, name: str, why: str) -> N
 
 
 @pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])
-def test_who_may_read_it(tmp_path: Path, private: bool, mode: int) -> None:
+def test_the_mode_of_the_file_says_which_users_may_read_it(tmp_path: Path, private: bool, mode: int) -> None:
     before = os.umask(0o027)
     try:
         with new_file(tmp_path / "it", [b"content"], durable=False, private=private) as written:

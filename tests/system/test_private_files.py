@@ -1,4 +1,4 @@
-"""Files of this user's own: whole, unchanged, and nobody else's."""
+"""Files of this user alone: whole and unchanged."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_file_under_another_name_is_not_there(tmp_path: Path) -> None:
     assert read_sealed(tmp_path / "two") is None
 
 
-def test_what_is_no_file_is_not_there_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_what_is_no_file_counts_as_absent_at_once(tmp_path: Path) -> None:
     write(tmp_path / "elsewhere" / "it", b"content", durable=False)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "it")
     (tmp_path / "folder").mkdir()
@@ -342,7 +342,7 @@ def test_two_users_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the key ---------------------------------------------------------------------------------------------------------
 
 
-def test_all_who_make_the_key_at_once_agree(tmp_path: Path) -> None:
+def test_processes_that_make_the_key_at_once_agree(tmp_path: Path) -> None:
     path, start, keys = tmp_path / "state" / "key", threading.Barrier(8), []
 
     def make() -> None:

@@ -53,7 +53,7 @@ def test_what_a_busy_machine_confirmed_is_confirmed_again(log):
     assert result.best.confirmed and result.median_us == min(map(fake.time_us, runner.measured))
 
 
-def test_contended_finals_are_waited_for_told_and_not_confirmed(log, others):
+def test_contended_finalists_are_timed_again_reported_and_not_confirmed(log, others):
     runner = BusyRunner(finals=[(80.0, 0.5)] * 9)
     others.looks += [0.8] * 9
     seen = []

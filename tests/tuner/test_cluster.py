@@ -55,7 +55,7 @@ def notes_in(capsys):
 # -- who tunes what --------------------------------------------------------------------------------------------------
 
 
-def test_workloads_with_most_to_win_go_first_to_whoever_is_free(tune, logs, clock):
+def test_workloads_with_most_to_win_go_first_to_a_free_node(tune, logs, clock):
     fast, slow = FakeNode("fast", takes_s=4.0), FakeNode("slow", takes_s=11.0)
     tuned = tune(fast, slow)
     first, second, third, fourth = most_to_win_first(COUNTS, fake.TARGET, Database.of([]))
@@ -73,7 +73,7 @@ def test_nothing_waits_while_a_node_is_free(tune, clock, size):
     assert clock.now_s == pytest.approx(10.0 * len(LAYERS) / size)
 
 
-def test_a_node_is_told_what_is_known_of_its_workload_and_of_others(tune):
+def test_a_node_gets_the_records_of_its_workload_and_of_others(tune):
     node = FakeNode("node")
     tune(node, seconds=7)
     assert [task.seconds for task in node.tasks] == [7] * len(LAYERS)
@@ -263,7 +263,7 @@ def test_what_a_node_confirms_after_it_became_slow_is_contended_and_tuned_again(
     assert err.count("note: slow is slow") == 1 and err.count("a node that is not slow tunes it again") == 1
 
 
-def test_without_another_node_what_a_slow_one_confirms_is_not_told_as_confirmed(tune, logs):
+def test_without_another_node_records_of_a_slow_one_are_not_confirmed(tune, logs):
     slow = FakeNode("slow", reference_us=[(0.0, 100.0), (9.0, 200.0)], takes_s=10.0)
     dies = FakeNode("dies", contention=0.4, takes_s=500.0)
     tuned = tune(slow, dies)

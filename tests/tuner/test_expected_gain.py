@@ -247,7 +247,7 @@ GPU = parse_target("cuda:sm_90")
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_campaign_on_a_gpu_tunes_it_where_both_gradients_are_asked_for(tmp_path, asked):
+def test_a_campaign_on_a_gpu_tunes_it_where_both_gradients_are_requested(tmp_path, asked):
     choices = Choices(search="analytic", both_gradients=asked)
     log, known = TuningLog(tmp_path / "log.jsonl"), Database.of([])
     campaign = DeviceCampaign.of(PASSES_OF_LAYER, GPU, choices, log=log, known=known, network=False)

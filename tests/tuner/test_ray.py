@@ -98,7 +98,7 @@ def test_devices_of_one_machine_share_its_cores():
         ("nowhere", "ray=nowhere is no address; it looks like 10.0.0.1:6379"),
     ],
 )
-def test_an_address_where_nobody_answers_is_one_clear_line(capsys, address, words):
+def test_an_address_without_an_answer_is_one_clear_line(capsys, address, words):
     assert words in error_of(capsys, *SHAPE, "--ray", address)
 
 

@@ -60,7 +60,7 @@ def best(batches: list) -> float:
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_asks_legal_configurations_once_and_the_default_first(search):
+def test_searches_propose_valid_configurations_once_and_the_default_first(search):
     spaces = union()
     batches = drive(search, spaces, trials=64, seed=3)
     asked = [config for batch in batches for config in batch]
@@ -127,7 +127,7 @@ def test_small_spaces_are_exhausted_to_the_last(search):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_what_was_told_is_not_asked(search):
+def test_a_measured_configuration_is_not_proposed_again(search):
     spaces = union(fake.small_space(fake.WORKLOAD, fake.TARGET))
     known, *others = spaces
     chosen = strategy(search, spaces)
@@ -146,7 +146,7 @@ def test_records_of_another_space_are_passed_over(search):
 
 
 @pytest.mark.parametrize("search", ["random", "evolve", "analytic"])
-def test_same_seed_and_records_give_the_same_asks_in_whatever_order_they_arrive(search):
+def test_same_seed_and_records_give_the_same_proposals_in_whatever_order_they_arrive(search):
     first = drive(search, union(), trials=48, seed=5)
     assert drive(search, union(), trials=48, seed=5, shuffled=random.Random(1)) == first
     if search != "analytic":

@@ -82,7 +82,7 @@ def test_what_is_current_is_not_tried_before_the_default(log):
     )
 
 
-def test_as_many_are_tried_as_are_asked_for(old):
+def test_as_many_are_tried_as_are_requested(old):
     spaces, configs = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET), fastest(old)
     strategy = strategies.WarmStart(spaces, configs, then=None)
     assert [strategy.ask(count) for count in (1, 9, 9)] == [configs[:1], configs[1:], []]

@@ -40,7 +40,7 @@ def test_what_is_not_acknowledged_is_sent_again():
     assert outbox.report(5, wait_s=0.0) == Report()
 
 
-def test_news_and_the_end_are_told_at_once():
+def test_news_and_the_end_are_sent_at_once():
     outbox = Outbox()
     threading.Timer(0.05, outbox.add, [line(0)]).start()
     assert outbox.report(0, wait_s=60.0).lines == (line(0),)
@@ -114,7 +114,7 @@ def test_a_search_goes_on_from_the_records_of_its_task(monkeypatch, others):
     assert not set(second.measured) & set(first.measured[:5])
 
 
-def test_why_a_search_ended_is_told(monkeypatch, others):
+def test_the_result_says_why_a_search_ended(monkeypatch, others):
     def fails(config):
         raise MemoryError("no more")
 

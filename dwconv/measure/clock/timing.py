@@ -182,7 +182,7 @@ def rounds_in_turns(
     for all of them alike, and each comes as often before the others as after them.
 
     Disturbed rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
-    tells how contended the kept ones are. Ends early if the first of ``calls`` is clearly slower than
+    is that of the kept ones. Ends early if the first of ``calls`` is clearly slower than
     ``hopeless_above_us`` in its uncontended rounds."""
     effort = clock.enough(effort)
     started = time.perf_counter()

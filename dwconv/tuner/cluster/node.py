@@ -126,7 +126,7 @@ class Node:
     """The name of its device; empty until it is known."""
     place: str = ""
     asked: str = ""
-    """The question that it has not answered yet; empty if there is none."""
+    """The request without an answer yet; empty if there is none."""
     asked_s: float = 0.0
     alive: bool = True
     reference: Measurement | None = None

@@ -130,7 +130,7 @@ class Worker:
         return Facts(target=target, place=place_of(target), reference=self._reference.measure())
 
     def time_reference(self) -> Measurement:
-        """How long the reference kernel takes now. Asked for while nothing is tuned."""
+        """The time of the reference kernel now; called while nothing is tuned."""
         assert self._reference
         return self._reference.measure()
 

@@ -17,7 +17,7 @@ from typing import Any
 from dwconv.kernels.artifact import Artifact, Launch
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gpu.cost import RESOURCES, BlockWork, price
+from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, price
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, WARP, Occupancy
 from dwconv.schedules.template import template
 
@@ -149,7 +149,7 @@ def _kernel_cost(
         work=work,
         microseconds=priced.microseconds,
         limiter=priced.limiter,
-        busy_us={**priced.busy_us, "launch": priced.constants.launch_us},
+        busy_us={**priced.busy_us, "launch": LAUNCH_US},
         resources=resources,
         threads=work.threads,
         blocks=work.blocks,

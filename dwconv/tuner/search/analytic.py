@@ -1,15 +1,8 @@
-"""Analytic search: the least computed cost, for a GPU that need not be here.
-
-Spearman's ρ judges an order.
-"""
+"""Analytic search: the least computed cost, for a GPU that need not be here."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
@@ -18,20 +11,6 @@ from dwconv.schedules.space import Config
 from dwconv.schedules.template import estimated_us
 from dwconv.tuner.search import spaces as search_spaces
 from dwconv.tuner.search.spaces import SpaceUnion, Unvisited
-
-
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """1 for the same order, −1 for the reverse; 0 for no relation, or if either measure is constant."""
-    first, second = _ranks(one), _ranks(other)
-    spread = float(first.std() * second.std())
-    return float(((first - first.mean()) * (second - second.mean())).mean()) / spread if spread else 0.0
-
-
-def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """Ranks; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[inverse], np.float64)
 
 
 class Analytic:

@@ -100,7 +100,7 @@ class TuningResult:
     confirming: bool = False
     """The search is over, and the fastest are being verified and timed once more."""
     waiting: bool = False
-    """The machine is busy with other work, and the tuner waits for it to become quiet."""
+    """The machine is busy with other work, and tuning pauses until it is quiet."""
     too_busy: bool = False
     """Other work kept the fastest from being confirmed; the next run tries again."""
     busy: float = 0.0

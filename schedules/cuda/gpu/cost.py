@@ -10,8 +10,7 @@
 
 An estimate of a configuration fills ``BlockWork`` from plain integers; the computed cost of a built candidate takes
 registers, shared memory and spills from the compiler. Both are priced here, so that candidates of all families stand in
-one list. The model ranks; it is not a measurement. Its constants are those below, or those that were fitted to the
-device (``CostConstants``).
+one list. The model ranks; it is not a measurement.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.hardware import WARP, Occupancy, occupancy
@@ -95,7 +93,6 @@ class Price:
     dram_bytes: float
     bytes_in_flight_per_sm: float
     loads_ahead: bool
-    constants: CostConstants
 
     @property
     def limiter(self) -> str:
@@ -105,30 +102,16 @@ class Price:
     @property
     def microseconds(self) -> float:
         """With the launch."""
-        slowest, constants = max(self.busy_us.values()), self.constants
-        shown = constants.not_hidden + constants.alone / max(1, self.occupancy.blocks_per_sm) / (1 + self.loads_ahead)
+        slowest = max(self.busy_us.values())
+        shown = NOT_HIDDEN + ALONE / max(1, self.occupancy.blocks_per_sm) / (1 + self.loads_ahead)
         if slowest == math.inf:
             return math.inf
-        return slowest + shown * (sum(self.busy_us.values()) - slowest) + constants.launch_us
+        return slowest + shown * (sum(self.busy_us.values()) - slowest) + LAUNCH_US
 
 
-def constants_of(target: CudaTarget) -> CostConstants:
-    """Those that were fitted to the device; else those above, with its published rates."""
-    return target.fitted or CostConstants(
-        memory_gb_per_s=target.limits.memory_gb_per_s,
-        cache_gb_per_s=target.limits.cache_gb_per_s,
-        clock_ghz=target.clock_ghz,
-        launch_us=LAUNCH_US,
-        dram_latency_cycles=DRAM_LATENCY_CYCLES,
-        bytes_in_flight_per_sm=BYTES_IN_FLIGHT_PER_SM,
-        not_hidden=NOT_HIDDEN,
-        alone=ALONE,
-    )
-
-
-def total_us(works: Iterable[BlockWork], target: CudaTarget, *, warm: bool = False) -> float:
-    """Microseconds of kernels that run one after the other. ``warm``: again and again on the same tensors."""
-    return sum(price(work, target, warm=warm).microseconds for work in works)
+def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
+    """Microseconds of kernels that run one after the other."""
+    return sum(price(work, target).microseconds for work in works)
 
 
 Works = Callable[[Workload, Config, CudaTarget], Sequence[BlockWork]]
@@ -147,10 +130,8 @@ def estimated(works: Works) -> dict[str, Any]:
     }
 
 
-def price(work: BlockWork, target: CudaTarget, *, warm: bool = False) -> Price:
-    """How long ``target`` takes for that grid. ``warm``: what fits into its second-level cache is there, as it is when
-    a kernel is timed, but not in a training step, where other layers ran before."""
-    constants = constants_of(target)
+def price(work: BlockWork, target: CudaTarget) -> Price:
+    """How long ``target`` takes for that grid, with cold caches: in a training step other layers ran before."""
     held = occupancy(threads=work.threads, registers=work.registers, shared_bytes=work.shared_bytes, target=target)
     at_a_time = min(work.blocks, held.blocks_per_sm * target.sms)
     in_flight = held.blocks_per_sm * work.bytes_in_flight
@@ -159,9 +140,7 @@ def price(work: BlockWork, target: CudaTarget, *, warm: bool = False) -> Price:
         touched_bytes = work.cache_bytes * at_a_time / work.blocks
         missed = max(0.0, 1 - target.limits.cache_bytes / touched_bytes) if touched_bytes else 0.0
         dram_bytes += work.again_bytes * missed
-        if warm:
-            dram_bytes = max(0.0, dram_bytes - target.limits.cache_bytes)
-        drawn = min(1.0, max(1.0, in_flight) / constants.bytes_in_flight_per_sm) * min(1.0, work.blocks / target.sms)
+        drawn = min(1.0, max(1.0, in_flight) / BYTES_IN_FLIGHT_PER_SM) * min(1.0, work.blocks / target.sms)
         in_turn = math.ceil(work.blocks / target.sms)  # the SM with the most blocks is the last to finish
         sm_cycles_per_ns = target.sms * target.clock_ghz
         flops_per_cycle = target.limits.peak_gflop_per_s / sm_cycles_per_ns
@@ -173,12 +152,12 @@ def price(work: BlockWork, target: CudaTarget, *, warm: bool = False) -> Price:
             "tensor": in_turn * work.tensor_products * 2 / tensor_flops_per_cycle,
             "issue": in_turn * work.instructions / target.issue_slots,
             "latency": math.ceil(work.blocks / at_a_time)
-            * (work.waits * constants.dram_latency_cycles + CYCLES_OF_AN_INSTRUCTION * of_a_warp),
+            * (work.waits * DRAM_LATENCY_CYCLES + CYCLES_OF_AN_INSTRUCTION * of_a_warp),
         }
         busy = {
-            "dram": dram_bytes / (constants.memory_gb_per_s * drawn) / 1e3,
-            "cache": work.cache_bytes / (constants.cache_gb_per_s * drawn) / 1e3,
-            **{name: count / (constants.clock_ghz * 1e3) for name, count in cycles.items()},
+            "dram": dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3,
+            "cache": work.cache_bytes / (target.limits.cache_gb_per_s * drawn) / 1e3,
+            **{name: count / (target.clock_ghz * 1e3) for name, count in cycles.items()},
         }
     return Price(
         busy_us=busy,
@@ -187,5 +166,4 @@ def price(work: BlockWork, target: CudaTarget, *, warm: bool = False) -> Price:
         dram_bytes=dram_bytes,
         bytes_in_flight_per_sm=in_flight,
         loads_ahead=work.loads_ahead,
-        constants=constants,
     )

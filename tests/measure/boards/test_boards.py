@@ -170,7 +170,7 @@ def test_a_kernel_that_writes_outside_is_found_there(bench):
     assert record.status is Status.WRONG and record.detail == "guard band: it wrote outside y"
 
 
-def test_what_a_slow_kernel_takes_is_what_is_told(bench):
+def test_the_reported_time_is_that_of_the_slow_kernel(bench):
     (record,) = bench.planted(planted_boards.slow).measure(candidates(bench.target))
     assert record.status is Status.OK
     assert 1e6 * planted_boards.SLOW_S <= record.measurement.median_us < 10e6 * planted_boards.SLOW_S
@@ -250,7 +250,7 @@ def workers_of():
         workers.close()
 
 
-def test_who_is_not_there_is_told_at_once(boards, bench, monkeypatch):
+def test_an_absent_board_is_an_error_at_once(boards, bench, monkeypatch):
     """With the same process: it takes seconds to start."""
     nobody = dataclasses.replace(bench.board, port=closed_port())
     monkeypatch.setattr(bench.workers, "board", nobody)

@@ -215,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_1(float* __restrict
 extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restrict__ beta1_ptr, float* __restrict__ beta2_ptr, float* __restrict__ dbeta2_ptr, float* __restrict__ dgamma2_ptr, float* __restrict__ dx_ptr, float* __restrict__ dz_ptr, float* __restrict__ gamma1_ptr, float* __restrict__ gamma2_ptr, float* __restrict__ mean1_ptr, float* __restrict__ mean2_ptr, float* __restrict__ var1_ptr, float* __restrict__ var2_ptr, float* __restrict__ w_ptr, float* __restrict__ workspace_ptr, float* __restrict__ x_ptr, float* __restrict__ y_ptr, int n) {
   alignas(64) int vector_local_ptr[1];
   alignas(64) int read_from_local_ptr[1];
-  __shared__ alignas(64) float weights_shared_ptr[180];
+  __shared__ alignas(64) float weights_shared_ptr[60];
   __shared__ alignas(64) float2 table_shared_ptr[64];
   alignas(64) float gamma_local_ptr[2];
   alignas(64) float var_local_ptr[2];
@@ -237,17 +237,17 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
   alignas(64) float inverse_local_ptr_3[1];
   alignas(64) float scale_local_ptr_1[1];
   alignas(64) float share_local_ptr_1[1];
-  alignas(64) float sum_local_ptr[22];
+  alignas(64) float sum_local_ptr[10];
   alignas(64) int tiles_local_ptr[1];
   alignas(64) int each_local_ptr[1];
   alignas(64) int start_local_ptr[1];
   alignas(64) int left_local_ptr[1];
   alignas(64) int patch_left_local_ptr[1];
-  __shared__ alignas(64) float patch_shared_ptr[384];
+  __shared__ alignas(64) float patch_shared_ptr[192];
   alignas(64) int number_local_ptr[1];
   alignas(64) int image_local_ptr[1];
   alignas(64) int top_local_ptr[1];
-  alignas(64) float x_local_ptr[4];
+  alignas(64) float x_local_ptr[2];
   alignas(64) float factor_local_ptr_2[8];
   alignas(64) int pixel_local_ptr[2];
   alignas(64) float staged_local_ptr[4];
@@ -270,31 +270,25 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
   alignas(64) float z_local_ptr_9[1];
   alignas(64) float z_local_ptr_10[1];
   alignas(64) float z_local_ptr_11[1];
-  alignas(64) float gradient_local_ptr[4];
+  alignas(64) float gradient_local_ptr[2];
   alignas(64) float factor_local_ptr_3[4];
   alignas(64) float z_local_ptr_12[1];
-  alignas(64) float activated_local_ptr[4];
+  alignas(64) float activated_local_ptr[2];
   alignas(64) float z_local_ptr_13[1];
+  alignas(64) float value_local_ptr[2];
+  alignas(64) float weight_local_ptr[2];
+  alignas(64) float factor_local_ptr_4[6];
   alignas(64) float z_local_ptr_14[1];
   alignas(64) float z_local_ptr_15[1];
-  alignas(64) float value_local_ptr[6];
-  alignas(64) float weight_local_ptr[6];
-  alignas(64) float factor_local_ptr_4[6];
+  alignas(64) float d1_local_ptr[2];
   alignas(64) float z_local_ptr_16[1];
   alignas(64) float z_local_ptr_17[1];
-  alignas(64) float d1_local_ptr[2];
-  alignas(64) float z_local_ptr_18[1];
-  alignas(64) float z_local_ptr_19[1];
-  alignas(64) float z_local_ptr_20[1];
-  alignas(64) float z_local_ptr_21[1];
-  alignas(64) float z_local_ptr_22[1];
-  alignas(64) float z_local_ptr_23[1];
   vector_local_ptr[0] = (((((int)blockIdx.x) & 1) * 8) + ((int)threadIdx.x));
   read_from_local_ptr[0] = ((((int)threadIdx.y) * 8) + ((int)threadIdx.x));
   #pragma unroll
-  for (int turn = 0; turn < 5; ++turn) {
-    if ((((turn * 2) + (((int)threadIdx.y) >> 1)) < 9) && ((((((((int)blockIdx.x) & 1) * 144) + (turn * 32)) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) < 252)) {
-      weights_shared_ptr[((((((turn * 32) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) % 9) * 20) + ((((turn * 32) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) / 9))] = w_ptr[(((((((int)blockIdx.x) & 1) * 144) + (turn * 32)) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x))];
+  for (int turn = 0; turn < 2; ++turn) {
+    if ((((turn * 2) + (((int)threadIdx.y) >> 1)) < 3) && ((((((((int)blockIdx.x) & 1) * 48) + (turn * 32)) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) < 84)) {
+      weights_shared_ptr[((((((turn * 32) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) % 3) * 20) + ((((turn * 32) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) / 3))] = w_ptr[(((((((int)blockIdx.x) & 1) * 48) + (turn * 32)) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x))];
     }
   }
   if ((((int)threadIdx.y) == 0) && (vector_local_ptr[0] < 14)) {
@@ -346,126 +340,123 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
   }
   __syncthreads();
   #pragma unroll
-  for (int index = 0; index < 22; ++index) {
+  for (int index = 0; index < 10; ++index) {
     sum_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;
   }
-  tiles_local_ptr[0] = (n * 4);
+  tiles_local_ptr[0] = (n * 8);
   each_local_ptr[0] = ((tiles_local_ptr[0] + 7) / 8);
   start_local_ptr[0] = min(((((int)blockIdx.x) >> 2) * each_local_ptr[0]), tiles_local_ptr[0]);
   left_local_ptr[0] = ((((((int)blockIdx.x) & 3) >> 1) * 4) + ((int)threadIdx.y));
-  patch_left_local_ptr[0] = ((((((int)blockIdx.x) & 3) >> 1) * 4) - 1);
+  patch_left_local_ptr[0] = (((((int)blockIdx.x) & 3) >> 1) * 4);
   each_local_ptr[0] = min(each_local_ptr[0], (tiles_local_ptr[0] - start_local_ptr[0]));
   for (int turn_1 = 0; turn_1 < each_local_ptr[0]; ++turn_1) {
     number_local_ptr[0] = (start_local_ptr[0] + turn_1);
-    image_local_ptr[0] = (number_local_ptr[0] / 4);
-    number_local_ptr[0] = (number_local_ptr[0] - (image_local_ptr[0] * 4));
-    top_local_ptr[0] = (number_local_ptr[0] * 2);
-    number_local_ptr[0] = ((number_local_ptr[0] * 2) - 1);
+    image_local_ptr[0] = (number_local_ptr[0] / 8);
+    number_local_ptr[0] = (number_local_ptr[0] - (image_local_ptr[0] * 8));
+    top_local_ptr[0] = number_local_ptr[0];
+    number_local_ptr[0] = (number_local_ptr[0] - 1);
     top_local_ptr[0] = (((image_local_ptr[0] * 64) + (top_local_ptr[0] * 8)) + left_local_ptr[0]);
     if (vector_local_ptr[0] < 14) {
       *(float2*)(x_local_ptr + 0) = *(float2*)(x_ptr + ((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)));
-      *(float2*)(x_local_ptr + 2) = *(float2*)(x_ptr + (((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 224));
     }
     if (vector_local_ptr[0] < 14) {
       *(float2*)(factor_local_ptr_2 + 0) = table_shared_ptr[(((int)threadIdx.x) + 32)];
       *(float2*)(factor_local_ptr_2 + 2) = table_shared_ptr[(((int)threadIdx.x) + 40)];
       *(float2*)(factor_local_ptr_2 + 4) = table_shared_ptr[(((int)threadIdx.x) + 48)];
       *(float2*)(factor_local_ptr_2 + 6) = table_shared_ptr[(((int)threadIdx.x) + 56)];
-      for (int round = 0; round < 2; ++round) {
-        pixel_local_ptr[0] = ((round * 2) + number_local_ptr[0]);
-        pixel_local_ptr[1] = (patch_left_local_ptr[0] + ((int)threadIdx.y));
-        float2 condval;
-        if ((((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) && (0 <= pixel_local_ptr[1])) && (pixel_local_ptr[1] < 8)) {
-          condval = *(float2*)(dz_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr[0] * 224)) + (pixel_local_ptr[1] * 28)) + (vector_local_ptr[0] * 2)));
-        } else {
-          condval = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
-        }
-        *(float2*)(staged_local_ptr + 0) = condval;
-        float2 condval_1;
-        if ((((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) && (0 <= pixel_local_ptr[1])) && (pixel_local_ptr[1] < 8)) {
-          condval_1 = *(float2*)(y_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr[0] * 224)) + (pixel_local_ptr[1] * 28)) + (vector_local_ptr[0] * 2)));
-        } else {
-          condval_1 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
-        }
-        *(float2*)(staged_local_ptr + 2) = condval_1;
-        pixel_local_ptr_1[0] = (((round * 2) + ((((int)threadIdx.y) + 4) / 6)) + number_local_ptr[0]);
-        pixel_local_ptr_1[1] = (patch_left_local_ptr[0] + ((((int)threadIdx.y) + 4) % 6));
-        float2 condval_2;
-        if ((((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) && (0 <= pixel_local_ptr_1[1])) && (pixel_local_ptr_1[1] < 8)) {
-          condval_2 = *(float2*)(dz_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_1[0] * 224)) + (pixel_local_ptr_1[1] * 28)) + (vector_local_ptr[0] * 2)));
-        } else {
-          condval_2 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
-        }
-        *(float2*)(staged_local_ptr_1 + 0) = condval_2;
-        float2 condval_3;
-        if ((((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) && (0 <= pixel_local_ptr_1[1])) && (pixel_local_ptr_1[1] < 8)) {
-          condval_3 = *(float2*)(y_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_1[0] * 224)) + (pixel_local_ptr_1[1] * 28)) + (vector_local_ptr[0] * 2)));
-        } else {
-          condval_3 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
-        }
-        *(float2*)(staged_local_ptr_1 + 2) = condval_3;
-        pixel_local_ptr_2[0] = (((round * 2) + number_local_ptr[0]) + 1);
-        pixel_local_ptr_2[1] = ((patch_left_local_ptr[0] + ((int)threadIdx.y)) + 2);
-        float2 condval_4;
-        if ((((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) && (0 <= pixel_local_ptr_2[1])) && (pixel_local_ptr_2[1] < 8)) {
-          condval_4 = *(float2*)(dz_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_2[0] * 224)) + (pixel_local_ptr_2[1] * 28)) + (vector_local_ptr[0] * 2)));
-        } else {
-          condval_4 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
-        }
-        *(float2*)(staged_local_ptr_2 + 0) = condval_4;
-        float2 condval_5;
-        if ((((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) && (0 <= pixel_local_ptr_2[1])) && (pixel_local_ptr_2[1] < 8)) {
-          condval_5 = *(float2*)(y_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_2[0] * 224)) + (pixel_local_ptr_2[1] * 28)) + (vector_local_ptr[0] * 2)));
-        } else {
-          condval_5 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
-        }
-        *(float2*)(staged_local_ptr_2 + 2) = condval_5;
-        #pragma unroll
-        for (int index_1 = 0; index_1 < 2; ++index_1) {
-          made_local_ptr[index_1] = 0x0p+0f/*0.000000e+00*/;
-        }
-        if ((((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) && (0 <= pixel_local_ptr[1])) && (pixel_local_ptr[1] < 8)) {
-          z_local_ptr[0] = ((staged_local_ptr[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
-          z_local_ptr_1[0] = z_local_ptr[0];
-          z_local_ptr[0] = (staged_local_ptr[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-          made_local_ptr[0] = ((z_local_ptr[0] * factor_local_ptr_2[0]) + ((staged_local_ptr[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
-          z_local_ptr_2[0] = ((staged_local_ptr[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
-          z_local_ptr_3[0] = z_local_ptr_2[0];
-          z_local_ptr_2[0] = (staged_local_ptr[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_2[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-          made_local_ptr[1] = ((z_local_ptr_2[0] * factor_local_ptr_2[1]) + ((staged_local_ptr[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
-        }
-        *(float2*)(patch_shared_ptr + (((round * 192) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2))) = *(float2*)(made_local_ptr + 0);
-        #pragma unroll
-        for (int index_2 = 0; index_2 < 2; ++index_2) {
-          made_local_ptr_1[index_2] = 0x0p+0f/*0.000000e+00*/;
-        }
-        if ((((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) && (0 <= pixel_local_ptr_1[1])) && (pixel_local_ptr_1[1] < 8)) {
-          z_local_ptr_4[0] = ((staged_local_ptr_1[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
-          z_local_ptr_5[0] = z_local_ptr_4[0];
-          z_local_ptr_4[0] = (staged_local_ptr_1[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_4[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-          made_local_ptr_1[0] = ((z_local_ptr_4[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_1[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
-          z_local_ptr_6[0] = ((staged_local_ptr_1[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
-          z_local_ptr_7[0] = z_local_ptr_6[0];
-          z_local_ptr_6[0] = (staged_local_ptr_1[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_6[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-          made_local_ptr_1[1] = ((z_local_ptr_6[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_1[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
-        }
-        *(float2*)(patch_shared_ptr + ((((round * 192) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(made_local_ptr_1 + 0);
-        #pragma unroll
-        for (int index_3 = 0; index_3 < 2; ++index_3) {
-          made_local_ptr_2[index_3] = 0x0p+0f/*0.000000e+00*/;
-        }
-        if ((((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) && (0 <= pixel_local_ptr_2[1])) && (pixel_local_ptr_2[1] < 8)) {
-          z_local_ptr_8[0] = ((staged_local_ptr_2[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
-          z_local_ptr_9[0] = z_local_ptr_8[0];
-          z_local_ptr_8[0] = (staged_local_ptr_2[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_8[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-          made_local_ptr_2[0] = ((z_local_ptr_8[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_2[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
-          z_local_ptr_10[0] = ((staged_local_ptr_2[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
-          z_local_ptr_11[0] = z_local_ptr_10[0];
-          z_local_ptr_10[0] = (staged_local_ptr_2[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_10[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-          made_local_ptr_2[1] = ((z_local_ptr_10[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_2[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
-        }
-        *(float2*)(patch_shared_ptr + ((((round * 192) + (((int)threadIdx.y) * 16)) + (((int)threadIdx.x) * 2)) + 128)) = *(float2*)(made_local_ptr_2 + 0);
+      pixel_local_ptr[0] = number_local_ptr[0];
+      pixel_local_ptr[1] = (patch_left_local_ptr[0] + ((int)threadIdx.y));
+      float2 condval;
+      if ((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) {
+        condval = *(float2*)(dz_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr[0] * 224)) + (pixel_local_ptr[1] * 28)) + (vector_local_ptr[0] * 2)));
+      } else {
+        condval = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
       }
+      *(float2*)(staged_local_ptr + 0) = condval;
+      float2 condval_1;
+      if ((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) {
+        condval_1 = *(float2*)(y_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr[0] * 224)) + (pixel_local_ptr[1] * 28)) + (vector_local_ptr[0] * 2)));
+      } else {
+        condval_1 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+      }
+      *(float2*)(staged_local_ptr + 2) = condval_1;
+      pixel_local_ptr_1[0] = (number_local_ptr[0] + 1);
+      pixel_local_ptr_1[1] = (patch_left_local_ptr[0] + ((int)threadIdx.y));
+      float2 condval_2;
+      if ((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) {
+        condval_2 = *(float2*)(dz_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_1[0] * 224)) + (pixel_local_ptr_1[1] * 28)) + (vector_local_ptr[0] * 2)));
+      } else {
+        condval_2 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+      }
+      *(float2*)(staged_local_ptr_1 + 0) = condval_2;
+      float2 condval_3;
+      if ((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) {
+        condval_3 = *(float2*)(y_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_1[0] * 224)) + (pixel_local_ptr_1[1] * 28)) + (vector_local_ptr[0] * 2)));
+      } else {
+        condval_3 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+      }
+      *(float2*)(staged_local_ptr_1 + 2) = condval_3;
+      pixel_local_ptr_2[0] = (number_local_ptr[0] + 2);
+      pixel_local_ptr_2[1] = (patch_left_local_ptr[0] + ((int)threadIdx.y));
+      float2 condval_4;
+      if ((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) {
+        condval_4 = *(float2*)(dz_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_2[0] * 224)) + (pixel_local_ptr_2[1] * 28)) + (vector_local_ptr[0] * 2)));
+      } else {
+        condval_4 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+      }
+      *(float2*)(staged_local_ptr_2 + 0) = condval_4;
+      float2 condval_5;
+      if ((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) {
+        condval_5 = *(float2*)(y_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_2[0] * 224)) + (pixel_local_ptr_2[1] * 28)) + (vector_local_ptr[0] * 2)));
+      } else {
+        condval_5 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+      }
+      *(float2*)(staged_local_ptr_2 + 2) = condval_5;
+      #pragma unroll
+      for (int index_1 = 0; index_1 < 2; ++index_1) {
+        made_local_ptr[index_1] = 0x0p+0f/*0.000000e+00*/;
+      }
+      if ((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) {
+        z_local_ptr[0] = ((staged_local_ptr[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
+        z_local_ptr_1[0] = z_local_ptr[0];
+        z_local_ptr[0] = (staged_local_ptr[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        made_local_ptr[0] = ((z_local_ptr[0] * factor_local_ptr_2[0]) + ((staged_local_ptr[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
+        z_local_ptr_2[0] = ((staged_local_ptr[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
+        z_local_ptr_3[0] = z_local_ptr_2[0];
+        z_local_ptr_2[0] = (staged_local_ptr[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_2[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        made_local_ptr[1] = ((z_local_ptr_2[0] * factor_local_ptr_2[1]) + ((staged_local_ptr[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
+      }
+      *(float2*)(patch_shared_ptr + ((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2))) = *(float2*)(made_local_ptr + 0);
+      #pragma unroll
+      for (int index_2 = 0; index_2 < 2; ++index_2) {
+        made_local_ptr_1[index_2] = 0x0p+0f/*0.000000e+00*/;
+      }
+      if ((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) {
+        z_local_ptr_4[0] = ((staged_local_ptr_1[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
+        z_local_ptr_5[0] = z_local_ptr_4[0];
+        z_local_ptr_4[0] = (staged_local_ptr_1[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_4[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        made_local_ptr_1[0] = ((z_local_ptr_4[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_1[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
+        z_local_ptr_6[0] = ((staged_local_ptr_1[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
+        z_local_ptr_7[0] = z_local_ptr_6[0];
+        z_local_ptr_6[0] = (staged_local_ptr_1[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_6[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        made_local_ptr_1[1] = ((z_local_ptr_6[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_1[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
+      }
+      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(made_local_ptr_1 + 0);
+      #pragma unroll
+      for (int index_3 = 0; index_3 < 2; ++index_3) {
+        made_local_ptr_2[index_3] = 0x0p+0f/*0.000000e+00*/;
+      }
+      if ((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) {
+        z_local_ptr_8[0] = ((staged_local_ptr_2[2] * factor_local_ptr_2[0]) + factor_local_ptr_2[2]);
+        z_local_ptr_9[0] = z_local_ptr_8[0];
+        z_local_ptr_8[0] = (staged_local_ptr_2[0] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_8[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        made_local_ptr_2[0] = ((z_local_ptr_8[0] * factor_local_ptr_2[0]) + ((staged_local_ptr_2[2] * factor_local_ptr_2[4]) + factor_local_ptr_2[6]));
+        z_local_ptr_10[0] = ((staged_local_ptr_2[3] * factor_local_ptr_2[1]) + factor_local_ptr_2[3]);
+        z_local_ptr_11[0] = z_local_ptr_10[0];
+        z_local_ptr_10[0] = (staged_local_ptr_2[1] * ((0x0p+0f/*0.000000e+00*/ < z_local_ptr_10[0]) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+        made_local_ptr_2[1] = ((z_local_ptr_10[0] * factor_local_ptr_2[1]) + ((staged_local_ptr_2[3] * factor_local_ptr_2[5]) + factor_local_ptr_2[7]));
+      }
+      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 128)) = *(float2*)(made_local_ptr_2 + 0);
     }
     __syncthreads();
     if (vector_local_ptr[0] < 14) {
@@ -501,198 +492,59 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
         condval_9 = z_local_ptr_13[0];
       }
       activated_local_ptr[1] = condval_9;
-      z_local_ptr_14[0] = ((x_local_ptr[2] * factor_local_ptr_3[0]) + factor_local_ptr_3[2]);
-      float condval_10;
-      if (z_local_ptr_14[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_10 = 0x0p+0f/*0.000000e+00*/;
-      } else {
-        condval_10 = z_local_ptr_14[0];
-      }
-      z_local_ptr_14[0] = condval_10;
-      float condval_11;
-      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_14[0]) {
-        condval_11 = 0x1.8p+2f/*6.000000e+00*/;
-      } else {
-        condval_11 = z_local_ptr_14[0];
-      }
-      activated_local_ptr[2] = condval_11;
-      z_local_ptr_15[0] = ((x_local_ptr[3] * factor_local_ptr_3[1]) + factor_local_ptr_3[3]);
-      float condval_12;
-      if (z_local_ptr_15[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_12 = 0x0p+0f/*0.000000e+00*/;
-      } else {
-        condval_12 = z_local_ptr_15[0];
-      }
-      z_local_ptr_15[0] = condval_12;
-      float condval_13;
-      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_15[0]) {
-        condval_13 = 0x1.8p+2f/*6.000000e+00*/;
-      } else {
-        condval_13 = z_local_ptr_15[0];
-      }
-      activated_local_ptr[3] = condval_13;
       #pragma unroll
-      for (int index_4 = 0; index_4 < 4; ++index_4) {
+      for (int index_4 = 0; index_4 < 2; ++index_4) {
         gradient_local_ptr[index_4] = 0x0p+0f/*0.000000e+00*/;
       }
       *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + (read_from_local_ptr[0] * 2));
-      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 16));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 32));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 120));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 140));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 160));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[4]));
-      sum_local_ptr[16] = (sum_local_ptr[16] + (value_local_ptr[0] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[5]));
-      sum_local_ptr[17] = (sum_local_ptr[17] + (value_local_ptr[1] * activated_local_ptr[1]));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr[2] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr[3] * activated_local_ptr[1]));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[4] * weight_local_ptr[0]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr[4] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[5] * weight_local_ptr[1]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr[5] * activated_local_ptr[1]));
-      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 96));
-      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 112));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 128));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 60));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 80));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 100));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[4]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr[0] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[5]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr[1] * activated_local_ptr[1]));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr[2] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr[3] * activated_local_ptr[1]));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[4] * weight_local_ptr[0]));
-      sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr[4] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[5] * weight_local_ptr[1]));
-      sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr[5] * activated_local_ptr[1]));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 120));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 140));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 160));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[0] * weight_local_ptr[4]));
-      sum_local_ptr[16] = (sum_local_ptr[16] + (value_local_ptr[0] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[1] * weight_local_ptr[5]));
-      sum_local_ptr[17] = (sum_local_ptr[17] + (value_local_ptr[1] * activated_local_ptr[3]));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[14] = (sum_local_ptr[14] + (value_local_ptr[2] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[15] = (sum_local_ptr[15] + (value_local_ptr[3] * activated_local_ptr[3]));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[4] * weight_local_ptr[0]));
-      sum_local_ptr[12] = (sum_local_ptr[12] + (value_local_ptr[4] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[5] * weight_local_ptr[1]));
-      sum_local_ptr[13] = (sum_local_ptr[13] + (value_local_ptr[5] * activated_local_ptr[3]));
-      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 192));
-      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 208));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 224));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + (((int)threadIdx.x) * 2));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 20));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 40));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[4]));
+      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 40));
+      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[0]));
       sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr[0] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[5]));
+      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[1]));
       sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr[1] * activated_local_ptr[1]));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[2] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[3] * activated_local_ptr[1]));
-      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[4] * weight_local_ptr[0]));
-      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[4] * activated_local_ptr[0]));
-      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[5] * weight_local_ptr[1]));
-      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[5] * activated_local_ptr[1]));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 60));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 80));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 100));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[0] * weight_local_ptr[4]));
-      sum_local_ptr[10] = (sum_local_ptr[10] + (value_local_ptr[0] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[1] * weight_local_ptr[5]));
-      sum_local_ptr[11] = (sum_local_ptr[11] + (value_local_ptr[1] * activated_local_ptr[3]));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[8] = (sum_local_ptr[8] + (value_local_ptr[2] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[9] = (sum_local_ptr[9] + (value_local_ptr[3] * activated_local_ptr[3]));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[4] * weight_local_ptr[0]));
-      sum_local_ptr[6] = (sum_local_ptr[6] + (value_local_ptr[4] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[5] * weight_local_ptr[1]));
-      sum_local_ptr[7] = (sum_local_ptr[7] + (value_local_ptr[5] * activated_local_ptr[3]));
-      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 288));
-      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 304));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 320));
+      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 64));
+      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 20));
+      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[0]));
+      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[0] * activated_local_ptr[0]));
+      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[1]));
+      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[1] * activated_local_ptr[1]));
+      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 128));
       *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + (((int)threadIdx.x) * 2));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 20));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 40));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[0] * weight_local_ptr[4]));
-      sum_local_ptr[4] = (sum_local_ptr[4] + (value_local_ptr[0] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[1] * weight_local_ptr[5]));
-      sum_local_ptr[5] = (sum_local_ptr[5] + (value_local_ptr[1] * activated_local_ptr[3]));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[2] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[3] * activated_local_ptr[3]));
-      gradient_local_ptr[2] = (gradient_local_ptr[2] + (value_local_ptr[4] * weight_local_ptr[0]));
-      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[4] * activated_local_ptr[2]));
-      gradient_local_ptr[3] = (gradient_local_ptr[3] + (value_local_ptr[5] * weight_local_ptr[1]));
-      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[5] * activated_local_ptr[3]));
+      gradient_local_ptr[0] = (gradient_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[0]));
+      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[0] * activated_local_ptr[0]));
+      gradient_local_ptr[1] = (gradient_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[1]));
+      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[1] * activated_local_ptr[1]));
     }
     __syncthreads();
     if (vector_local_ptr[0] < 14) {
       *(float2*)(factor_local_ptr_4 + 0) = table_shared_ptr[((int)threadIdx.x)];
       *(float2*)(factor_local_ptr_4 + 2) = table_shared_ptr[(((int)threadIdx.x) + 8)];
       *(float2*)(factor_local_ptr_4 + 4) = table_shared_ptr[(((int)threadIdx.x) + 16)];
-      z_local_ptr_16[0] = ((x_local_ptr[0] * factor_local_ptr_4[0]) + factor_local_ptr_4[2]);
+      z_local_ptr_14[0] = ((x_local_ptr[0] * factor_local_ptr_4[0]) + factor_local_ptr_4[2]);
+      z_local_ptr_15[0] = z_local_ptr_14[0];
+      float condval_10;
+      if (z_local_ptr_15[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_10 = 0x0p+0f/*0.000000e+00*/;
+      } else {
+        condval_10 = z_local_ptr_15[0];
+      }
+      z_local_ptr_15[0] = condval_10;
+      d1_local_ptr[0] = (gradient_local_ptr[0] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_14[0]) && (z_local_ptr_14[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[6] = (sum_local_ptr[6] + d1_local_ptr[0]);
+      sum_local_ptr[8] = (sum_local_ptr[8] + (d1_local_ptr[0] * (x_local_ptr[0] - factor_local_ptr_4[4])));
+      z_local_ptr_16[0] = ((x_local_ptr[1] * factor_local_ptr_4[1]) + factor_local_ptr_4[3]);
       z_local_ptr_17[0] = z_local_ptr_16[0];
-      float condval_14;
+      float condval_11;
       if (z_local_ptr_17[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_14 = 0x0p+0f/*0.000000e+00*/;
+        condval_11 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_14 = z_local_ptr_17[0];
+        condval_11 = z_local_ptr_17[0];
       }
-      z_local_ptr_17[0] = condval_14;
-      d1_local_ptr[0] = (gradient_local_ptr[0] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_16[0]) && (z_local_ptr_16[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-      sum_local_ptr[18] = (sum_local_ptr[18] + d1_local_ptr[0]);
-      sum_local_ptr[20] = (sum_local_ptr[20] + (d1_local_ptr[0] * (x_local_ptr[0] - factor_local_ptr_4[4])));
-      z_local_ptr_18[0] = ((x_local_ptr[1] * factor_local_ptr_4[1]) + factor_local_ptr_4[3]);
-      z_local_ptr_19[0] = z_local_ptr_18[0];
-      float condval_15;
-      if (z_local_ptr_19[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_15 = 0x0p+0f/*0.000000e+00*/;
-      } else {
-        condval_15 = z_local_ptr_19[0];
-      }
-      z_local_ptr_19[0] = condval_15;
-      d1_local_ptr[1] = (gradient_local_ptr[1] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_18[0]) && (z_local_ptr_18[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-      sum_local_ptr[19] = (sum_local_ptr[19] + d1_local_ptr[1]);
-      sum_local_ptr[21] = (sum_local_ptr[21] + (d1_local_ptr[1] * (x_local_ptr[1] - factor_local_ptr_4[5])));
+      z_local_ptr_17[0] = condval_11;
+      d1_local_ptr[1] = (gradient_local_ptr[1] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_16[0]) && (z_local_ptr_16[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
+      sum_local_ptr[7] = (sum_local_ptr[7] + d1_local_ptr[1]);
+      sum_local_ptr[9] = (sum_local_ptr[9] + (d1_local_ptr[1] * (x_local_ptr[1] - factor_local_ptr_4[5])));
       *(float2*)(dx_ptr + ((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2))) = *(float2*)(d1_local_ptr + 0);
-      z_local_ptr_20[0] = ((x_local_ptr[2] * factor_local_ptr_4[0]) + factor_local_ptr_4[2]);
-      z_local_ptr_21[0] = z_local_ptr_20[0];
-      float condval_16;
-      if (z_local_ptr_21[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_16 = 0x0p+0f/*0.000000e+00*/;
-      } else {
-        condval_16 = z_local_ptr_21[0];
-      }
-      z_local_ptr_21[0] = condval_16;
-      d1_local_ptr[0] = (gradient_local_ptr[2] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_20[0]) && (z_local_ptr_20[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-      sum_local_ptr[18] = (sum_local_ptr[18] + d1_local_ptr[0]);
-      sum_local_ptr[20] = (sum_local_ptr[20] + (d1_local_ptr[0] * (x_local_ptr[2] - factor_local_ptr_4[4])));
-      z_local_ptr_22[0] = ((x_local_ptr[3] * factor_local_ptr_4[1]) + factor_local_ptr_4[3]);
-      z_local_ptr_23[0] = z_local_ptr_22[0];
-      float condval_17;
-      if (z_local_ptr_23[0] < 0x0p+0f/*0.000000e+00*/) {
-        condval_17 = 0x0p+0f/*0.000000e+00*/;
-      } else {
-        condval_17 = z_local_ptr_23[0];
-      }
-      z_local_ptr_23[0] = condval_17;
-      d1_local_ptr[1] = (gradient_local_ptr[3] * (((0x0p+0f/*0.000000e+00*/ < z_local_ptr_22[0]) && (z_local_ptr_22[0] < 0x1.8p+2f/*6.000000e+00*/)) ? 0x1p+0f/*1.000000e+00*/ : 0x0p+0f/*0.000000e+00*/));
-      sum_local_ptr[19] = (sum_local_ptr[19] + d1_local_ptr[1]);
-      sum_local_ptr[21] = (sum_local_ptr[21] + (d1_local_ptr[1] * (x_local_ptr[3] - factor_local_ptr_4[5])));
-      *(float2*)(dx_ptr + (((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 224)) = *(float2*)(d1_local_ptr + 0);
     }
   }
   for (int halving = 0; halving < 2; ++halving) {
@@ -709,18 +561,6 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
       patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 104) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[7];
       patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 120) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[8];
       patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 136) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[9];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 152) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[10];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 168) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[11];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 184) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[12];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 200) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[13];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 216) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[14];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 232) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[15];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 248) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[16];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 264) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[17];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 280) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[18];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 296) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[19];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 312) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[20];
-      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 328) - ((3 >> (halving + 1)) * 8))] = sum_local_ptr[21];
     }
     __syncthreads();
     if ((((int)threadIdx.y) + (3 >> (halving + 1))) < (3 >> halving)) {
@@ -734,33 +574,15 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
       sum_local_ptr[7] = (sum_local_ptr[7] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 112)]);
       sum_local_ptr[8] = (sum_local_ptr[8] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 128)]);
       sum_local_ptr[9] = (sum_local_ptr[9] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 144)]);
-      sum_local_ptr[10] = (sum_local_ptr[10] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 160)]);
-      sum_local_ptr[11] = (sum_local_ptr[11] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 176)]);
-      sum_local_ptr[12] = (sum_local_ptr[12] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 192)]);
-      sum_local_ptr[13] = (sum_local_ptr[13] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 208)]);
-      sum_local_ptr[14] = (sum_local_ptr[14] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 224)]);
-      sum_local_ptr[15] = (sum_local_ptr[15] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 240)]);
-      sum_local_ptr[16] = (sum_local_ptr[16] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 256)]);
-      sum_local_ptr[17] = (sum_local_ptr[17] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 272)]);
-      sum_local_ptr[18] = (sum_local_ptr[18] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 288)]);
-      sum_local_ptr[19] = (sum_local_ptr[19] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 304)]);
-      sum_local_ptr[20] = (sum_local_ptr[20] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 320)]);
-      sum_local_ptr[21] = (sum_local_ptr[21] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 336)]);
     }
     __syncthreads();
   }
   if ((((int)threadIdx.y) == 0) && (vector_local_ptr[0] < 14)) {
-    *(float2*)(workspace_ptr + (((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2))) = *(float2*)(sum_local_ptr + 0);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 28)) = *(float2*)(sum_local_ptr + 2);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 56)) = *(float2*)(sum_local_ptr + 4);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 84)) = *(float2*)(sum_local_ptr + 6);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 112)) = *(float2*)(sum_local_ptr + 8);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 140)) = *(float2*)(sum_local_ptr + 10);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 168)) = *(float2*)(sum_local_ptr + 12);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 196)) = *(float2*)(sum_local_ptr + 14);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 224)) = *(float2*)(sum_local_ptr + 16);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 252)) = *(float2*)(sum_local_ptr + 18);
-    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 308) + (vector_local_ptr[0] * 2)) + 280)) = *(float2*)(sum_local_ptr + 20);
+    *(float2*)(workspace_ptr + (((((int)blockIdx.x) >> 1) * 140) + (vector_local_ptr[0] * 2))) = *(float2*)(sum_local_ptr + 0);
+    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 140) + (vector_local_ptr[0] * 2)) + 28)) = *(float2*)(sum_local_ptr + 2);
+    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 140) + (vector_local_ptr[0] * 2)) + 56)) = *(float2*)(sum_local_ptr + 4);
+    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 140) + (vector_local_ptr[0] * 2)) + 84)) = *(float2*)(sum_local_ptr + 6);
+    *(float2*)(workspace_ptr + ((((((int)blockIdx.x) >> 1) * 140) + (vector_local_ptr[0] * 2)) + 112)) = *(float2*)(sum_local_ptr + 8);
   }
 }
 
@@ -771,7 +593,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_3(float* __restrict
   total_local_ptr[0] = 0x0p+0f/*0.000000e+00*/;
   if (((((int)blockIdx.x) * 2) + (((int)threadIdx.x) >> 2)) < 7) {
     for (int turn = 0; turn < 4; ++turn) {
-      total_local_ptr[0] = (total_local_ptr[0] + workspace_ptr[(((((turn * 1232) + (((int)threadIdx.y) * 308)) + (((int)blockIdx.y) * 28)) + (((int)blockIdx.x) * 8)) + ((int)threadIdx.x))]);
+      total_local_ptr[0] = (total_local_ptr[0] + workspace_ptr[(((((turn * 560) + (((int)threadIdx.y) * 140)) + (((int)blockIdx.y) * 28)) + (((int)blockIdx.x) * 8)) + ((int)threadIdx.x))]);
     }
   }
   for (int halving = 0; halving < 2; ++halving) {
@@ -787,13 +609,13 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_3(float* __restrict
     __syncthreads();
   }
   if ((((int)threadIdx.y) == 0) && (((((int)blockIdx.x) * 2) + (((int)threadIdx.x) >> 2)) < 7)) {
-    if (((int)blockIdx.y) < 9) {
-      dw_ptr[(((((int)blockIdx.x) * 72) + (((int)threadIdx.x) * 9)) + ((int)blockIdx.y))] = total_local_ptr[0];
+    if (((int)blockIdx.y) < 3) {
+      dw_ptr[(((((int)blockIdx.x) * 24) + (((int)threadIdx.x) * 3)) + ((int)blockIdx.y))] = total_local_ptr[0];
     }
-    if (((int)blockIdx.y) == 9) {
+    if (((int)blockIdx.y) == 3) {
       dbeta1_ptr[((((int)blockIdx.x) * 8) + ((int)threadIdx.x))] = total_local_ptr[0];
     }
-    if (((int)blockIdx.y) == 10) {
+    if (((int)blockIdx.y) == 4) {
       inverse_local_ptr[0] = rsqrtf((var1_ptr[((((int)blockIdx.x) * 8) + ((int)threadIdx.x))] + 0x1.4f8b588e368f1p-17f/*1.000000e-05*/));
       dgamma1_ptr[((((int)blockIdx.x) * 8) + ((int)threadIdx.x))] = (total_local_ptr[0] * inverse_local_ptr[0]);
     }

@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(32, 32) main_kernel(float* __restri
   alignas(64) float apart_local_ptr_1[1];
   alignas(64) float first_local_ptr_2[1];
   alignas(64) float moved_local_ptr_1[1];
-  pixels_local_ptr[0] = (n * 64);
+  pixels_local_ptr[0] = (n * 81);
   each_local_ptr[0] = ((pixels_local_ptr[0] + 15) / 16);
   first_local_ptr[0] = min(((((int)blockIdx.x) >> 1) * each_local_ptr[0]), pixels_local_ptr[0]);
   vector_local_ptr[0] = (((((int)blockIdx.x) & 1) * 8) + ((int)threadIdx.x));
@@ -216,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_1(float* __restrict
     __syncthreads();
   }
   if ((((int)threadIdx.y) == 0) && (((((int)blockIdx.x) * 2) + (((int)threadIdx.x) >> 2)) < 7)) {
-    share_local_ptr[0] = __fdividef(0x1p+0f/*1.000000e+00*/, ((float)(n * 64)));
+    share_local_ptr[0] = __fdividef(0x1p+0f/*1.000000e+00*/, ((float)(n * 81)));
     off_local_ptr[0] = (total_local_ptr[0] * share_local_ptr[0]);
     mean1_ptr[((((int)blockIdx.x) * 8) + ((int)threadIdx.x))] = (workspace_ptr[(((((int)blockIdx.x) * 8) + ((int)threadIdx.x)) + 84)] + off_local_ptr[0]);
     off_local_ptr[0] = ((total_local_ptr[1] - (total_local_ptr[0] * off_local_ptr[0])) * share_local_ptr[0]);
@@ -233,7 +233,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel_1(float* __restrict
 extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restrict__ beta1_ptr, float* __restrict__ gamma1_ptr, float* __restrict__ mean1_ptr, float* __restrict__ var1_ptr, float* __restrict__ w_ptr, float* __restrict__ workspace_ptr, float* __restrict__ x_ptr, float* __restrict__ y_ptr, int n) {
   alignas(64) int vector_local_ptr[1];
   alignas(64) int read_from_local_ptr[1];
-  __shared__ alignas(64) float weights_shared_ptr[180];
+  __shared__ alignas(64) float weights_shared_ptr[80];
   __shared__ alignas(64) float2 table_shared_ptr[16];
   alignas(64) float gamma_local_ptr[2];
   alignas(64) float var_local_ptr[2];
@@ -250,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
   alignas(64) int start_local_ptr[1];
   alignas(64) int left_local_ptr[1];
   alignas(64) int patch_left_local_ptr[1];
-  __shared__ alignas(64) float patch_shared_ptr[384];
+  __shared__ alignas(64) float patch_shared_ptr[160];
   alignas(64) int number_local_ptr[1];
   alignas(64) int image_local_ptr[1];
   alignas(64) int top_local_ptr[1];
@@ -261,37 +261,20 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
   alignas(64) float staged_local_ptr_1[2];
   alignas(64) int pixel_local_ptr_2[2];
   alignas(64) float staged_local_ptr_2[2];
-  alignas(64) int pixel_local_ptr_3[2];
-  alignas(64) float staged_local_ptr_3[2];
-  alignas(64) int pixel_local_ptr_4[2];
-  alignas(64) float staged_local_ptr_4[2];
-  alignas(64) int pixel_local_ptr_5[2];
-  alignas(64) float staged_local_ptr_5[2];
-  alignas(64) float made_local_ptr[2];
   alignas(64) float z_local_ptr[1];
+  alignas(64) float made_local_ptr[2];
   alignas(64) float z_local_ptr_1[1];
-  alignas(64) float made_local_ptr_1[2];
   alignas(64) float z_local_ptr_2[1];
+  alignas(64) float made_local_ptr_1[2];
   alignas(64) float z_local_ptr_3[1];
-  alignas(64) float made_local_ptr_2[2];
   alignas(64) float z_local_ptr_4[1];
+  alignas(64) float made_local_ptr_2[2];
   alignas(64) float z_local_ptr_5[1];
-  alignas(64) float made_local_ptr_3[2];
-  alignas(64) float z_local_ptr_6[1];
-  alignas(64) float z_local_ptr_7[1];
-  alignas(64) float made_local_ptr_4[2];
-  alignas(64) float z_local_ptr_8[1];
-  alignas(64) float z_local_ptr_9[1];
-  alignas(64) float made_local_ptr_5[2];
-  alignas(64) float z_local_ptr_10[1];
-  alignas(64) float z_local_ptr_11[1];
-  alignas(64) float sum_local_ptr[4];
-  alignas(64) float value_local_ptr[6];
-  alignas(64) float weight_local_ptr[6];
+  alignas(64) float sum_local_ptr[2];
+  alignas(64) float value_local_ptr[4];
+  alignas(64) float weight_local_ptr[4];
   alignas(64) float off_local_ptr[1];
   alignas(64) float off_local_ptr_1[1];
-  alignas(64) float off_local_ptr_2[1];
-  alignas(64) float off_local_ptr_3[1];
   alignas(64) float common_local_ptr[2];
   alignas(64) float pixels_local_ptr[1];
   alignas(64) float apart_local_ptr[1];
@@ -303,9 +286,9 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
   vector_local_ptr[0] = (((((int)blockIdx.x) & 1) * 8) + ((int)threadIdx.x));
   read_from_local_ptr[0] = ((((int)threadIdx.y) * 8) + ((int)threadIdx.x));
   #pragma unroll
-  for (int turn = 0; turn < 5; ++turn) {
-    if ((((turn * 2) + (((int)threadIdx.y) >> 1)) < 9) && ((((((((int)blockIdx.x) & 1) * 144) + (turn * 32)) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) < 252)) {
-      weights_shared_ptr[((((((turn * 32) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) % 9) * 20) + ((((turn * 32) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x)) / 9))] = w_ptr[(((((((int)blockIdx.x) & 1) * 144) + (turn * 32)) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x))];
+  for (int turn = 0; turn < 2; ++turn) {
+    if (((((((int)blockIdx.x) & 1) * 4) + (turn * 2)) + (((int)threadIdx.y) >> 1)) < 7) {
+      weights_shared_ptr[(((((((int)threadIdx.x) & 3) * 20) + (turn * 8)) + (((int)threadIdx.y) * 2)) + (((int)threadIdx.x) >> 2))] = w_ptr[(((((((int)blockIdx.x) & 1) * 64) + (turn * 32)) + (((int)threadIdx.y) * 8)) + ((int)threadIdx.x))];
     }
   }
   if ((((int)threadIdx.y) == 0) && (vector_local_ptr[0] < 14)) {
@@ -334,400 +317,172 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
     pivot_local_ptr[index_1] = 0x0p+0f/*0.000000e+00*/;
   }
   count_local_ptr[0] = 0;
-  tiles_local_ptr[0] = (n * 4);
+  tiles_local_ptr[0] = (n * 8);
   each_local_ptr[0] = ((tiles_local_ptr[0] + 7) / 8);
   start_local_ptr[0] = min(((((int)blockIdx.x) >> 2) * each_local_ptr[0]), tiles_local_ptr[0]);
   left_local_ptr[0] = ((((((int)blockIdx.x) & 3) >> 1) * 4) + ((int)threadIdx.y));
-  patch_left_local_ptr[0] = ((((((int)blockIdx.x) & 3) >> 1) * 4) - 1);
+  patch_left_local_ptr[0] = (((((int)blockIdx.x) & 3) >> 1) * 4);
   each_local_ptr[0] = min(each_local_ptr[0], (tiles_local_ptr[0] - start_local_ptr[0]));
   for (int turn_1 = 0; turn_1 < each_local_ptr[0]; ++turn_1) {
     number_local_ptr[0] = (start_local_ptr[0] + turn_1);
-    image_local_ptr[0] = (number_local_ptr[0] / 4);
-    number_local_ptr[0] = (number_local_ptr[0] - (image_local_ptr[0] * 4));
-    top_local_ptr[0] = (number_local_ptr[0] * 2);
-    number_local_ptr[0] = ((number_local_ptr[0] * 2) - 1);
+    image_local_ptr[0] = (number_local_ptr[0] / 8);
+    number_local_ptr[0] = (number_local_ptr[0] - (image_local_ptr[0] * 8));
+    top_local_ptr[0] = number_local_ptr[0];
+    number_local_ptr[0] = number_local_ptr[0];
     top_local_ptr[0] = (((image_local_ptr[0] * 64) + (top_local_ptr[0] * 8)) + left_local_ptr[0]);
     if (vector_local_ptr[0] < 14) {
       *(float2*)(factor_local_ptr_1 + 0) = table_shared_ptr[((int)threadIdx.x)];
       *(float2*)(factor_local_ptr_1 + 2) = table_shared_ptr[(((int)threadIdx.x) + 8)];
       pixel_local_ptr[0] = number_local_ptr[0];
       pixel_local_ptr[1] = (patch_left_local_ptr[0] + ((int)threadIdx.y));
-      float2 condval;
-      if ((((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) && (0 <= pixel_local_ptr[1])) && (pixel_local_ptr[1] < 8)) {
-        condval = *(float2*)(x_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr[0] * 224)) + (pixel_local_ptr[1] * 28)) + (vector_local_ptr[0] * 2)));
+      *(float2*)(staged_local_ptr + 0) = *(float2*)(x_ptr + ((((image_local_ptr[0] * 2268) + (pixel_local_ptr[0] * 252)) + (pixel_local_ptr[1] * 28)) + (vector_local_ptr[0] * 2)));
+      pixel_local_ptr_1[0] = (((((int)threadIdx.y) + 4) / 5) + number_local_ptr[0]);
+      pixel_local_ptr_1[1] = (patch_left_local_ptr[0] + ((((int)threadIdx.y) + 4) % 5));
+      *(float2*)(staged_local_ptr_1 + 0) = *(float2*)(x_ptr + ((((image_local_ptr[0] * 2268) + (pixel_local_ptr_1[0] * 252)) + (pixel_local_ptr_1[1] * 28)) + (vector_local_ptr[0] * 2)));
+      if (((int)threadIdx.y) < 2) {
+        pixel_local_ptr_2[0] = (number_local_ptr[0] + 1);
+        pixel_local_ptr_2[1] = ((patch_left_local_ptr[0] + ((int)threadIdx.y)) + 3);
+        *(float2*)(staged_local_ptr_2 + 0) = *(float2*)(x_ptr + ((((image_local_ptr[0] * 2268) + (pixel_local_ptr_2[0] * 252)) + (pixel_local_ptr_2[1] * 28)) + (vector_local_ptr[0] * 2)));
+      }
+      z_local_ptr[0] = ((staged_local_ptr[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
+      float condval;
+      if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval = z_local_ptr[0];
       }
-      *(float2*)(staged_local_ptr + 0) = condval;
-      pixel_local_ptr_1[0] = (((((int)threadIdx.y) + 4) / 6) + number_local_ptr[0]);
-      pixel_local_ptr_1[1] = (patch_left_local_ptr[0] + ((((int)threadIdx.y) + 4) % 6));
-      float2 condval_1;
-      if ((((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) && (0 <= pixel_local_ptr_1[1])) && (pixel_local_ptr_1[1] < 8)) {
-        condval_1 = *(float2*)(x_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_1[0] * 224)) + (pixel_local_ptr_1[1] * 28)) + (vector_local_ptr[0] * 2)));
+      z_local_ptr[0] = condval;
+      float condval_1;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr[0]) {
+        condval_1 = 0x1.8p+2f/*6.000000e+00*/;
       } else {
-        condval_1 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval_1 = z_local_ptr[0];
       }
-      *(float2*)(staged_local_ptr_1 + 0) = condval_1;
-      pixel_local_ptr_2[0] = (number_local_ptr[0] + 1);
-      pixel_local_ptr_2[1] = ((patch_left_local_ptr[0] + ((int)threadIdx.y)) + 2);
-      float2 condval_2;
-      if ((((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) && (0 <= pixel_local_ptr_2[1])) && (pixel_local_ptr_2[1] < 8)) {
-        condval_2 = *(float2*)(x_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_2[0] * 224)) + (pixel_local_ptr_2[1] * 28)) + (vector_local_ptr[0] * 2)));
+      made_local_ptr[0] = condval_1;
+      z_local_ptr_1[0] = ((staged_local_ptr[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
+      float condval_2;
+      if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_2 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_2 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval_2 = z_local_ptr_1[0];
       }
-      *(float2*)(staged_local_ptr_2 + 0) = condval_2;
-      pixel_local_ptr_3[0] = (number_local_ptr[0] + 2);
-      pixel_local_ptr_3[1] = (patch_left_local_ptr[0] + ((int)threadIdx.y));
-      float2 condval_3;
-      if ((((0 <= pixel_local_ptr_3[0]) && (pixel_local_ptr_3[0] < 8)) && (0 <= pixel_local_ptr_3[1])) && (pixel_local_ptr_3[1] < 8)) {
-        condval_3 = *(float2*)(x_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_3[0] * 224)) + (pixel_local_ptr_3[1] * 28)) + (vector_local_ptr[0] * 2)));
+      z_local_ptr_1[0] = condval_2;
+      float condval_3;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_1[0]) {
+        condval_3 = 0x1.8p+2f/*6.000000e+00*/;
       } else {
-        condval_3 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval_3 = z_local_ptr_1[0];
       }
-      *(float2*)(staged_local_ptr_3 + 0) = condval_3;
-      pixel_local_ptr_4[0] = (((((int)threadIdx.y) + 16) / 6) + number_local_ptr[0]);
-      pixel_local_ptr_4[1] = (patch_left_local_ptr[0] + ((((int)threadIdx.y) + 4) % 6));
-      float2 condval_4;
-      if ((((0 <= pixel_local_ptr_4[0]) && (pixel_local_ptr_4[0] < 8)) && (0 <= pixel_local_ptr_4[1])) && (pixel_local_ptr_4[1] < 8)) {
-        condval_4 = *(float2*)(x_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_4[0] * 224)) + (pixel_local_ptr_4[1] * 28)) + (vector_local_ptr[0] * 2)));
+      made_local_ptr[1] = condval_3;
+      *(float2*)(patch_shared_ptr + ((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2))) = *(float2*)(made_local_ptr + 0);
+      z_local_ptr_2[0] = ((staged_local_ptr_1[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
+      float condval_4;
+      if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_4 = 0x0p+0f/*0.000000e+00*/;
       } else {
-        condval_4 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval_4 = z_local_ptr_2[0];
       }
-      *(float2*)(staged_local_ptr_4 + 0) = condval_4;
-      pixel_local_ptr_5[0] = (number_local_ptr[0] + 3);
-      pixel_local_ptr_5[1] = ((patch_left_local_ptr[0] + ((int)threadIdx.y)) + 2);
-      float2 condval_5;
-      if ((((0 <= pixel_local_ptr_5[0]) && (pixel_local_ptr_5[0] < 8)) && (0 <= pixel_local_ptr_5[1])) && (pixel_local_ptr_5[1] < 8)) {
-        condval_5 = *(float2*)(x_ptr + ((((image_local_ptr[0] * 1792) + (pixel_local_ptr_5[0] * 224)) + (pixel_local_ptr_5[1] * 28)) + (vector_local_ptr[0] * 2)));
+      z_local_ptr_2[0] = condval_4;
+      float condval_5;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_2[0]) {
+        condval_5 = 0x1.8p+2f/*6.000000e+00*/;
       } else {
-        condval_5 = make_float2(0x0p+0f/*0.000000e+00*/, 0x0p+0f/*0.000000e+00*/);
+        condval_5 = z_local_ptr_2[0];
       }
-      *(float2*)(staged_local_ptr_5 + 0) = condval_5;
-      #pragma unroll
-      for (int index_2 = 0; index_2 < 2; ++index_2) {
-        made_local_ptr[index_2] = 0x0p+0f/*0.000000e+00*/;
+      made_local_ptr_1[0] = condval_5;
+      z_local_ptr_3[0] = ((staged_local_ptr_1[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
+      float condval_6;
+      if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
+        condval_6 = 0x0p+0f/*0.000000e+00*/;
+      } else {
+        condval_6 = z_local_ptr_3[0];
       }
-      if ((((0 <= pixel_local_ptr[0]) && (pixel_local_ptr[0] < 8)) && (0 <= pixel_local_ptr[1])) && (pixel_local_ptr[1] < 8)) {
-        z_local_ptr[0] = ((staged_local_ptr[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
-        float condval_6;
-        if (z_local_ptr[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_6 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_6 = z_local_ptr[0];
-        }
-        z_local_ptr[0] = condval_6;
-        float condval_7;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr[0]) {
-          condval_7 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_7 = z_local_ptr[0];
-        }
-        made_local_ptr[0] = condval_7;
-        z_local_ptr_1[0] = ((staged_local_ptr[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
+      z_local_ptr_3[0] = condval_6;
+      float condval_7;
+      if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_3[0]) {
+        condval_7 = 0x1.8p+2f/*6.000000e+00*/;
+      } else {
+        condval_7 = z_local_ptr_3[0];
+      }
+      made_local_ptr_1[1] = condval_7;
+      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(made_local_ptr_1 + 0);
+      if (((int)threadIdx.y) < 2) {
+        z_local_ptr_4[0] = ((staged_local_ptr_2[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
         float condval_8;
-        if (z_local_ptr_1[0] < 0x0p+0f/*0.000000e+00*/) {
+        if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
           condval_8 = 0x0p+0f/*0.000000e+00*/;
         } else {
-          condval_8 = z_local_ptr_1[0];
+          condval_8 = z_local_ptr_4[0];
         }
-        z_local_ptr_1[0] = condval_8;
+        z_local_ptr_4[0] = condval_8;
         float condval_9;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_1[0]) {
+        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_4[0]) {
           condval_9 = 0x1.8p+2f/*6.000000e+00*/;
         } else {
-          condval_9 = z_local_ptr_1[0];
+          condval_9 = z_local_ptr_4[0];
         }
-        made_local_ptr[1] = condval_9;
-      }
-      *(float2*)(patch_shared_ptr + ((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2))) = *(float2*)(made_local_ptr + 0);
-      #pragma unroll
-      for (int index_3 = 0; index_3 < 2; ++index_3) {
-        made_local_ptr_1[index_3] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((0 <= pixel_local_ptr_1[0]) && (pixel_local_ptr_1[0] < 8)) && (0 <= pixel_local_ptr_1[1])) && (pixel_local_ptr_1[1] < 8)) {
-        z_local_ptr_2[0] = ((staged_local_ptr_1[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
+        made_local_ptr_2[0] = condval_9;
+        z_local_ptr_5[0] = ((staged_local_ptr_2[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
         float condval_10;
-        if (z_local_ptr_2[0] < 0x0p+0f/*0.000000e+00*/) {
+        if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
           condval_10 = 0x0p+0f/*0.000000e+00*/;
         } else {
-          condval_10 = z_local_ptr_2[0];
+          condval_10 = z_local_ptr_5[0];
         }
-        z_local_ptr_2[0] = condval_10;
+        z_local_ptr_5[0] = condval_10;
         float condval_11;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_2[0]) {
+        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_5[0]) {
           condval_11 = 0x1.8p+2f/*6.000000e+00*/;
         } else {
-          condval_11 = z_local_ptr_2[0];
+          condval_11 = z_local_ptr_5[0];
         }
-        made_local_ptr_1[0] = condval_11;
-        z_local_ptr_3[0] = ((staged_local_ptr_1[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
-        float condval_12;
-        if (z_local_ptr_3[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_12 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_12 = z_local_ptr_3[0];
-        }
-        z_local_ptr_3[0] = condval_12;
-        float condval_13;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_3[0]) {
-          condval_13 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_13 = z_local_ptr_3[0];
-        }
-        made_local_ptr_1[1] = condval_13;
+        made_local_ptr_2[1] = condval_11;
+        *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 128)) = *(float2*)(made_local_ptr_2 + 0);
       }
-      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 64)) = *(float2*)(made_local_ptr_1 + 0);
-      #pragma unroll
-      for (int index_4 = 0; index_4 < 2; ++index_4) {
-        made_local_ptr_2[index_4] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((0 <= pixel_local_ptr_2[0]) && (pixel_local_ptr_2[0] < 8)) && (0 <= pixel_local_ptr_2[1])) && (pixel_local_ptr_2[1] < 8)) {
-        z_local_ptr_4[0] = ((staged_local_ptr_2[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
-        float condval_14;
-        if (z_local_ptr_4[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_14 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_14 = z_local_ptr_4[0];
-        }
-        z_local_ptr_4[0] = condval_14;
-        float condval_15;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_4[0]) {
-          condval_15 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_15 = z_local_ptr_4[0];
-        }
-        made_local_ptr_2[0] = condval_15;
-        z_local_ptr_5[0] = ((staged_local_ptr_2[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
-        float condval_16;
-        if (z_local_ptr_5[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_16 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_16 = z_local_ptr_5[0];
-        }
-        z_local_ptr_5[0] = condval_16;
-        float condval_17;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_5[0]) {
-          condval_17 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_17 = z_local_ptr_5[0];
-        }
-        made_local_ptr_2[1] = condval_17;
-      }
-      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 128)) = *(float2*)(made_local_ptr_2 + 0);
-      #pragma unroll
-      for (int index_5 = 0; index_5 < 2; ++index_5) {
-        made_local_ptr_3[index_5] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((0 <= pixel_local_ptr_3[0]) && (pixel_local_ptr_3[0] < 8)) && (0 <= pixel_local_ptr_3[1])) && (pixel_local_ptr_3[1] < 8)) {
-        z_local_ptr_6[0] = ((staged_local_ptr_3[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
-        float condval_18;
-        if (z_local_ptr_6[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_18 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_18 = z_local_ptr_6[0];
-        }
-        z_local_ptr_6[0] = condval_18;
-        float condval_19;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_6[0]) {
-          condval_19 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_19 = z_local_ptr_6[0];
-        }
-        made_local_ptr_3[0] = condval_19;
-        z_local_ptr_7[0] = ((staged_local_ptr_3[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
-        float condval_20;
-        if (z_local_ptr_7[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_20 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_20 = z_local_ptr_7[0];
-        }
-        z_local_ptr_7[0] = condval_20;
-        float condval_21;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_7[0]) {
-          condval_21 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_21 = z_local_ptr_7[0];
-        }
-        made_local_ptr_3[1] = condval_21;
-      }
-      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 192)) = *(float2*)(made_local_ptr_3 + 0);
-      #pragma unroll
-      for (int index_6 = 0; index_6 < 2; ++index_6) {
-        made_local_ptr_4[index_6] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((0 <= pixel_local_ptr_4[0]) && (pixel_local_ptr_4[0] < 8)) && (0 <= pixel_local_ptr_4[1])) && (pixel_local_ptr_4[1] < 8)) {
-        z_local_ptr_8[0] = ((staged_local_ptr_4[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
-        float condval_22;
-        if (z_local_ptr_8[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_22 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_22 = z_local_ptr_8[0];
-        }
-        z_local_ptr_8[0] = condval_22;
-        float condval_23;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_8[0]) {
-          condval_23 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_23 = z_local_ptr_8[0];
-        }
-        made_local_ptr_4[0] = condval_23;
-        z_local_ptr_9[0] = ((staged_local_ptr_4[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
-        float condval_24;
-        if (z_local_ptr_9[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_24 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_24 = z_local_ptr_9[0];
-        }
-        z_local_ptr_9[0] = condval_24;
-        float condval_25;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_9[0]) {
-          condval_25 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_25 = z_local_ptr_9[0];
-        }
-        made_local_ptr_4[1] = condval_25;
-      }
-      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 256)) = *(float2*)(made_local_ptr_4 + 0);
-      #pragma unroll
-      for (int index_7 = 0; index_7 < 2; ++index_7) {
-        made_local_ptr_5[index_7] = 0x0p+0f/*0.000000e+00*/;
-      }
-      if ((((0 <= pixel_local_ptr_5[0]) && (pixel_local_ptr_5[0] < 8)) && (0 <= pixel_local_ptr_5[1])) && (pixel_local_ptr_5[1] < 8)) {
-        z_local_ptr_10[0] = ((staged_local_ptr_5[0] * factor_local_ptr_1[0]) + factor_local_ptr_1[2]);
-        float condval_26;
-        if (z_local_ptr_10[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_26 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_26 = z_local_ptr_10[0];
-        }
-        z_local_ptr_10[0] = condval_26;
-        float condval_27;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_10[0]) {
-          condval_27 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_27 = z_local_ptr_10[0];
-        }
-        made_local_ptr_5[0] = condval_27;
-        z_local_ptr_11[0] = ((staged_local_ptr_5[1] * factor_local_ptr_1[1]) + factor_local_ptr_1[3]);
-        float condval_28;
-        if (z_local_ptr_11[0] < 0x0p+0f/*0.000000e+00*/) {
-          condval_28 = 0x0p+0f/*0.000000e+00*/;
-        } else {
-          condval_28 = z_local_ptr_11[0];
-        }
-        z_local_ptr_11[0] = condval_28;
-        float condval_29;
-        if (0x1.8p+2f/*6.000000e+00*/ < z_local_ptr_11[0]) {
-          condval_29 = 0x1.8p+2f/*6.000000e+00*/;
-        } else {
-          condval_29 = z_local_ptr_11[0];
-        }
-        made_local_ptr_5[1] = condval_29;
-      }
-      *(float2*)(patch_shared_ptr + (((((int)threadIdx.y) * 16) + (((int)threadIdx.x) * 2)) + 320)) = *(float2*)(made_local_ptr_5 + 0);
     }
     __syncthreads();
     if (vector_local_ptr[0] < 14) {
       #pragma unroll
-      for (int index_8 = 0; index_8 < 4; ++index_8) {
-        sum_local_ptr[index_8] = 0x0p+0f/*0.000000e+00*/;
+      for (int index_2 = 0; index_2 < 2; ++index_2) {
+        sum_local_ptr[index_2] = 0x0p+0f/*0.000000e+00*/;
       }
       *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + (read_from_local_ptr[0] * 2));
       *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 16));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 32));
       *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + (((int)threadIdx.x) * 2));
       *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 20));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 40));
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[0]));
       sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[1]));
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[2] * weight_local_ptr[2]));
       sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[4] * weight_local_ptr[4]));
-      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[5] * weight_local_ptr[5]));
-      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 96));
-      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 112));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 128));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 60));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 80));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 100));
+      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 80));
+      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 96));
+      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 40));
+      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 60));
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[0]));
       sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[1]));
       sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[2] * weight_local_ptr[2]));
       sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[4] * weight_local_ptr[4]));
-      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[5] * weight_local_ptr[5]));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + (((int)threadIdx.x) * 2));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 20));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 40));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[0] * weight_local_ptr[0]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[1] * weight_local_ptr[1]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[4] * weight_local_ptr[4]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[5] * weight_local_ptr[5]));
-      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 192));
-      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 208));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 224));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 120));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 140));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 160));
-      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[0] * weight_local_ptr[0]));
-      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[1] * weight_local_ptr[1]));
-      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[0] = (sum_local_ptr[0] + (value_local_ptr[4] * weight_local_ptr[4]));
-      sum_local_ptr[1] = (sum_local_ptr[1] + (value_local_ptr[5] * weight_local_ptr[5]));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 60));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 80));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 100));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[0] * weight_local_ptr[0]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[1] * weight_local_ptr[1]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[4] * weight_local_ptr[4]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[5] * weight_local_ptr[5]));
-      *(float2*)(value_local_ptr + 0) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 288));
-      *(float2*)(value_local_ptr + 2) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 304));
-      *(float2*)(value_local_ptr + 4) = *(float2*)(patch_shared_ptr + ((read_from_local_ptr[0] * 2) + 320));
-      *(float2*)(weight_local_ptr + 0) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 120));
-      *(float2*)(weight_local_ptr + 2) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 140));
-      *(float2*)(weight_local_ptr + 4) = *(float2*)(weights_shared_ptr + ((((int)threadIdx.x) * 2) + 160));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[0] * weight_local_ptr[0]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[1] * weight_local_ptr[1]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[2] * weight_local_ptr[2]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[3] * weight_local_ptr[3]));
-      sum_local_ptr[2] = (sum_local_ptr[2] + (value_local_ptr[4] * weight_local_ptr[4]));
-      sum_local_ptr[3] = (sum_local_ptr[3] + (value_local_ptr[5] * weight_local_ptr[5]));
       *(float2*)(y_ptr + ((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2))) = *(float2*)(sum_local_ptr + 0);
-      float condval_30;
+      float condval_12;
       if (count_local_ptr[0] == 0) {
-        condval_30 = sum_local_ptr[0];
+        condval_12 = sum_local_ptr[0];
       } else {
-        condval_30 = pivot_local_ptr[0];
+        condval_12 = pivot_local_ptr[0];
       }
-      pivot_local_ptr[0] = condval_30;
-      float condval_31;
+      pivot_local_ptr[0] = condval_12;
+      float condval_13;
       if (count_local_ptr[0] == 0) {
-        condval_31 = sum_local_ptr[1];
+        condval_13 = sum_local_ptr[1];
       } else {
-        condval_31 = pivot_local_ptr[1];
+        condval_13 = pivot_local_ptr[1];
       }
-      pivot_local_ptr[1] = condval_31;
+      pivot_local_ptr[1] = condval_13;
       off_local_ptr[0] = (sum_local_ptr[0] - pivot_local_ptr[0]);
       moment_local_ptr[0] = (moment_local_ptr[0] + off_local_ptr[0]);
       moment_local_ptr[2] = (moment_local_ptr[2] + (off_local_ptr[0] * off_local_ptr[0]));
       off_local_ptr_1[0] = (sum_local_ptr[1] - pivot_local_ptr[1]);
       moment_local_ptr[1] = (moment_local_ptr[1] + off_local_ptr_1[0]);
       moment_local_ptr[3] = (moment_local_ptr[3] + (off_local_ptr_1[0] * off_local_ptr_1[0]));
-      count_local_ptr[0] = (count_local_ptr[0] + 1);
-      *(float2*)(y_ptr + (((top_local_ptr[0] * 28) + (vector_local_ptr[0] * 2)) + 224)) = *(float2*)(sum_local_ptr + 2);
-      off_local_ptr_2[0] = (sum_local_ptr[2] - pivot_local_ptr[0]);
-      moment_local_ptr[0] = (moment_local_ptr[0] + off_local_ptr_2[0]);
-      moment_local_ptr[2] = (moment_local_ptr[2] + (off_local_ptr_2[0] * off_local_ptr_2[0]));
-      off_local_ptr_3[0] = (sum_local_ptr[3] - pivot_local_ptr[1]);
-      moment_local_ptr[1] = (moment_local_ptr[1] + off_local_ptr_3[0]);
-      moment_local_ptr[3] = (moment_local_ptr[3] + (off_local_ptr_3[0] * off_local_ptr_3[0]));
       count_local_ptr[0] = (count_local_ptr[0] + 1);
     }
     __syncthreads();
@@ -754,21 +509,21 @@ extern "C" __global__ void __launch_bounds__(32, 1) main_kernel_2(float* __restr
     int left = ((3 >> halving) + 1);
     int width_left = ((3 >> (halving + 1)) + 1);
     if (((3 >> (halving + 1)) < ((int)threadIdx.y)) && (((int)threadIdx.y) <= (3 >> halving))) {
-      weights_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) - ((3 >> (halving + 1)) * 8)) - 8)] = moment_local_ptr[0];
-      weights_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 8) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[1];
-      weights_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 24) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[2];
-      weights_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 40) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[3];
-      weights_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 56) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[4];
-      weights_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 72) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[5];
+      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) - ((3 >> (halving + 1)) * 8)) - 8)] = moment_local_ptr[0];
+      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 8) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[1];
+      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 24) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[2];
+      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 40) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[3];
+      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 56) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[4];
+      patch_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 72) - ((3 >> (halving + 1)) * 8))] = moment_local_ptr[5];
     }
     __syncthreads();
     if ((((int)threadIdx.y) + (3 >> (halving + 1))) < (3 >> halving)) {
-      moment_local_ptr[0] = (moment_local_ptr[0] + weights_shared_ptr[((((int)threadIdx.y) * 8) + ((int)threadIdx.x))]);
-      moment_local_ptr[1] = (moment_local_ptr[1] + weights_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 16)]);
-      moment_local_ptr[2] = (moment_local_ptr[2] + weights_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 32)]);
-      moment_local_ptr[3] = (moment_local_ptr[3] + weights_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 48)]);
-      moment_local_ptr[4] = (moment_local_ptr[4] + weights_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 64)]);
-      moment_local_ptr[5] = (moment_local_ptr[5] + weights_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 80)]);
+      moment_local_ptr[0] = (moment_local_ptr[0] + patch_shared_ptr[((((int)threadIdx.y) * 8) + ((int)threadIdx.x))]);
+      moment_local_ptr[1] = (moment_local_ptr[1] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 16)]);
+      moment_local_ptr[2] = (moment_local_ptr[2] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 32)]);
+      moment_local_ptr[3] = (moment_local_ptr[3] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 48)]);
+      moment_local_ptr[4] = (moment_local_ptr[4] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 64)]);
+      moment_local_ptr[5] = (moment_local_ptr[5] + patch_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 80)]);
     }
     __syncthreads();
   }

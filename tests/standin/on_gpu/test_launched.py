@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -13,11 +14,12 @@ import torch
 import torch.nn.functional as F
 
 import dwconv
-from bench.gpu import race
-from bench.gpu.race import Race, Raced, Racer
+from bench import race
+from bench.gpu.race import EFFORT, GpuRacer
 from bench.gpu.worker import Refused
 from bench.launched import kernels_of, passes_of, roads_of, why_misnamed
 from bench.networks import where_layers_run
+from bench.race import Race, Raced
 from dwconv import native
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
@@ -76,7 +78,8 @@ plain, not_captured = _Plain.load, _NotCaptured.load
 
 def raced(load: str) -> Raced | Refused:
     candidate = Candidate(FPROP, _config())
-    answer = Racer(MeasureSetup(target=target(), load=load))(Race(candidate=candidate, seconds=60.0, effort_s=0.0))
+    request = Race(candidate=candidate, caches=("warm", "cold"), effort=dataclasses.replace(EFFORT, budget_s=0.0))
+    answer = GpuRacer(MeasureSetup(target=target(), load=load))(request)
     assert not isinstance(answer, dict)
     return answer
 
@@ -88,7 +91,7 @@ def test_our_row_fails_where_our_kernel_was_not_launched(load: str, seen: str) -
     assert seen in answer.reason.partition("× should have been launched, ")[2]
 
 
-def test_who_runs_our_kernel_instead_of_his_own_does_not_race(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_that_runs_our_kernel_does_not_race(monkeypatch: pytest.MonkeyPatch) -> None:
     usual: Callable[..., object] = race.providers
 
     def planted(workload: Workload, inputs: list[torch.Tensor], **how: object) -> object:
@@ -103,8 +106,9 @@ def test_who_runs_our_kernel_instead_of_his_own_does_not_race(monkeypatch: pytes
     assert isinstance(answer, Raced)
     assert answer.refused["cudnn-planted"] == "it launched dwconv's main_kernel"
     assert answer.refused["aten-idle"] == "no kernel was launched"
-    assert answer.kernels.keys() == answer.warm.keys() and answer.kernels["dwconv"] == ("main_kernel",)
-    assert {"dwconv", "aten-nchw"} <= answer.warm.keys() and not answer.refused.keys() & answer.cold.keys()
+    warm, cold = (answer.times[caches].measurements for caches in ("warm", "cold"))
+    assert answer.kernels.keys() == warm.keys() and answer.kernels["dwconv"] == ("main_kernel",)
+    assert {"dwconv", "aten-nchw"} <= warm.keys() and not answer.refused.keys() & cold.keys()
 
 
 def _config() -> Config:

@@ -63,7 +63,7 @@ def test_kernels_that_were_measured_run(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize("us", [50.0, 99.0, 101.0])
-def test_kernels_that_were_computed_run_if_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, us: float) -> None:
+def test_kernels_that_were_computed_run_on_request(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, us: float) -> None:
     """Made as on a machine without a GPU. Both gradients come from one kernel if it takes less than dgrad and wgrad."""
     absent = parse_target(f"cuda:{target().arch}")
     log = TuningLog(tmp_path / "log.jsonl")

@@ -1,4 +1,4 @@
-"""Who looks at calls from outside of torch.compile: tracers with symbolic sizes, fake tensors, counters of FLOPs."""
+"""What looks at calls from outside of torch.compile: tracers with symbolic sizes, fake tensors, counters of FLOPs."""
 
 from __future__ import annotations
 

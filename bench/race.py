@@ -1,0 +1,389 @@
+"""A race of ``bench cpu`` and ``bench cuda``: one pass of a layer, our kernel and all other providers, in turns.
+
+    our kernel  ──► verified ──────────────┐
+    each rival  ──► its result is judged ──┴─► rounds in turns ──► our kernel verified once more
+
+    warm   the same tensors again and again: small ones stay in the cache
+    cold   copies of the tensors in turn, together larger than the cache, each result in memory of its own
+
+On a CPU all are held to the same answers, within the same bounds. Calls are prepared before they are timed, under the
+settings of their provider. On a GPU the profiler counts what they launch: a provider races only with the kernels that
+its name promises. A rival that cannot run the pass, or computes something else, does not race, and the reason is kept.
+A control is the same kernel twice, in everything else the same way.
+
+Then the rows of ``bench cpu``: ratios with their intervals, as a table, and as means. ``ratio`` is over PyTorch's op in
+its better layout, ``over_best_other`` over the fastest of all; the verdict is on the latter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import geometric_mean
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from bench.evidence import Control, percent_of_limit, ratio_of
+from bench.launched import kernels_of, why_void
+from bench.providers import Inputs, Provider, is_eager, plain, providers
+from dwconv import settings
+from dwconv.errors import BuildError, WorkerError, one_line
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.cache import build_cached
+from dwconv.kernels.entry import message
+from dwconv.measure.clock.device import Captured, clock_of, get_ready, synchronize
+from dwconv.measure.clock.timing import (
+    FINAL,
+    Caches,
+    Call,
+    Effort,
+    InTurn,
+    Taken,
+    inputs_in_turn,
+    results_held,
+    rounds_in_turns,
+)
+from dwconv.measure.measuring import LOAD, MeasureSetup
+from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.processes.worker import locate
+from dwconv.measure.verify.bare_kernel import LoadedKernel
+from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, judge_all, make_case
+from dwconv.measure.verify.verify import verify, verify_finalist
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import LAYOUTS, Workload
+from dwconv.records.record import Measurement
+from dwconv.schedules.template import Candidate
+
+for _kind in (Effort, Measurement, Taken):
+    message(_kind)
+
+OURS, AGAIN = "dwconv", "dwconv again"
+WIDE_TYPE, ANY_SIZE, ANY_CHANNELS = BESIDE = ("dwconv float32", "dwconv any size", "dwconv any channels")
+"""Other kernels of ours for the same pass."""
+_COMPILING_S = 120.0
+"""torch.compile may take so much longer, in both layouts."""
+_MOST_OF_A_REASON = 200
+_MOST_OF_A_NAME = 120
+"""Characters of a kernel's name to keep: PyTorch's have all their template arguments in them."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """Ask for the times of all providers of the workload of a candidate."""
+
+    candidate: Candidate
+    caches: tuple[Caches, ...]
+    control: bool = False
+    """True if the candidate races itself alone."""
+    compiled: bool = False
+    """True if torch.compile races, too."""
+    beside: dict[str, Candidate] = field(default_factory=dict)
+    """Other kernels of ours, by names of ``BESIDE``."""
+    effort: Effort = FINAL
+    """For each of ``caches``."""
+    making_s: float | None = None
+    """A provider that is not ready after so many seconds does not race."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Raced:
+    """The times of each provider by caches, in the order of first rounds, the kernels that it launches, and the reasons
+    why others did not race. Kernels are not known on a CPU."""
+
+    times: dict[Caches, Taken]
+    kernels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+Ready = dict[Caches, Call]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tensors:
+    """A case, the copies of its inputs by caches, and how many results to hold on to."""
+
+    case: Case
+    copies: dict[Caches, list[tuple[torch.Tensor, ...]]]
+    held: dict[Caches, int]
+
+
+class Racer:
+    """Handler: Race in, Raced out."""
+
+    def __init__(self, setup: MeasureSetup) -> None:
+        if isinstance(setup.target, CpuTarget):
+            torch.set_num_threads(setup.target.threads)
+        self._target = setup.target
+        self._clock = clock_of(setup.target)
+        self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
+        get_ready(setup.target)
+
+    def __call__(self, request: Race) -> Raced:
+        """Raises BuildError if our kernel is wrong, or is not what was launched."""
+        with torch.inference_mode():
+            return self._race(request)
+
+    def _race(self, request: Race) -> Raced:
+        workload = request.candidate.workload
+        kernel = self._right(request.candidate)
+        tensors = self._tensors(workload, request.caches)
+        ready = {OURS: self._ours(kernel, tensors)}
+        refused: dict[str, str] = {}
+        if request.control:
+            ready[AGAIN] = self._ours(kernel, tensors)
+        else:
+            self._add_rivals(request, tensors, ready=ready, refused=refused)
+        for name, candidate in request.beside.items():
+            ready[name] = self._ours(self._right(candidate), self._tensors(candidate.workload, request.caches))
+        kernels = self._launched(ready, refused=refused, ours=kernel.artifact)
+        times = {}
+        for caches in request.caches:
+            calls = {name: made[caches] for name, made in ready.items() if caches in made}
+            times[caches] = rounds_in_turns(calls, clock=self._clock, effort=request.effort)
+        _check(verify(kernel, fresh_case(workload, device=self._target.kind)).reason)
+        return Raced(times=times, kernels=kernels, refused=refused)
+
+    def _add_rivals(
+        self, request: Race, tensors: _Tensors, *, ready: dict[str, Ready], refused: dict[str, str]
+    ) -> None:
+        if request.compiled:  # or, after a few workloads, it would run all others as they are and say nothing
+            with contextlib.suppress(ImportError):  # without a compiler its calls are refused, one by one
+                torch._dynamo.reset()
+        making_ends_s = math.inf if request.making_s is None else time.monotonic() + request.making_s
+        for provider in providers(tensors.case.workload, tensors.case.inputs, compiled=request.compiled):
+            if time.monotonic() > making_ends_s and len(ready) > 1:
+                refused[provider.name] = "no time"
+                continue
+            try:
+                ready[provider.name] = self._ready(provider, tensors)
+            except Exception as error:  # noqa: BLE001  whatever a library raises, it does not race
+                refused[provider.name] = one_line(str(error) or type(error).__name__, most=_MOST_OF_A_REASON)
+                synchronize(self._target)  # or the device is gone, and with it the race
+
+    def _right(self, candidate: Candidate) -> LoadedKernel:
+        """The kernel of a candidate, verified: on a CPU as a finalist, on a GPU, where that was tuning's part, once."""
+        kernel, workload = self._load(build_cached(candidate, self._target)), candidate.workload
+        if self._target.kind == "cpu":
+            verdict = verify_finalist(kernel, cases_of_finalists(workload, device="cpu"))
+        else:
+            verdict = verify(kernel, make_case(workload, data="integers", device=self._target.kind))
+        _check(verdict.reason)
+        return kernel
+
+    def _tensors(self, workload: Workload, states: Sequence[Caches]) -> _Tensors:
+        case = make_case(workload, data="integers", device=self._target.kind)
+        copies = {each: inputs_in_turn(workload, case.inputs, caches=each, target=self._target) for each in states}
+        held = {each: results_held(workload, caches=each, target=self._target) for each in states}
+        return _Tensors(case=case, copies=copies, held=held)
+
+    def _ours(self, kernel: LoadedKernel, tensors: _Tensors) -> Ready:
+        return self._made(lambda inputs: partial(kernel, *inputs), tensors)
+
+    def _ready(self, provider: Provider, tensors: _Tensors) -> Ready:
+        """The calls of a provider. Raises BuildError if its result is wrong, and what it raises."""
+        case = tensors.case
+
+        def make(inputs: Inputs) -> Call:
+            call = provider.make(inputs)
+            result = call()  # a library chooses, allocates and compiles in its first calls
+            if (
+                inputs is case.inputs and self._target.kind == "cpu"
+            ):  # cuDNN may sum in fewer bits, and races all the same
+                results = result if isinstance(result, tuple) else (result,)
+                _check(judge_all([plain(each) for each in results], case).reason)
+            return call
+
+        with provider.settings():
+            made = self._made(make, tensors, one_set=provider.slow)
+        if not made:
+            raise BuildError("it is compiled for one set of tensors, and not timed on several in turn")
+        return made
+
+    def _made(self, make: Callable[[Inputs], Call], tensors: _Tensors, *, one_set: bool = False) -> Ready:
+        """Calls on all copies in turn, ready to be timed; with ``one_set`` only where there is one copy."""
+        return {
+            caches: self._clock.ready(InTurn([make(inputs) for inputs in copies], held=tensors.held[caches]))
+            for caches, copies in tensors.copies.items()
+            if len(copies) == 1 or not one_set
+        }
+
+    def _launched(
+        self, ready: dict[str, Ready], *, refused: dict[str, str], ours: Artifact
+    ) -> dict[str, tuple[str, ...]]:
+        """The kernels that each provider launches; refuses those whose time is not what their name says."""
+        kernels = {}
+        for name, made in list(ready.items()):
+            call = next(iter(made.values()))
+            launched = kernels_of(call, device=self._target.kind)
+            calls = call.count if isinstance(call, Captured) else 1
+            if void := why_void(name, launched, ours=ours, calls=calls, is_ours=name == OURS):
+                if name == OURS:
+                    raise BuildError(void)
+                refused[name] = void
+                del ready[name]
+            elif launched is not None:
+                kernels[name] = tuple(sorted(each[:_MOST_OF_A_NAME] for each in launched))
+        return kernels
+
+
+def _check(reason: str) -> None:
+    if reason:
+        raise BuildError(f"wrong: {reason}")
+
+
+class Races:
+    """Runs races in a process of its own, which is replaced if it dies. A context manager. Raises WorkerError if a
+    race failed, WorkerCannotStart if none can be run."""
+
+    def __init__(self, target: CpuTarget, *, load: str = LOAD) -> None:
+        setup = MeasureSetup(target=target, load=load)
+        role = "bench.race:Racer"
+        self._process = IsolatedProcess(role, setup, threads=target.threads, vector_set=target.vector_set)
+
+    def __enter__(self) -> Races:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+
+    def ask(self, request: Race) -> Raced:
+        """The answer. One that was wrong must not make others wrong: its process is replaced."""
+        compiling_s = _COMPILING_S if request.compiled else 0.0
+        share = CASES_OF_A_FINALIST * (1 + len(request.beside))
+        try:
+            answer: Raced = self._process.call(request, timeout_s=settings.RUN_TIMEOUT_S * share + compiling_s)
+        except WorkerError:
+            self._process.kill()
+            raise
+        return answer
+
+
+Row = dict[str, Any]
+
+
+def row_of(race: Race, raced: Raced, target: CpuTarget, *, name: str, control: Control) -> Row:
+    """Figures of a race with one state of the caches; ``failed`` if PyTorch's op did not run. Raises BeyondLimit, which
+    says ``name``, for a time that this device does not allow."""
+    (caches,) = race.caches
+    times = raced.times[caches]
+    workload, ours = race.candidate.workload, times.measurements[OURS]
+    others = {other: took for other, took in times.measurements.items() if other not in (OURS, *BESIDE)}
+    eager = {other: took for other, took in others.items() if is_eager(other)}
+    same_layout = [other for other in eager if other.endswith(workload.layout)]
+    if not same_layout:
+        return {"failed": "; ".join(f"{other}: {why}" for other, why in raced.refused.items())}
+    rounds = times.rounds_us
+    ratio = ratio_of(*(rounds[other] for other in eager), over=rounds[OURS])
+    over_best = ratio_of(*(rounds[other] for other in others), over=rounds[OURS])
+    fastest = min(eager.values(), key=lambda took: took.median_us)
+    off = math.hypot(fastest.spread_us / fastest.median_us, ours.spread_us / ours.median_us)
+    row = {
+        **({} if workload.epilogue == "none" else {"epilogue": workload.epilogue}),
+        "dwconv_us": ours.median_us,
+        "spread_us": ours.spread_us,
+        "pytorch_us": {other: took.median_us for other, took in eager.items()},
+        "pytorch_spread_us": {other: took.spread_us for other, took in eager.items()},
+        "others_us": {other: took.median_us for other, took in others.items() if other not in eager},
+        "refused": raced.refused,
+        **ratio.as_row("ratio"),
+        "ratio_spread": ratio.value * off,
+        **ratio_of(*(rounds[other] for other in same_layout), over=rounds[OURS]).as_row("ratio_same_layout"),
+        "best_other": min(others, key=lambda other: others[other].median_us),
+        **over_best.as_row("over_best_other"),
+        "verdict": control.verdict(over_best.interval),
+        "percent_of_limit": percent_of_limit(
+            name, ours.median_us, bytes_moved=workload.bytes, flops=workload.flops, target=target, caches=caches
+        ),
+        "contention": max(took.contention for took in times.measurements.values()),
+        "in_cache": workload.bytes <= target.cache_bytes,
+        "config": race.candidate.config.to_dict(),
+    }
+    if WIDE_TYPE in rounds:
+        row["float32_us"] = times.measurements[WIDE_TYPE].median_us
+        row |= ratio_of(rounds[WIDE_TYPE], over=rounds[OURS]).as_row("ratio_float32")
+    for name, key in _GENERIC.items():
+        if name in rounds:
+            row[f"{key}_us"] = times.measurements[name].median_us
+            row |= ratio_of(rounds[OURS], over=rounds[name]).as_row(key)
+            row |= ratio_of(*(rounds[other] for other in eager), over=rounds[name]).as_row(f"{key}_ratio")
+    return row
+
+
+_GENERIC = {ANY_SIZE: "any_size", ANY_CHANNELS: "any_channels"}
+"""Kernels whose sizes are arguments: their rows hold how many times as fast as ours they are, and as PyTorch's op."""
+
+
+HEAD = (
+    f"{'layer':40} {'pass':6} {'caches':8} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} "
+    f"{'95 % of ×':>14} {'% limit':>8}  over the best other"
+)
+
+
+def line_of(row: Row) -> str:
+    """A row of the table, or why there is none."""
+    about = f"{row['layer']:40} {row['pass']:6} {row['caches']:8}"
+    if "failed" in row:
+        return f"{about} failed: {row['failed']}"
+    nchw, nhwc = (
+        min((us for name, us in row["pytorch_us"].items() if name.endswith(layout)), default=math.nan)
+        for layout in LAYOUTS
+    )
+    low, high = row["ratio_interval"]
+    return (
+        f"{about} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} {row['ratio']:6.2f} "
+        f"{low:6.2f} to {high:<5.2f} {row['percent_of_limit']:7.0f}  {row['verdict']}, {row['over_best_other']:.2f} × "
+        f"{row['best_other']}"
+        + (f"; {row['ratio_float32']:.2f} × our float32" if "ratio_float32" in row else "")
+        + "".join(f"; {name.removeprefix('dwconv ')} {row[key]:.2f}" for name, key in _GENERIC.items() if key in row)
+    )
+
+
+def means_of(rows: Sequence[Row]) -> str:
+    """Geometric means of the ratios by pass; for wgrad also of small and large kernels separately. Then which
+    providers did not race, and why."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if "ratio" in row:
+            name = row.get("epilogue", row["pass"])
+            states = "" if row["caches"] == "warm" else f", {row['caches']}"
+            groups[f"{name}{states}"].append(row)
+            if row["pass"] == "wgrad":
+                size = "≤ 3" if row["kernel"] <= 3 else "= 4" if row["kernel"] == 4 else "≥ 5"
+                groups[f"wgrad, k {size}{states}"].append(row)
+    head = f"{'geometric mean':22} {'× best other':>13} {'× better layout':>16} {'× same layout':>14}"
+    lines = ["", f"{head} {'least':>6} {'layers':>7}"]
+    for name, members in groups.items():
+        names = ("over_best_other", "ratio", "ratio_same_layout")
+        best, better, same = (geometric_mean([row[key] for row in members]) for key in names)
+        least = min(row["over_best_other"] for row in members)
+        lines.append(f"{name:22} {best:13.2f} {better:16.2f} {same:14.2f} {least:6.2f} {len(members):7}")
+        wide = [row["ratio_float32"] for row in members if "ratio_float32" in row]
+        if wide:
+            lines[-1] += f"   {geometric_mean(wide):5.2f} × our float32, least {min(wide):.2f}"
+        for name, key in _GENERIC.items():
+            if generic := [row for row in members if key in row]:
+                of_ours, of_pytorch = ([row[each] for row in generic] for each in (key, f"{key}_ratio"))
+                lines[-1] += (
+                    f"   {name.removeprefix('dwconv ')} {geometric_mean(of_ours):.2f} × ours, least "
+                    f"{min(of_ours):.2f}, {geometric_mean(of_pytorch):.2f} × better layout"
+                )
+    return "\n".join([*lines, *_refused(rows)])
+
+
+def _refused(rows: Sequence[Row]) -> list[str]:
+    reasons: dict[str, int] = defaultdict(int)
+    for row in rows:
+        for other, why in row.get("refused", {}).items():
+            reasons[f"{other}: {why}"] += 1
+    return [f"did not race in {count} of {len(rows)} rows: {reason}" for reason, count in reasons.items()]
