@@ -259,8 +259,6 @@ def check_sizes(parser: ArgumentParser, args: argparse.Namespace) -> None:
     for name in ("network", "layers"):
         if getattr(args, name) is not None:
             parser.error(f'--sizes goes with --shape or --model; --{name} lists "sizes" of a layer in a file of layers')
-    if args.block is not None or args.blocks:
-        parser.error("--sizes is for convolutions alone: kernels of blocks are built for one size; leave it out")
     if args.rpc is not None:
         parser.error("--sizes measures on this machine or a cluster; leave out --rpc")
 

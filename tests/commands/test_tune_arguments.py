@@ -84,7 +84,10 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--kernel", "3", "--sizes", "0"], "0 is not a size of 2 axes"),
         (["--shape", "1,8,8,8", "--kernel", "7", "--padding", "0", "--sizes", "3"], "kernel=7×7"),
         (["--network", "MobileNetV2@224", "--batch", "8", "--sizes", "9"], "--sizes goes with --shape or --model"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--block", "none,ln", "--sizes", "9"], "--sizes is for convolutions"),
+        (
+            ["--shape", "1,8,8,8", "--kernel", "3", "--passes", "backward", "--sizes", "9"],
+            "kernel of both gradients is",
+        ),
         (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
         (["--shape", "1,8,8,8", "--model", "tests.models:TinyNet"], "give --shape or --model, not both"),
         (["--model", "tests.models:TinyNet"], "--model needs --input"),
