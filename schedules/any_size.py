@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -232,9 +232,9 @@ class AnyAxis(Axis):
         ]
 
 
-def any_pieces(first: Expr, stop: Expr, size: int, known: int) -> Iterator[tuple[Expr, Expr, int]]:
-    """(the first, how many, their size): pieces of ``size``, then of what is left of ``known``, then of one."""
-    for each in sorted({size, known % size, 1} - {0}, reverse=True):
+def any_pieces(first: Expr, stop: Expr, sizes: Iterable[int]) -> Iterator[tuple[Expr, Expr, int]]:
+    """(the first, how many, their size): pieces of the largest of ``sizes``, then of the next, …, then of one."""
+    for each in sorted({*sizes, 1} - {0}, reverse=True):
         count = settled("pieces", (stop - first) // each)
         yield first, count, each
         first = settled("rest", first + count * each)
@@ -249,16 +249,18 @@ def at_any_size(cut: AnyCut, workload: Workload) -> AnyCut:
     return replace(cut, work=replace(cut.work, axes=any_axes(workload), **channels))
 
 
-def any_axes(workload: Workload) -> Axes:
+def any_axes(workload: Workload, symbols: dict[str, tirx.Var] | None = None) -> Axes:
     """The axes of a pass with sizes that are symbols: those of x are ``d``, ``h`` and ``w``, those of y have an ``o``
-    before. A 1-D convolution keeps its height of 1."""
+    before. A 1-D convolution keeps its height of 1. ``symbols``: those of another pass, which new ones join."""
+    symbols = {} if symbols is None else symbols
     is_gradient = workload.pass_ == "dgrad"
     known = Axes.of_input_gradient(workload) if is_gradient else Axes.of_convolution(workload)
 
     def sized(axis: Axis, number: int) -> Axis:
         if -number > workload.axes or (workload.is_row and number == HEIGHT):
             return axis
-        x_size, y_size = (tirx.Var(name + "whd"[-1 - number], "int32") for name in ("", "o"))
+        names = [name + "whd"[-1 - number] for name in ("", "o")]
+        x_size, y_size = (symbols.setdefault(name, tirx.Var(name, "int32")) for name in names)
         fields = {field.name: getattr(axis, field.name) for field in dataclasses.fields(axis)}
         fields |= {"outputs": x_size, "inputs": y_size} if is_gradient else {"outputs": y_size, "inputs": x_size}
         return AnyAxis(**fields, known=axis, beyond=inputs_beyond(workload, number))

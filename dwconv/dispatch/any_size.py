@@ -14,6 +14,7 @@ from dwconv.dispatch import knowledge, legality, locked, packed
 from dwconv.dispatch.advantage import beats_pytorch, least_times
 from dwconv.errors import InvalidConfig, InvalidWorkload
 from dwconv.kernels.operand import MOST_ELEMENTS
+from dwconv.problems.block import NOTHING
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import PASSES, Pass, Sizes, Workload
@@ -51,8 +52,7 @@ def measured_nearest(
     nearest. ``size``: another one than that of ``workload``."""
     size = size or workload.input_size
     found = [
-        (on, record, min(record.at_each_size, key=lambda each: octaves_apart(each.workload.input_size, size)))
-        for on, record in knowledge.at_any_size(workload, target, known=known)
+        (on, record, nearest_of(record, size)) for on, record in knowledge.at_any_size(workload, target, known=known)
     ]
 
     def order(each: tuple[Target, TuningRecord, TuningRecord]) -> tuple[bool, float, bool]:
@@ -67,11 +67,27 @@ def fastest_of_any_size(workload: Workload, target: Target, *, known: Database) 
     there is none, or PyTorch's op is faster."""
     from dwconv.schedules.template import Candidate
 
-    if workload.block or not isinstance(target, CpuTarget):
+    if workload.block == NOTHING or not isinstance(target, CpuTarget):
         return None
     for on, record, nearest in measured_nearest(workload, target, known=known):
         return (Candidate(record.workload, record.config), on) if beats_pytorch(nearest, on) else None
     return None
+
+
+def as_at(record: TuningRecord, workload: Workload) -> TuningRecord:
+    """What a record of the layer of ``workload`` says of the nearest size that it has, computed for this one."""
+    nearest = nearest_of(record, workload.input_size)
+    times = times_of(workload, nearest.workload)
+    if times == 1.0 or nearest.measurement is None:
+        return nearest
+    taken = {name: replace(each, median_us=each.median_us * times) for name, each in nearest.providers.items()}
+    ours = replace(nearest.measurement, median_us=nearest.measurement.median_us * times)
+    return replace(nearest, measurement=ours, providers=taken)
+
+
+def nearest_of(record: TuningRecord, size: Sizes) -> TuningRecord:
+    """What a record says of the size nearest to ``size``."""
+    return min(record.at_each_size, key=lambda each: octaves_apart(each.workload.input_size, size))
 
 
 def times_of(workload: Workload, measured: Workload) -> float:

@@ -28,6 +28,7 @@ from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.as_written import tune_command
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.problems.workload import Workload, by
 from dwconv.records.record import made_with
@@ -164,7 +165,7 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """The kernel of any size that was measured at the nearest other size of the layer."""
-    if way.kernel.block or not isinstance(way.target, CpuTarget):  # there are none
+    if way.kernel.block == NOTHING or not isinstance(way.target, CpuTarget):  # there are none
         return None
     for target, record, nearest in any_size.measured_nearest(way.kernel, way.target, known=way.known):
         times = any_size.times_of(way.kernel, nearest.workload)

@@ -14,13 +14,15 @@ import torch
 from dwconv import settings
 from dwconv.dispatch import locked
 from dwconv.dispatch.advantage import why_faster_at_once, why_not_beside_host, why_not_faster_as_one
+from dwconv.dispatch.any_size import as_at
 from dwconv.dispatch.decide import decide_on, on_pytorch, target_of
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, is_rocm
-from dwconv.problems.workload import DTYPES, PASSES, Pass
+from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload
+from dwconv.records.record import TuningRecord
 
 MOST_STRIDE, MOST_REACH = 1024, 65_536
 """Of dilation and padding the second. Beyond these no known layer makes sense, and a prediction would walk along them
@@ -88,14 +90,19 @@ def _why_not_as_one(
 ) -> str:
     """Why a block runs one after the other although each of its kernels is faster than PyTorch's ops; empty if it does
     not, or if they are not."""
-    block = [decision.record for decision in found.values() if decision.provider == "dwconv" and decision.record]
+    block = _at_size({problem.workload(pass_): each for pass_, each in found.items()})
     if len(block) < len(found):
         return ""
     passes: tuple[Pass, ...] = PASSES if problem.trains else ("fprop",)
     alone = [problem.alone.workload(pass_) for pass_ in passes]
-    decisions = [decide_on(target, each, state=state, predicts=False) for each in alone]
-    tuned = [each.record for each in decisions if each.provider == "dwconv" and each.record]
+    tuned = _at_size({each: decide_on(target, each, state=state, predicts=False) for each in alone})
     return why_not_faster_as_one(block, tuned, target)
+
+
+def _at_size(decisions: Mapping[Workload, DispatchDecision]) -> list[TuningRecord]:
+    """What the kernels that run workloads were measured to take, at the size of these."""
+    ours = {workload: each.record for workload, each in decisions.items() if each.provider == "dwconv"}
+    return [as_at(record, workload) for workload, record in ours.items() if record]
 
 
 def why_no_kernels(problem: Problem, device: torch.device) -> str:

@@ -56,7 +56,7 @@ class AnySize:
             return (number + 2) * lanes // 2 + number % 2 if lanes else workload.channels
 
         tile_w = int(config.get("tile_w", int(config.get("vectors_w", 1)) * _LANES))
-        tile_h = int(config.get("tile_h", 1))
+        tile_h = int(config.get("tile_h", config["block_h"] if workload.block else 1))
         for number in range(_SAMPLES):
             width, height = tile_w, tile_h
             if number % 2:  # on a GPU, tiles of a block
@@ -71,5 +71,5 @@ class AnySize:
 
 def _size_of(workload: Workload, outputs: tuple[int, ...]) -> Sizes:
     """The input size at which the image that the kernel loops over has about ``outputs`` pixels along each axis."""
-    steps = (1,) * workload.axes if workload.pass_ == "dgrad" else workload.stride
+    steps = (1,) * workload.axes if workload.pass_ in ("dgrad", "backward") else workload.stride
     return tuple(max(1, out * step) for out, step in zip(outputs[-workload.axes :], steps, strict=True))

@@ -127,10 +127,8 @@ class Workload:
         _at_least("x_pitch", self.x_pitch, self.channels + 1 if self.x_pitch else 0)
         if self.x_pitch and (self.block or "x" not in self.inputs):
             raise InvalidWorkload(f"x_pitch={self.x_pitch}: {self.pass_} reads no slice of x; leave it out")
-        if self.any_size and self.block:
-            raise InvalidWorkload(
-                f"any_size=True: a kernel of the block {self.block} is built for one size; leave it out"
-            )
+        if self.any_size and self.block == NOTHING:
+            raise InvalidWorkload("any_size=True: a kernel of both gradients is built for one size; leave it out")
         if self.also_at and not self.any_size:
             raise InvalidWorkload(
                 f"also_at={self.also_at}: a kernel that is built for one size runs at no other; leave it out"
@@ -351,7 +349,8 @@ class Workload:
         return dataclasses.replace(self, x_pitch=x_pitch)
 
     def with_any_size(self) -> Workload:
-        """The same for kernels that take the sizes of images with each call."""
+        """The same for kernels that take the sizes of images with each call. Raises InvalidWorkload where there are
+        none."""
         return dataclasses.replace(self, any_size=True)
 
     @property

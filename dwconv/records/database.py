@@ -315,7 +315,7 @@ def _note_best(bests: _Bests, record: TuningRecord) -> None:
 def _keys(workload: Workload) -> tuple[str, ...]:
     """``Workload.batchless_key`` of the kernels that are built for its size, and of those that take any."""
     own = workload.batchless_key
-    return (own,) if workload.any_size or workload.block else (own, f"{own}-any")
+    return (own,) if workload.any_size else (own, f"{own}-any")
 
 
 def _by_key(records: Iterable[TuningRecord]) -> RecordsByKey:

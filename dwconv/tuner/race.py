@@ -24,6 +24,7 @@ from dwconv.dispatch.knowledge import failed, measured_here
 from dwconv.dispatch.legality import Broken, runnable
 from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError
 from dwconv.measure.comparisons import Comparisons
+from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -60,7 +61,7 @@ def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:
 
 
 def _at_any_size(workload: Workload) -> Workload | None:
-    return None if workload.block else workload.with_any_size()
+    return None if workload.block == NOTHING else workload.with_any_size()
 
 
 def _is_as_fast(workload: Workload) -> bool:

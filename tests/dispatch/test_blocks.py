@@ -112,6 +112,27 @@ def test_what_is_around_the_convolution_counts_where_it_was_measured(logs: Path,
     assert providers()[0] == [runs, runs]
 
 
+@pytest.mark.parametrize(("around_us", "runs"), [(30.0, "dwconv"), (10.0, "pytorch")])
+def test_at_another_size_what_was_measured_at_the_nearest_decides(logs: Path, around_us: float, runs: str) -> None:
+    """This size has 4 times as many pixels. What was measured there, 300 µs of both passes and 20 or 60 around the
+    convolution, counts 4 times; the convolution was tuned here, and takes 1110 µs with its calls."""
+    near = workload_of(shape=SHAPE, block="bn+relu6,bn+relu6").with_any_size()
+    here = near.with_input_size((18, 14)).of_one_size
+    plant(logs / "log.jsonl", [workload_of(shape=here.input_shape)], median_us=360.0, baseline_us=40_000.0)
+    plant(logs / "log.jsonl", [near], median_us=150.0, baseline_us=15_750.0, around_us=around_us)
+    far = near.with_input_size((3, 3))
+    plant(logs / "log.jsonl", [far], median_us=1.0, baseline_us=1e6, around_us=1e6)
+    dwconv.reset()
+    found, _ = decisions(Problem.of(here), torch.device("cpu"))
+    said = {
+        "dwconv": "105.00× as fast as onednn-nhwc, by a kernel of any size, measured at 2×8×9×7",
+        "pytorch": "one after the other is faster, with the tuned convolution: 1190 µs, as one 1200 µs",
+    }
+    assert all((each.provider, each.reason) == (runs, said[runs]) for each in found.values())
+    if runs == "dwconv":
+        assert all(each.workload == near.for_pass(pass_) for pass_, each in found.items())
+
+
 def test_what_is_around_does_not_stand_in_for_pytorchs_op(logs: Path) -> None:
     plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=600.0, around_us=1.0)
     assert providers()[0] == ["dwconv", "dwconv"], "nothing is known of the convolution"

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dwconv
+from dwconv.call import loaded
 from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
@@ -252,6 +253,19 @@ def test_a_layer_that_pads_by_size_runs_as_one_at_every_size(logs):
         x = torch.randn(2, 4, *size).to(memory_format=torch.channels_last)
         torch.testing.assert_close(model(x), net()(x), rtol=1e-4, atol=1e-4)
     assert ran() == (2, 0)
+
+
+def test_kernels_of_any_size_run_every_other_size(logs, monkeypatch):
+    """Once they are there, the first call of a size builds nothing."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE).with_any_size()])
+    model = converted()
+    for number, size in enumerate([(2, 4, 5, 5), (3, 4, 2, 12), (1, 4, 20, 9)]):
+        x = torch.randn(size).to(memory_format=torch.channels_last)
+        parts, one = dwconv.revert(copy.deepcopy(model))(x), model(x)
+        torch.testing.assert_close(one, parts, rtol=1e-4, atol=1e-4)
+        one.sum().backward()
+        assert ran()[1] == number + 1
+        monkeypatch.setattr(loaded, "load", None)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")

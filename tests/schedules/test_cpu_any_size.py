@@ -13,10 +13,12 @@ from dwconv.errors import InvalidConfig, InvalidWorkload
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.first_use import fault_at_first_use
 from dwconv.measure.verify.verify import verify_once
+from dwconv.problems.block import Block
 from dwconv.problems.operands import Data, operands
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
+from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.any_size import any_axes
 from dwconv.schedules.cpu.shared.blocks import column_blocks
 from dwconv.schedules.emit import kernel
@@ -99,6 +101,27 @@ def test_right_at_every_size(case: str, pass_: Pass) -> None:
     kernel = any_size(workload.for_pass(pass_), wanted)
     for size in some_sizes(kernel.workload, 16):
         assert_right_at(kernel, size)
+
+
+BLOCKS: dict[str, tuple[Workload, str]] = {
+    "forward": (K3, "bn+relu6,bn+relu"),
+    "backward": (S2, "bn+silu,bn+hardswish"),
+    "inference": (dataclasses.replace(CASES["dilation"][0], dtype="bfloat16"), "bn+relu,bn"),
+    "layer norm, forward": (K3, "none,ln"),
+    "layer norm, backward": (dataclasses.replace(S2, bias=True), "none,ln"),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_right_in_blocks(case: str) -> None:
+    """On several numbers of threads, too, which have no part in statistics."""
+    workload, block = BLOCKS[case]
+    pass_: Any = case.rpartition(" ")[2]
+    workload = dataclasses.replace(workload, pass_=pass_, block=Block.parse(block))
+    kernel = any_size(workload, {"tile_w": 4, "block_h": 4, "block_c": 16, "strip_h": 2})
+    for size in some_sizes(kernel.workload, 16):
+        assert_right_at(kernel, size, data="normal")
+    assert not fault_at_first_use(kernel, torch.device("cpu"), threads=(3, 1), fast_math=False)
 
 
 @pytest.mark.parametrize("pass_", PASSES)
@@ -186,19 +209,21 @@ def test_results_are_streamed_by_their_size_alone() -> None:
         assert_right_at(kernel, size)
 
 
-@pytest.mark.parametrize(("layout", "pass_"), in_turns(LAYOUTS, PASSES))
+@pytest.mark.parametrize(("layout", "pass_"), [*in_turns(LAYOUTS, PASSES), *(("nhwc", each) for each in BLOCK_PASSES)])
 def test_the_same_bits_as_a_kernel_of_one_size(layout: Layout, pass_: Pass) -> None:
     """At the size that the configuration was chosen for, where the order of sums is the same; a gather has it at
     every size."""
-    own = lying(K3.for_pass(pass_), layout)
+    block = Block.parse("bn+relu6,bn+silu") if pass_ in BLOCK_PASSES else None
+    own = dataclasses.replace(lying(K3, layout), block=block, pass_="forward" if block else "fprop").for_pass(pass_)
     kernel = any_size(own, {"tile_w": 4})
     assert kernel.any_size is not None
-    for size in (own.input_size, (11, 27)) if pass_ != "wgrad" else (own.input_size,):
+    for size in (own.input_size, (11, 27)) if pass_ in ("fprop", "dgrad") else (own.input_size,):
         workload = own.with_input_size(size)
         inputs = operands(workload, data="normal", seed=2)
         config = fitting(kernel.artifact.candidate.config.template, workload, TARGET).space(workload, TARGET)
         one = built(workload, config.nearest(kernel.artifact.candidate.config))
-        assert torch.equal(one(*inputs), kernel.any_size.at(kernel.workload.with_input_size(size))(*inputs))
+        found = [each(*inputs) for each in (one, kernel.any_size.at(kernel.workload.with_input_size(size)))]
+        assert all(map(torch.equal, *(each if block else [each] for each in found)))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -10,6 +10,7 @@ import pytest
 import rich.console
 
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
+from dwconv.problems.block import Block
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
@@ -111,14 +112,15 @@ def test_what_has_most_to_win_comes_first_and_gets_more_candidates(comparisons, 
 
 @pytest.fixture
 def of_any_size(comparisons, monkeypatch):
-    templates = [dataclasses.replace(fake.template(pass_=pass_), any_size=True) for pass_ in PASSES]
+    templates = [dataclasses.replace(fake.template(pass_=pass_), any_size=True) for pass_ in (*PASSES, "forward")]
     monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in templates})
     return comparisons
 
 
 def test_a_kernel_of_any_size_is_raced_beside_those_of_the_size(of_any_size, log):
     often = {LARGE.for_pass(pass_): 1000 for pass_ in PASSES}
-    small = {SMALL.for_pass(pass_): 1 for pass_ in PASSES}
+    block = dataclasses.replace(SMALL, pass_="forward", block=Block.parse("bn+relu,bn"))
+    small = {**{SMALL.for_pass(pass_): 1 for pass_ in PASSES}, block: 1}
     result = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
     raced = dict(of_any_size.raced)
     assert all(raced[each] > 1 for each in often)

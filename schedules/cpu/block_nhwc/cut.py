@@ -1,15 +1,17 @@
-"""How a configuration cuts a block: rows and channels into tasks, tasks into register tiles. No TVM here."""
+"""How a configuration cuts a block: rows and channels into tasks, tasks into register tiles. No TVM here: of images of
+any size, axes have expressions for numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dwconv.problems.block import Block
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axes
+from dwconv.schedules.taps import WIDTH, Axes, inputs_beyond
 
 BAND_PIXELS = 256
 """Pixels whose sums are added up before they are added to those of the task: what rounding leaves in a sum grows with
@@ -20,12 +22,13 @@ the number of its terms."""
 class RowBlocks:
     """``rows`` rows in blocks of ``block_rows``, of which the last may be lower."""
 
-    rows: int
-    block_rows: int
+    rows: Any
+    block_rows: Any
+    blocks: Any
 
-    @property
-    def blocks(self) -> int:
-        return -(-self.rows // self.block_rows)
+    @classmethod
+    def of(cls, rows: Any, block_rows: Any) -> RowBlocks:
+        return cls(rows, block_rows, (rows + (block_rows - 1)) // block_rows)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class Cut:
     workload: Workload
     config: Config
     target: CpuTarget
+    any_axes: Axes | None = None
+    """Those of a kernel of any size; so is the next."""
+    any_results: RowBlocks | None = None
 
     @property
     def block(self) -> Block:
@@ -45,7 +51,21 @@ class Cut:
     @property
     def axes(self) -> Axes:
         """From y to x or, in the backward pass, from dx to dy."""
-        return axes_of(self.workload)
+        return self.any_axes or axes_of(self.workload)
+
+    @property
+    def gathered(self) -> Workload:
+        """The pass of the convolution that goes the same way."""
+        return self.workload.convolution("dgrad" if self.workload.pass_ == "backward" else "fprop")
+
+    @property
+    def x_size(self) -> tuple[Any, ...]:
+        """(height, width) of x; the next is that of y."""
+        return self.axes.outputs if self.workload.pass_ == "backward" else self.axes.inputs
+
+    @property
+    def y_size(self) -> tuple[Any, ...]:
+        return self.axes.inputs if self.workload.pass_ == "backward" else self.axes.outputs
 
     @property
     def lanes(self) -> int:
@@ -66,15 +86,22 @@ class Cut:
 
     @property
     def results(self) -> RowBlocks:
-        return RowBlocks(self.axes.rows.outputs, self.config.block_h)
-
-    def pixels(self, rows: int) -> RowBlocks:
-        """For what goes from pixel to pixel of images of so many rows."""
-        return RowBlocks(rows, -(-rows // self.results.blocks))
+        return self.any_results or RowBlocks.of(self.axes.rows.outputs, self.config.block_h)
 
     @property
     def prefetches(self) -> bool:
         return bool(self.config.prefetch == "next_row")
+
+    @property
+    def tile_widths(self) -> list[int]:
+        """Of the tiles of a row; at any size those that what is left of a row may take, too."""
+        if not self.workload.any_size:
+            return [size for _, _, size in self.column_tiles]
+        width, columns = int(self.config.tile_w), self.axes.columns.home
+        left, half = columns.outputs % width, width // 2
+        return sorted(
+            {width, *(each for each in (left, half) if each % columns.down == 0), *range(1, columns.down + 1)} - {0}
+        )
 
     @property
     def column_tiles(self) -> list[tuple[int, int, int]]:
@@ -87,13 +114,16 @@ class Cut:
     @property
     def ring(self) -> RingCut:
         columns = self.axes.columns
-        nearest, _ = columns.reach
+        nearest, farthest = columns.reach
         left = max(0, -nearest)
+        rows = self.axes.rows.spanned(1)[1]
+        if self.any_axes:
+            right = max(0, columns.origin(-columns.down) + farthest + 1 - inputs_beyond(self.gathered, WIDTH)[0])
+            return RingCut(rows=rows, left=left, columns=columns.inputs + (left + right))
         read = [
             columns.origin(start + (count - 1) * size) + max(columns.reads(size), default=0)
             for start, count, size in self.column_tiles
         ]
-        rows = self.axes.rows.spanned(1)[1]
         return RingCut(rows=rows, left=left, columns=left + max(columns.inputs, *(last + 1 for last in read)))
 
     @property
@@ -109,7 +139,7 @@ class Cut:
     @property
     def code_size(self) -> int:
         """Vector instructions in the code of all tiles, about."""
-        widths = [size for _, _, size in self.column_tiles]
+        widths = self.tile_widths
         products = sum(len(pairs) for size in widths for pairs in self.axes.columns.reads(size).values())
         return products * (2 if self.workload.pass_ == "backward" else 1) + 60 * sum(widths)
 
@@ -120,7 +150,7 @@ class RingCut:
 
     rows: int
     left: int
-    columns: int
+    columns: Any
 
 
 def axes_of(workload: Workload) -> Axes:
@@ -131,8 +161,3 @@ def axes_of(workload: Workload) -> Axes:
 def tile_sums(axes: Axes, width: int, *, is_forward: bool) -> int:
     """Vectors that a tile of ``width`` columns sums, or holds beside its sums, at the same time."""
     return width if is_forward else 2 * width + axes.columns.taps
-
-
-def band_rows(columns: int) -> int:
-    """Rows whose sums are added up before they are added to those of a task."""
-    return max(1, BAND_PIXELS // columns)

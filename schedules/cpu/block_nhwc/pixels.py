@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut
+from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS
 from dwconv.schedules.cpu.block_nhwc.sums import FIRST, PIVOT, SECOND, Held, Parts
 from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import parallel
-from dwconv.schedules.emit import Expr, bind, least, serial, store
+from dwconv.schedules.cpu.emit.words import parallel, settled
+from dwconv.schedules.emit import Expr, bind, ceil_div, is_number, least, serial, store
 
 AT_ONCE = 8
 """Pixels whose sums are taken in registers: they are loaded and stored once for so many."""
@@ -20,31 +20,19 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Pixels:
-    """The pixels of images of ``rows`` × ``columns``."""
+    """The pixels of images, in parts."""
 
-    cut: Cut
     vectors: Vectors
-    n: Expr
-    rows: int
-    columns: int
-
-    @property
-    def parts(self) -> Parts:
-        blocks = self.cut.pixels(self.rows)
-        return Parts(
-            images=self.n,
-            blocks=blocks.blocks,
-            pixels=blocks.block_rows * self.columns,
-            image_pixels=self.rows * self.columns,
-        )
+    parts: Parts
 
     def tasks(self) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
         """A parallel loop over the parts: (part, image, its first pixel, the pixel after its last)."""
         parts = self.parts
+        hold = bind if is_number(parts.pixels) else settled
         for part in parallel("part", parts.count):
-            image = bind("image", part // parts.blocks)
-            first = bind("first", part % parts.blocks * parts.pixels)
-            yield part, image, first, bind("stop", least(first + parts.pixels, parts.image_pixels))
+            image = hold("image", part // parts.blocks)
+            first = hold("first", part % parts.blocks * parts.pixels)
+            yield part, image, first, hold("stop", least(first + parts.pixels, parts.image_pixels))
 
     def all_vectors(self) -> Iterator[NumberedVector]:
         for number in serial("vector", self.vectors.count):
@@ -85,7 +73,7 @@ class Pixels:
     ) -> None:
         held = Held.of(self.vectors, partial, part, rows=len(rows), count=self.vectors.count)
         held.clear(0)
-        for band in serial("band", -(-self.parts.pixels // BAND_PIXELS)):
+        for band in serial("band", ceil_div(self.parts.pixels, BAND_PIXELS)):
             start = bind("band_first", least(first + band * BAND_PIXELS, stop))
             end = bind("band_stop", least(start + BAND_PIXELS, stop))
             whole = bind("whole", start + (end - start) // AT_ONCE * AT_ONCE)

@@ -66,9 +66,9 @@ class Parts:
     """The parts of all images that sums were taken of: ``blocks`` of ``pixels`` pixels of each, the last of fewer."""
 
     images: Expr
-    blocks: int
-    pixels: int
-    image_pixels: int
+    blocks: Expr
+    pixels: Expr
+    image_pixels: Expr
 
     @property
     def count(self) -> Expr:
@@ -77,12 +77,16 @@ class Parts:
     def pixels_of(self, part: Expr) -> Expr:
         """In float32."""
         number = least(self.pixels, self.image_pixels - part % self.blocks * self.pixels)
-        return tirx.Cast("float32", number) if not isinstance(number, int) else tirx.FloatImm("float32", number)
+        return _float32(number)
 
     @property
     def all_pixels(self) -> Expr:
         """In float32."""
-        return tirx.Cast("float32", self.images) * tirx.FloatImm("float32", float(self.image_pixels))
+        return tirx.Cast("float32", self.images) * _float32(self.image_pixels)
+
+
+def _float32(number: Expr) -> Expr:
+    return tirx.FloatImm("float32", float(number)) if isinstance(number, int) else tirx.Cast("float32", number)
 
 
 def channel_loop(vectors: Vectors, partial: Any) -> Any:

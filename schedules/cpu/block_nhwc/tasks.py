@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from dwconv.schedules.cpu.block_nhwc.cut import Cut, band_rows
+from dwconv.schedules.any_size import any_pieces
+from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut
 from dwconv.schedules.cpu.block_nhwc.ring import Ring
 from dwconv.schedules.cpu.block_nhwc.sums import Held, Parts
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
-from dwconv.schedules.cpu.emit.words import parallel
-from dwconv.schedules.emit import Expr, bind, least, nest, serial
+from dwconv.schedules.cpu.emit.words import parallel, settled
+from dwconv.schedules.emit import Expr, bind, least, most, nest, serial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,10 @@ class Task:
     top: Expr
     bottom: Expr
     first_vector: Expr
+    column_tiles: list[tuple[Expr, Expr, int]]
+    """Of a row: (the first column, how many tiles, their width)."""
+    band_rows: Expr
+    """Rows whose sums are added up before they are added to those of the task."""
 
     def vector(self, v: Expr) -> NumberedVector:
         number = bind("number", self.first_vector + v)
@@ -36,8 +41,8 @@ class Task:
 
     def rows_in_bands(self, held: Held | None) -> Iterator[Expr]:
         """A loop over the rows. After each band of them the sums that are held are flushed."""
-        height = band_rows(self.cut.axes.columns.outputs)
-        for band in serial("band", -(-self.cut.results.block_rows // height)):
+        height = self.band_rows
+        for band in serial("band", (self.cut.results.block_rows + (height - 1)) // height):
             first = bind("band_first", least(self.top + band * height, self.bottom))
             yield from serial("row", first, bind("band_stop", least(first + height, self.bottom)))
             if held:
@@ -45,7 +50,7 @@ class Task:
 
     def tiles(self) -> Iterator[tuple[Expr, int, Expr]]:
         """Loops over the tiles of a row, in the ``order`` of the configuration: (first column, width, vector)."""
-        for start, count, width in self.cut.column_tiles:
+        for start, count, width in self.column_tiles:
             loops = {
                 "w": partial(tile_starts, start, count, width),
                 "c": partial(serial, "vector", self.cut.block_vectors),
@@ -63,17 +68,24 @@ def tile_starts(start: int, count: int, width: int) -> Iterator[Expr]:
 def tasks(cut: Cut, vectors: Vectors, n: Expr) -> Iterator[Task]:
     """Shares out images × blocks of rows × blocks of channels over the threads."""
     rows, channel_blocks = cut.results, cut.channel_blocks
+    columns = cut.axes.columns.outputs
+    band_rows = most(1, BAND_PIXELS // columns)
+    column_tiles = list(any_pieces(0, columns, cut.tile_widths)) if cut.any_axes else cut.column_tiles
+    hold = settled if cut.any_axes else bind
+    band_rows = hold("band_rows", band_rows)
     for task in parallel("task", n * (rows.blocks * channel_blocks)):
         part = bind("part", task // channel_blocks)
-        top = bind("top", part % rows.blocks * rows.block_rows)
+        top = hold("top", part % rows.blocks * rows.block_rows)
         yield Task(
             cut=cut,
             vectors=vectors,
             part=part,
-            image=bind("image", part // rows.blocks),
+            image=hold("image", part // rows.blocks),
             top=top,
-            bottom=bind("bottom", least(top + rows.block_rows, rows.rows)),
+            bottom=hold("bottom", least(top + rows.block_rows, rows.rows)),
             first_vector=task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0,
+            column_tiles=column_tiles,
+            band_rows=band_rows,
         )
 
 

@@ -16,6 +16,7 @@ channels (`order`). The next row may be asked for (`prefetch`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     cut = Cut(workload, config, target)
+    if workload.any_size:
+        from dwconv.schedules.any_size import any_axes
+
+        cut = replace(cut, any_axes=any_axes(cut.gathered))
     if workload.pass_ == "forward":
         from dwconv.schedules.cpu.block_nhwc.forward import schedule_forward
 
@@ -52,6 +57,7 @@ TEMPLATES = tuple(
         device="cpu",
         pass_=pass_,
         layout="nhwc",
+        any_size=True,
         misfit=why_unfit,
         space=partial(block_space, f"cpu.block_{pass_}_nhwc"),
         schedule=schedule,

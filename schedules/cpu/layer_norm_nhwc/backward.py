@@ -9,17 +9,16 @@ A block of rows is a task, whose terms are a part of the sums of all.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cpu.emit.channel_weights import PackedWeights
-from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, OutputRange
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, OutputRange, is_one
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
-from dwconv.schedules.cpu.emit.words import argument, parallel, scratch, seen_as
+from dwconv.schedules.cpu.emit.words import argument, parallel, scratch, seen_as, settled
 from dwconv.schedules.cpu.gather_nhwc.kernel import PixelTask
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.layer_norm_nhwc.cut import Cut
@@ -27,7 +26,7 @@ from dwconv.schedules.cpu.layer_norm_nhwc.pixels import PixelNorm, Terms
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
 from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
-from dwconv.schedules.emit import BATCH, Expr, bind, kernel, least, most, serial, store
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, most, serial, store
 
 
 def schedule_backward(cut: Cut) -> s_tir.Schedule:
@@ -38,9 +37,9 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
     with kernel() as builder:
         backward = Backward.arguments(cut, n)
         backward.weights.pack()
-        for task in parallel("task", n * cut.blocks):
+        for task in parallel("task", n * backward.blocks):
             backward.run(task)
-        backward.add_parts(n * cut.blocks)
+        backward.add_parts(n * backward.blocks)
     return s_tir.Schedule(builder.get())
 
 
@@ -59,15 +58,20 @@ class Backward:
     """dγ and dβ."""
     weights: PackedWeights
     partial: Any
+    blocks: Expr
+    """Of an image."""
+    block_outputs: Expr
+    """Rows of dy that a task counts."""
 
     @classmethod
     def arguments(cls, cut: Cut, n: Expr) -> Backward:
         """Emits the kernel's parameters."""
         workload, gather = cut.workload, cut.gather
         channels, vectors = workload.channels, Vectors(workload.channels, gather.lanes)
+        axes = gather.work.axes
 
         def image(name: str) -> Any:
-            _, _, *size = workload.shape_of(name)
+            size = axes.outputs if name in ("x", "dx") else axes.inputs
             return argument(name, (n, *size, channels), workload.dtype)
 
         dz, x, y = (image(name) for name in ("dz", "x", "y"))
@@ -75,9 +79,17 @@ class Backward:
         dx, results = image("dx"), WeightResults.arguments(cut.weights.work, vectors)
         of_norm = (argument("dgamma2", (channels,)), argument("dbeta2", (channels,)))
         packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
-        sums = (n * cut.blocks, results.count + len(of_norm), vectors.count * vectors.lanes)
-        partial = argument("workspace_1", sums)
-        dz, y = (seen_as(each, n, math.prod(workload.output_size), channels) for each in (dz, y))
+        sums = (results.count + len(of_norm), vectors.count * vectors.lanes)
+        blocks = cut.blocks
+        if axes.are_known:
+            partial = argument("workspace_1", (n * blocks, *sums))
+        else:  # an argument's sizes are a symbol each, or a part of one
+            partial = argument("workspace_1", (n, blocks, *sums))
+            blocks = settled("blocks", blocks)
+            partial = seen_as(partial, n * blocks, *sums)
+        rows, columns = axes.inputs
+        dz, y = (seen_as(each, n, rows * columns, channels) for each in (dz, y))
+        block_outputs = ceil_div(rows, blocks)
         return cls(
             cut=cut,
             vectors=vectors,
@@ -90,19 +102,27 @@ class Backward:
             of_norm=of_norm,
             weights=PackedWeights(work=gather.work, vectors=vectors, w=w, packed=packed),
             partial=partial,
+            blocks=blocks,
+            block_outputs=block_outputs if axes.are_known else settled("block_outputs", block_outputs),
         )
+
+    @property
+    def hold(self) -> Callable[[str, Expr], Expr]:
+        """Gives a value a name; what depends on sizes that are not known is hidden from TVM's simplifier."""
+        return bind if self.cut.gather.work.axes.are_known else settled
 
     def run(self, task: Expr) -> None:
         """A block of rows of an image."""
         cut, vectors = self.cut, self.vectors
-        rows, columns = cut.workload.output_size
+        rows, columns = cut.gather.work.axes.inputs
         for row in serial("row", self.results.count + len(self.of_norm)):
             for number in serial("vector", vectors.count):
                 store(self.partial, vectors.zero(), task, row, vectors.slot(number))
-        image = bind("image", task // cut.blocks) if cut.blocks > 1 else task
-        block = task % cut.blocks if cut.blocks > 1 else 0
-        first = bind("own_first", least(block * cut.block_outputs, rows))
-        own = OutputRange(first, bind("own_stop", least(first + cut.block_outputs, rows)))
+        hold = self.hold
+        image = task if is_one(self.blocks) else hold("image", task // self.blocks)
+        block = 0 if is_one(self.blocks) else task % self.blocks
+        first = hold("own_first", least(block * self.block_outputs, rows))
+        own = OutputRange(first, hold("own_stop", least(first + self.block_outputs, rows)))
         held = scratch("g", rows * columns * vectors.elements)
         g = seen_as(held, 1, rows, columns, vectors.elements)
         for strip in self._strips(block, own):
@@ -126,20 +146,21 @@ class Backward:
             last = least((strip + 1) * each, rows.outputs) - 1
             return within(rows.origin(last) + farthest + 1)
 
-        first = bind("first_strip", block * cut.block_strips)
+        hold = self.hold
+        first = hold("first_strip", block * cut.block_strips)
         stop = bind("stop_strip", least(first + cut.block_strips, cut.gather.rows.blocks))
         for strip in serial("strip", first, stop):
             before = within(rows.origin(strip * each) + nearest)
             start = chosen(strip == first, least(before, own.first), read(strip - 1))
             end = chosen(strip == stop - 1, most(read(strip), own.stop), read(strip))
-            yield Strip(top=bind("top", strip * each), new=OutputRange(bind("start", start), bind("end", end)))
+            yield Strip(top=bind("top", strip * each), new=OutputRange(hold("start", start), hold("end", end)))
 
     def _normalise(self, task: Expr, image: Expr, new: OutputRange, own: OutputRange, g: Any) -> None:
         """g of the rows that are new. Those before and after what the task counts have no terms in its part."""
-        columns = self.cut.workload.output_size[1]
+        columns = self.cut.gather.work.columns.inputs
         norm = PixelNorm(vectors=self.vectors, eps=self.cut.norm.eps)
         ends = [new.first, new.stop]
-        if self.cut.blocks > 1:
+        if not is_one(self.blocks):
             begin = bind("counted_first", most(new.first, least(own.first, new.stop)))
             ends = [new.first, begin, bind("counted_stop", most(begin, least(own.stop, new.stop))), new.stop]
         count = len(ends) - 1
@@ -231,6 +252,10 @@ class OneImage:
     @property
     def dtype(self) -> Any:
         return self.tensor.dtype
+
+    @property
+    def shape(self) -> Any:
+        return self.tensor.shape
 
     def __getitem__(self, at: tuple[Expr, ...]) -> Expr:
         return self.tensor[(0, *at[1:])]

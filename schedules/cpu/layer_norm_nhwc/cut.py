@@ -3,7 +3,8 @@ here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dwconv.problems.block import LayerNorm
 from dwconv.problems.target import CpuTarget
@@ -11,6 +12,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut as GatherCut
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut as WeightCut
 from dwconv.schedules.space import Config, Value
+from dwconv.schedules.taps import Axes
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Cut:
     workload: Workload
     config: Config
     target: CpuTarget
+    any_axes: tuple[Axes, Axes] | None = None
+    """Of a kernel of any size those of the gather and of the weight gradient: sizes are expressions."""
 
     @property
     def norm(self) -> LayerNorm:
@@ -30,7 +34,8 @@ class Cut:
     @property
     def gather(self) -> GatherCut:
         """Of fprop or, with strips for its blocks, of dgrad. Every block has all channels."""
-        return GatherCut.of(self.gathered, gather_config(self.workload, self.config), self.target)
+        cut = GatherCut.of(self.gathered, gather_config(self.workload, self.config), self.target)
+        return replace(cut, work=replace(cut.work, axes=self.any_axes[0])) if self.any_axes else cut
 
     @property
     def gathered(self) -> Workload:
@@ -40,7 +45,9 @@ class Cut:
     @property
     def weights(self) -> WeightCut:
         """Of wgrad."""
-        return WeightCut.of(self.workload.convolution("wgrad"), weight_config(self.workload, self.config), self.target)
+        config = weight_config(self.workload, self.config)
+        cut = WeightCut.of(self.workload.convolution("wgrad"), config, self.target)
+        return replace(cut, work=replace(cut.work, axes=self.any_axes[1])) if self.any_axes else cut
 
     @property
     def block_strips(self) -> int:
@@ -48,14 +55,11 @@ class Cut:
         return -(-int(self.config.block_h) // self.gather.rows.block_rows)
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Any:
         """Tasks of an image, in the backward pass."""
-        return -(-self.gather.rows.blocks // self.block_strips)
-
-    @property
-    def block_outputs(self) -> int:
-        """Rows of dy that a task counts."""
-        return -(-self.workload.output_size[0] // self.blocks)
+        rows = self.gather.rows
+        each = rows.block_rows * self.block_strips
+        return (rows.rows + (each - 1)) // each
 
 
 def gather_config(workload: Workload, config: Config) -> Config:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cpu.emit.channel_weights import PackedWeights
@@ -22,9 +20,9 @@ def schedule_forward(cut: Cut) -> s_tir.Schedule:
     workload, gather = cut.workload, cut.gather
     n, channels, work = tirx.Var(BATCH, "int32"), workload.channels, gather.work
     vectors = Vectors(channels, gather.lanes)
-    rows, columns = workload.output_size
+    rows, columns = work.axes.outputs
     with kernel() as builder:
-        x = argument("x", (n, *workload.input_size, channels), workload.dtype)
+        x = argument("x", (n, *work.axes.inputs, channels), workload.dtype)
         w = argument("w", (channels, *workload.kernel), workload.dtype)
         bias = argument("bias", (channels,), workload.dtype) if workload.bias else None
         gamma, beta = (argument(name, (channels,)) for name in ("gamma2", "beta2"))
@@ -40,7 +38,7 @@ def schedule_forward(cut: Cut) -> s_tir.Schedule:
             result=y,
             stream=None,
         )
-        z, y = (seen_as(image, n, math.prod(workload.output_size), channels) for image in (z, y))
+        z, y = (seen_as(image, n, rows * columns, channels) for image in (z, y))
         norm = PixelNorm(vectors=vectors, eps=cut.norm.eps)
         tensors.weights.pack()
         for task in tasks(tensors, gather, n):

@@ -17,8 +17,9 @@ kernel rows, `dy_w` dy, in `dy_order`); for the norm some pixels at a time, each
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import BLOCK_PASSES, Workload
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     cut = Cut(workload, config, target)
+    if workload.any_size:
+        from dwconv.schedules.any_size import any_axes
+
+        symbols: dict[str, Any] = {}
+        passes = (cut.gathered, workload.convolution("wgrad"))
+        of_gather, of_weights = (any_axes(each, symbols) for each in passes)
+        cut = replace(cut, any_axes=(of_gather, of_weights))
     if workload.pass_ == "forward":
         from dwconv.schedules.cpu.layer_norm_nhwc.forward import schedule_forward
 
@@ -49,6 +57,7 @@ TEMPLATES = tuple(
         device="cpu",
         pass_=pass_,
         layout="nhwc",
+        any_size=True,
         misfit=why_unfit,
         space=partial(layer_norm_space, f"cpu.layer_norm_{pass_}_nhwc"),
         schedule=schedule,

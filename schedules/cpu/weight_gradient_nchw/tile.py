@@ -72,7 +72,8 @@ class PlaneInputs:
         """(the first row, how many, their height): the tiles of that block."""
         if self.cut.work.axes.are_known:
             return [(top + tiles.first, tiles.count, tiles.size) for tiles in self.cut.row_tiles]
-        return list(any_pieces(top, top + self.height(top), self.cut.config.tile_h, self.cut.config.block_h))
+        tile_h, block_h = self.cut.config.tile_h, self.cut.config.block_h
+        return list(any_pieces(top, top + self.height(top), {tile_h, block_h % tile_h}))
 
     def tested(self, column: Expr, at: int) -> Expr:
         """The lanes that ``live`` says, as they are found when the kernel runs."""
