@@ -28,7 +28,7 @@ from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.emit.words import settled
-from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, least, most
+from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, is_number, least, most
 from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axes, Axis, Run, column_runs, inputs_beyond
 
 AnyCut = TypeVar("AnyCut", bound=Any)
@@ -247,6 +247,20 @@ def at_any_size(cut: AnyCut, workload: Workload) -> AnyCut:
         return cut
     channels = {"channels": channels_of(workload)} if workload.any_channels else {}
     return replace(cut, work=replace(cut.work, axes=any_axes(workload), **channels))
+
+
+def of_any_width(cut: AnyCut, rows: Iterable[tuple[Expr, int]]) -> Iterator[AnyCut]:
+    """The cut of a GPU's kernel, and of any size also that without vectors, each inside the test of whether ``rows`` of
+    tensors, (their length, elements of a vector) each, are whole numbers of vectors."""
+    unsure = [tirx.truncmod(size, lanes) == 0 for size, lanes in rows if lanes > 1 and not is_number(size)]
+    if not unsure:
+        yield cut
+        return
+    with T.If(all_of(*unsure)):
+        with T.Then():
+            yield cut
+        with T.Else():
+            yield replace(cut, has_vectors=False)
 
 
 def any_axes(workload: Workload, symbols: dict[str, tirx.Var] | None = None) -> Axes:

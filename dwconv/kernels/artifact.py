@@ -171,9 +171,9 @@ class Artifact:
     @property
     def least_channels(self) -> int:
         """The fewest that a kernel of any number of channels takes, a vector of them: of a CPU as its workspace shows;
-        without one, the widest. In NCHW on a CPU, where vectors are of columns, one."""
+        without one, the widest. In NCHW, where vectors are of columns, one."""
         if self.kind == "cuda":
-            return int(self.candidate.config.to_dict()["vector_c"])
+            return int(self.candidate.config.to_dict().get("vector_c", 1))
         if self.candidate.workload.layout == "nchw":
             return 1
         sizes = (size for argument in self.arguments for size in argument.shape)

@@ -68,7 +68,8 @@ def configs(template: ScheduleTemplate[Any], workload: Workload, target: Target)
     costs = {config: template.estimate_us(workload, config, target) for config in found}
     ranked = sorted(found, key=lambda config: (config != space.default, costs[config], str(config)))
     best = ranked[:_OF_A_LAYER]
-    if all(config.vector_c > _NARROW_VECTOR for config in best):  # for numbers of channels that are few vectors
+    is_wide = workload.layout == "nhwc" and all(config.vector_c > _NARROW_VECTOR for config in best)
+    if is_wide:  # for numbers of channels that are few vectors
         best[1:] = [*best[1:-1], *[each for each in ranked if each.vector_c == _NARROW_VECTOR][:1]]
     return best
 

@@ -13,12 +13,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from dwconv.errors import InvalidConfig
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload, by
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import estimated_us, fitting, template
+from dwconv.schedules.template import estimated_us, fitting, template, templates_for
 from dwconv.untuned.evidence import Measured, of_workload
 from dwconv.untuned.gain import Expected
 from dwconv.untuned.portfolio_file import Portfolio, shipped, sort_of
@@ -45,11 +45,11 @@ def expected_from(
     known = shipped() if portfolio is None else portfolio
     other, config = record.alternative, adopted(record.config, workload, target)
     measured = adopted(record.config, record.workload, target)  # the record's own, unless its machine had other caches
-    if other is None or record.measurement is None or config is None or measured is None:
+    if other is None or record.measurement is None or measured is None:
         return None
     if target.kind == "cuda":
-        return _on_cuda(record, workload, target, (config, measured))
-    if known.gain is None or sort_of(workload) or template(config.template).estimate_us is None:
+        return _on_cuda(record, workload, target, measured)
+    if config is None or known.gain is None or sort_of(workload) or template(config.template).estimate_us is None:
         return None
     is_known = target.device in known.devices
     errors = known.gain.other_size if is_known else known.gain.other_size_other_device
@@ -71,27 +71,35 @@ def expected_from(
     )
 
 
-def _on_cuda(
-    record: TuningRecord, workload: Workload, target: Target, configs: tuple[Config, Config]
-) -> Expected | None:
-    """The same gain, as no trees know of GPUs; only for a kernel of any size, which is no build more than one."""
-    of_template, octaves = template(configs[0].template), octaves_between(workload, record.workload)
-    lost = _LOST_ON_CUDA.get(workload.pass_)
-    if not of_template.any_size or of_template.estimate_us is None or lost is None or octaves > OCTAVES[-1]:
+def _on_cuda(record: TuningRecord, workload: Workload, target: Target, measured: Config) -> Expected | None:
+    """The same gain, as no trees know of GPUs; only for a kernel of any size, which is no build more than one. Where
+    the ``measured`` one is of another template, the gain is less by as much as the kernel is estimated to be slower."""
+    lost, octaves = _LOST_ON_CUDA.get(workload.pass_), octaves_between(workload, record.workload)
+    config, there = (_of_any_size(measured, own, target) for own in (workload, record.workload))
+    if config is None or there is None or lost is None or octaves > OCTAVES[-1]:
         return None
     assert record.alternative is not None and record.measurement is not None, "it was checked"
-    here, there = (
-        estimated_us(own, config, target) for own, config in zip((workload, record.workload), configs, strict=True)
-    )
-    gain = record.alternative[1].median_us / record.measurement.median_us
+    measured_us = estimated_us(record.workload, measured, target)
+    as_fast = min(1.0, measured_us / estimated_us(record.workload, there, target))
+    gain = record.alternative[1].median_us / record.measurement.median_us * as_fast
     return Expected(
-        config=configs[0],
-        us=record.measurement.median_us * here / there,
+        config=config,
+        us=record.measurement.median_us * estimated_us(workload, config, target) / measured_us,
         gain=gain,
         at_least=gain * 2**-lost,
         reason="the best of the same layer at another size; judged on pairs of layers of other sizes on an H200",
         source=by(record.workload.input_shape),
     )
+
+
+def _of_any_size(config: Config, workload: Workload, target: Target) -> Config | None:
+    """The nearest legal configuration; if the template has no kernels of any size, the default of the one that has."""
+    if template(config.template).any_size:
+        return adopted(config, workload, target)
+    try:
+        return templates_for(workload.with_any_size(), target)[0].space(workload, target).default
+    except (NoTemplate, InvalidConfig):
+        return None
 
 
 _LOST_ON_CUDA: dict[str, float] = {"fprop": 0.69, "dgrad": 1.19, "wgrad": 0.80}

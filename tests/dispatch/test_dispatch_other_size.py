@@ -20,7 +20,7 @@ from dwconv.errors import DwconvWarning
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target, parse_target
-from dwconv.problems.workload import PASSES
+from dwconv.problems.workload import LAYOUTS, PASSES
 from dwconv.records.log import TuningLog
 from dwconv.records.record import AtSize, Status
 from dwconv.schedules.template import Candidate, templates_for
@@ -372,20 +372,22 @@ def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted,
 # -- on a GPU ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_layer_of_a_gpu_that_was_measured_at_one_size_gets_kernels_of_any_size(logs):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layer_of_a_gpu_that_was_measured_at_one_size_gets_kernels_of_any_size(logs, layout):
     target = dataclasses.replace(parse_target("cuda:sm_90"), present=True, device="a-gpu")
-    own, state = at(28), KernelState()
+    own, state = at(28, layout=layout), KernelState()
     for pass_ in PASSES:
         workload = own.for_pass(pass_)
         template, *_ = templates_for(workload, target)
         config = template.space(workload, target).default
         write(logs, record_of(workload, config=config, device="a-gpu", median_us=50.0, baseline_us=200.0))
     state.meet(own)
-    state.meet(at(24))
-    decision = decide_on(target, at(24), state=state)
-    assert decision.workload == at(24).with_any_size() and decision.reason.startswith("predicted from 2×8×28×28: 3.3×")
+    state.meet(other := at(24, layout=layout))
+    decision = decide_on(target, other, state=state)
+    assert decision.workload == other.with_any_size() and decision.reason.startswith("predicted from 2×8×28×28: 3.3×")
     assert "at least 2.1× in 95 of 100 cases" in decision.reason
     assert decide_on(target, own, state=state).record, "at its own size its own kernel runs"
-    many = decide_on(target, at(24).with_batch(70_000), state=state)
+    many = decide_on(target, other.with_batch(70_000), state=state)
     assert many.workload is None or not many.workload.any_size, "a grid has no room for so many images"
-    assert decide_on(target, at(200), state=state).provider == "pytorch", "too far to tell anything"
+    far = decide_on(target, at(200, layout=layout), state=state)
+    assert far.provider == "pytorch", "too far to tell anything"

@@ -22,7 +22,7 @@ from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.operands import operands
-from dwconv.problems.workload import PASSES, DType, Pass, Sizes, Workload
+from dwconv.problems.workload import PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
 from tests.conftest import Golden
@@ -34,14 +34,15 @@ MOST, LONGEST, DEEPEST = 40, 150, 7
 """The largest size along an axis: of an image, of a single row, and of a volume."""
 
 
-def layer(channels: int, size: Sizes, kernel: Sizes, **other: Any) -> Workload:
-    return cuda_layers.layer(channels, size, kernel, layout="nhwc", **other)  # type: ignore[arg-type]
+def layer(channels: int, size: Sizes, kernel: Sizes, *, layout: Layout = "nhwc", **other: Any) -> Workload:
+    return cuda_layers.layer(channels, size, kernel, layout=layout, **other)  # type: ignore[arg-type]
 
 
 S2 = {"stride": (2, 2), "padding": ((0, 2), (3, 1))}
 LOOPS: dict[str, Value] = {"unroll": "kw", "weights": "shared", "stage": "none"}
 STRAIGHT: dict[str, Value] = {"unroll": "taps", "stage": "none", "edge": "zero"}
 TWO: dict[str, Value] = {"tile_h": 2, "tile_w": 2}
+STRIPS: dict[str, Value] = {"planes": 4, "threads_h": 2, "tile_h": 4, "threads_w": 4, "tile_w": 4, "threads_p": 16}
 CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "k 3": (layer(12, (14, 14), (3, 3)), {**STRAIGHT, "tile_h": 4, "tile_w": 4, "weights": "registers"}),
     "k 3, stride 2": (layer(12, (15, 13), (3, 3), stride=(2, 2)), {**STRAIGHT, "tile_h": 2, "tile_w": 4}),
@@ -59,6 +60,18 @@ CASES: dict[str, tuple[Workload, dict[str, Value]]] = {
     "a row, k 31": (layer(4, (1, 90), (1, 31), padding=((0, 0), (15, 15))), {"tile_w": 4}),
     "a volume": (layer(8, (4, 6, 9), (3, 3, 3), stride=(2, 1, 2), dilation=(1, 1, 1)), TWO),
     "planes of a volume": (layer(8, (4, 6, 9), (1, 3, 3), stride=(1, 1, 2), dilation=(1, 1, 1)), TWO),
+    "contiguous": (layer(12, (14, 16), (3, 3), layout="nchw"), STRIPS),
+    "contiguous, k 5 × 3, stride 2, a bias": (layer(8, (15, 12), (5, 3), **S2, bias=True, layout="nchw"), STRIPS),
+    "contiguous, multiplier 2": (
+        layer(6, (9, 12), (3, 3), stride=(2, 1), dilation=(1, 2), multiplier=2, layout="nchw"), STRIPS,
+    ),
+    "contiguous, padding beyond the kernel": (
+        layer(4, (6, 8), (3, 3), padding=((5, 4), (4, 6)), layout="nchw"), STRIPS,
+    ),
+    "contiguous, a causal row": (layer(8, (1, 60), (1, 7), padding=((0, 0), (6, 0)), layout="nchw"), {"tile_w": 4}),
+    "a contiguous volume": (
+        layer(4, (4, 6, 8), (3, 3, 3), stride=(2, 1, 2), dilation=(1, 1, 1), layout="nchw"), STRIPS,
+    ),
 }  # fmt: skip
 
 
@@ -107,10 +120,18 @@ def test_right_and_clean_at_every_size(case: str, pass_: Pass, objects: Path) ->
             assert report.counts.in_step == 0, f"{own.key}: a __syncwarp() is missing"
 
 
-@pytest.mark.parametrize(("dtype", "pass_"), in_turns(["bfloat16", "float16"], PASSES))
-def test_right_in_16_bits_on_extreme_values(pass_: Pass, dtype: DType, objects: Path) -> None:
+@pytest.mark.parametrize(
+    ("case", "dtype", "pass_"),
+    [
+        ("k 3, stride 2", "bfloat16", "fprop"),
+        ("k 3, stride 2", "float16", "dgrad"),
+        ("contiguous", "bfloat16", "dgrad"),
+        ("contiguous", "float16", "wgrad"),
+    ],
+)
+def test_right_in_16_bits_on_extreme_values(case: str, pass_: Pass, dtype: DType, objects: Path) -> None:
     """NaN and infinity, which padding and missing outputs must not spread."""
-    workload = of_pass(dataclasses.replace(CASES["k 3, stride 2"][0], dtype=dtype, channels=16), pass_)
+    workload = of_pass(dataclasses.replace(CASES[case][0], dtype=dtype, channels=16), pass_)
     artifact = source_only(candidate(workload, {"tile_h": 4, "tile_w": 2}), SM_90)
     for size in some_sizes(workload, 6):
         if own := at(artifact, size):
@@ -121,21 +142,25 @@ def test_right_in_16_bits_on_extreme_values(pass_: Pass, dtype: DType, objects: 
 
 
 @pytest.mark.parametrize(
-    ("pass_", "wanted"),
+    ("layout", "pass_", "wanted"),
     [
-        ("fprop", {**STRAIGHT, "weights": "registers", "threads_c": 4}),
-        ("fprop", {"stage": "shared", "weights": "shared", "threads_c": 2}),
-        ("dgrad", {**LOOPS, "threads_c": 4}),
-        ("wgrad", {"threads_c": 8, "threads_p": 4, "split_n": 2}),
+        ("nhwc", "fprop", {**STRAIGHT, "weights": "registers", "threads_c": 4}),
+        ("nhwc", "fprop", {"stage": "shared", "weights": "shared", "threads_c": 2}),
+        ("nhwc", "dgrad", {**LOOPS, "threads_c": 4}),
+        ("nhwc", "wgrad", {"threads_c": 8, "threads_p": 4, "split_n": 2}),
+        ("nchw", "fprop", {"planes": 4}),
+        ("nchw", "wgrad", {"threads_c": 4, "threads_p": 16, "split_n": 2}),
     ],
     ids=str,
 )
-def test_right_with_every_whole_number_of_vectors(pass_: Pass, wanted: dict[str, Value], objects: Path) -> None:
-    layer_of_all = dataclasses.replace(layer(16, (14, 14), (3, 3), bias=pass_ != "dgrad"), any_size=True)
-    workload = dataclasses.replace(layer_of_all, any_channels=True).for_pass(pass_)
+def test_right_with_every_whole_number_of_vectors(
+    layout: Layout, pass_: Pass, wanted: dict[str, Value], objects: Path
+) -> None:
+    layer_of_all = layer(16, (14, 14), (3, 3), bias=pass_ != "dgrad", layout=layout, any_size=True, any_channels=True)
+    workload = layer_of_all.for_pass(pass_)
     artifact = source_only(candidate(workload, {"vector_c": 2, "tile_h": 4, "tile_w": 2, **wanted}), SM_90)
-    vector = artifact.candidate.config.to_dict()["vector_c"]
-    assert vector > 1
+    vector = artifact.least_channels
+    assert (vector > 1) == (layout == "nhwc")
     for vectors, size in ((1, (9, 3)), (3, (1, 1)), (9, (5, 17)), (20, (3, 8))):
         own = dataclasses.replace(workload, channels=vectors * vector, input_size=size)
         verdict, report = verified(artifact, own, folder=objects)
@@ -143,10 +168,10 @@ def test_right_with_every_whole_number_of_vectors(pass_: Pass, wanted: dict[str,
         assert verdict.right, f"{own.key}: {verdict.reason}"
 
 
-@pytest.mark.parametrize("pass_", PASSES)
-def test_the_same_bits_as_a_kernel_of_one_size(pass_: Pass, objects: Path) -> None:
+@pytest.mark.parametrize(("case", "pass_"), in_turns(["k 3, stride 2", "contiguous", "k 3"], PASSES))
+def test_the_same_bits_as_a_kernel_of_one_size(case: str, pass_: Pass, objects: Path) -> None:
     """A gather sums in the same order at every size, the weight gradient at the one it was chosen for."""
-    workload = of_pass(CASES["k 3, stride 2"][0], pass_)
+    workload = of_pass(CASES[case][0], pass_)
     whole = source_only(candidate(workload, {"tile_h": 2, "tile_w": 2}), SM_90)
     for size in (workload.input_size, (9, 22)) if pass_ != "wgrad" else (workload.input_size,):
         own = dataclasses.replace(workload.with_input_size(size), batch=3)
@@ -201,6 +226,14 @@ def test_the_source_is_pinned(pass_: Pass, tile: dict[str, Value], golden: Golde
     golden(f"cuda_{pass_}_nhwc_any.cu", source_only(found, SM_90).source)
 
 
+@pytest.mark.parametrize("pass_", ["fprop", "wgrad"])
+def test_the_contiguous_source_is_pinned(pass_: Pass, golden: Golden) -> None:
+    workload = layer(8, (4, 8), (1, 3), layout="nchw").for_pass(pass_)
+    tile: dict[str, Value] = {"planes": 8, "threads_h": 2, "tile_h": 1, "threads_w": 2, "tile_w": 2, "rows_ahead": 0}
+    found = candidate(workload, {**tile, "threads_c": 2, "unroll_h": 1, "threads_p": 16})
+    golden(f"cuda_{pass_}_nchw_any.cu", source_only(found, SM_90).source)
+
+
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
 def test_the_inner_loop_is_as_lean(pass_: Pass) -> None:
     """A row of the source, times seven rows of the weights, where borders need no other tests."""
@@ -218,6 +251,7 @@ def test_the_inner_loop_is_as_lean(pass_: Pass) -> None:
 
 
 def test_more_images_than_a_grid_has_planes() -> None:
-    workload = layer(8, (4, 4), (3, 3), batch=70_000).with_any_size()
-    with pytest.raises(InvalidConfig, match="a grid of blocks has at most 65535 of 70000 images, or rows"):
-        fitting("cuda.fprop_nhwc", workload, SM_90)
+    for layout, name in (("nhwc", "cuda.fprop_nhwc"), ("nchw", "cuda.fprop_nchw_strip")):
+        workload = layer(8, (4, 4), (3, 3), batch=70_000, layout=layout).with_any_size()
+        with pytest.raises(InvalidConfig, match="a grid of blocks has at most 65535 of 70000 images, or rows"):
+            fitting(name, workload, SM_90)

@@ -10,9 +10,9 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
 from dwconv.schedules.cuda.channels_last.start import Starts
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, MOST_BLOCKS_Z, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.limits import CHANNELS_LAST as MOST_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, grid_misfit
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
@@ -27,9 +27,9 @@ WIDEST = 32
 def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why the templates cannot run a pass; None if they can."""
     gather = Gather.of(workload)
-    stride, planes = max(gather.rows.down, gather.columns.down), workload.batch * gather.depths.outputs
-    if workload.any_size and (most := max(planes, gather.rows.outputs)) > MOST_BLOCKS_Z:
-        return f"a grid of blocks has at most {MOST_BLOCKS_Z} of {most} images, or rows"
+    stride = max(gather.rows.down, gather.columns.down)
+    if reason := grid_misfit(workload, gather):
+        return reason
     return f"the stride {stride} is more than {MOST_STRIDE}" if stride > MOST_STRIDE else None
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.any_size import AnyAxis
 from dwconv.schedules.cuda.emit.words import Registers, in_float32, span, threads, zero
 from dwconv.schedules.cuda.gpu.memory import whole_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import Neighbours, Tiling, place_of
@@ -65,6 +66,22 @@ class Reach:
             return False
         position = self.index * step + offset
         return all_of(places[0] >= 0 or position >= 0, places[-1] <= last or position <= last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyReach(Reach):
+    """The same on an axis of any size, where there is the tile."""
+
+    axis: AnyAxis
+    least: int
+    """Outputs that it has at least."""
+
+    def reads(self, at: int, lanes: int = 1) -> Expr:
+        position, sure = self.source(at), self.axis.origin(max(self.least, self.axis.down)) + self.axis.beyond[0]
+        return all_of(at >= 0 or position >= 0, at + lanes <= sure or position <= self.axis.inputs - lanes)
+
+    def writes(self, out: int, lanes: int = 1) -> Expr:
+        return out + lanes <= self.least or self.result(out) <= self.axis.outputs - lanes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,11 +81,23 @@ class StripCut(BlockedCut):
 
     rows_ahead: int
     """A source row is loaded so many rows before it is used."""
+    has_vectors: bool = True
+    """Whether rows are as long as vectors need it. Of any size, a kernel has code for those that are not, too."""
+
+    @cached_property
+    def result_lanes(self) -> int:
+        return super().result_lanes if self.has_vectors else 1
 
     @cached_property
     def source_pieces(self) -> list[tuple[int, int]]:
         """The vectors of a source row that a thread reads: (offset, lanes) each."""
-        return source_pieces(self.gather, self.tile_w, itemsize=ITEMSIZE[self.dtype])
+        return least_vectors(self.gather.columns.reads(self.tile_w), self.source_lanes)
+
+    @cached_property
+    def source_lanes(self) -> int:
+        """Elements of the widest of them."""
+        lanes = aligned_lanes(*_source_steps(self.gather, self.tile_w), itemsize=ITEMSIZE[self.dtype])
+        return lanes if self.has_vectors else 1
 
     @cached_property
     def source_slots(self) -> dict[int, int]:
@@ -104,9 +116,11 @@ class StripCut(BlockedCut):
 
 def source_pieces(gather: Gather, tile_w: int, *, itemsize: int) -> list[tuple[int, int]]:
     """(offset, lanes) of the vectors that a thread reads of a source row."""
-    columns = gather.columns
-    lanes = aligned_lanes(columns.origin(tile_w), columns.inputs, itemsize=itemsize)
-    return least_vectors(columns.reads(tile_w), lanes)
+    return least_vectors(gather.columns.reads(tile_w), aligned_lanes(*_source_steps(gather, tile_w), itemsize=itemsize))
+
+
+def _source_steps(gather: Gather, tile_w: int) -> tuple[int, int]:
+    return gather.columns.origin(tile_w), gather.columns.inputs
 
 
 # -- from rows in shared memory ------------------------------------------------------------------------------------

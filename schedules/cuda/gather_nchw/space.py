@@ -19,7 +19,7 @@ from dwconv.schedules.cuda.gather_nchw.estimate import (
 )
 from dwconv.schedules.cuda.gpu.hardware import MOST_THREADS_Z, SHARED_LANES, WARP
 from dwconv.schedules.cuda.gpu.limits import GLOBAL_STRIP as MOST_STRIP_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, grid_misfit
 from dwconv.schedules.cuda.gpu.limits import STAGED_ROWS as MOST_ROW_CODE
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
@@ -114,6 +114,8 @@ def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why not even the smallest strip fits; None if it does."""
     gather = Gather.of(workload)
     tile_h, tile_w = gather.rows.down, gather.columns.down
+    if reason := grid_misfit(workload, gather):
+        return reason
     if (code := strip_code(gather, tile_h, tile_w)) > MOST_STRIP_CODE:
         return f"one tile is {code} instructions without a loop, more than {MOST_STRIP_CODE}"
     if (registers := strip_registers(gather, tile_h, tile_w, rows_ahead=0)) > target.registers_per_thread:

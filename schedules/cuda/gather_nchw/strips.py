@@ -7,68 +7,129 @@ results is stored as soon as its last source row has been added; where several p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.sliding_sum import Reach, SlidingSum, SourcePlane, SourceRow
-from dwconv.schedules.cuda.emit.words import Registers, argument, blocks, in_float32, span, threads, zero
+from dwconv.problems.workload import Workload
+from dwconv.schedules.any_size import AnyAxis, any_axes, channels_of, of_any_width
+from dwconv.schedules.cuda.emit.sliding_sum import AnyReach, Reach, SlidingSum, SourcePlane, SourceRow
+from dwconv.schedules.cuda.emit.words import (
+    Registers,
+    argument,
+    as_one_axis,
+    blocks,
+    flat,
+    in_float32,
+    in_register,
+    keep,
+    span,
+    threads,
+    zero,
+)
 from dwconv.schedules.cuda.gather_nchw.cut import GatherCut, StripCut
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, divided, kernel, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, divided, is_number, kernel, store, when
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.taps import Axis
 
 
-def arguments(cut: GatherCut, n: Expr) -> tuple[Any, Any, Any | None, Any]:
-    """Source, weights, bias if there is one, and result."""
-    gather, axes = cut.gather, cut.gather.axes
+def arguments(cut: GatherCut, n: Expr, *, gather: Gather | None = None) -> tuple[Any, Any, Any | None, Any]:
+    """Source, weights, bias if there is one, and result. ``gather``: the same of any size."""
+    gather = gather or cut.gather
+    axes = gather.axes
     source = argument(gather.source, (n, gather.source_channels, *axes.inputs), cut.dtype)
     w = argument("w", (gather.weights, *axes.taps), cut.dtype)
     bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
     return source, w, bias, argument(gather.result, (n, gather.channels, *axes.outputs), cut.dtype)
 
 
-def schedule_strips(cut: StripCut) -> s_tir.Schedule:
+def schedule_strips(workload: Workload, cut: StripCut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW); in 3-D with
     depths before heights."""
     n, gather = tirx.Var(BATCH, "int32"), cut.gather
-    rows, columns = gather.rows, gather.columns
+    if workload.any_size:
+        gather = replace(gather, axes=any_axes(workload), channels=channels_of(workload))
     with kernel() as builder:
-        source, w, bias, result = arguments(cut, n)
-        for plane, row, column in partition(cut, n):
-            channel, depth = divided(plane, gather.depths.outputs)
-            with when(gather.result_planes % cut.planes == 0 or plane < n * gather.result_planes):
+        source, w, bias, result = arguments(cut, n, gather=gather)
+        widths = (gather.columns.inputs, cut.source_lanes), (gather.columns.outputs, cut.result_lanes)
+        places = _places_at_any_size(cut, gather, n) if workload.any_size else _places(cut, n)
+        for image, channel, depth, row, column in places:
+            for version in of_any_width(cut, widths):
                 Thread(
                     gather=gather,
-                    cut=cut,
+                    cut=version,
                     source=source,
                     w=w,
                     bias=bias,
                     result=result,
+                    image=image,
                     channel=channel,
                     depth=depth,
-                    rows=Reach(axis=rows, width=cut.tile_h, tiles=cut.row_tiles, index=row),
-                    columns=Reach(axis=columns, width=cut.tile_w, tiles=cut.column_tiles, index=column),
-                    rows_ahead=cut.rows_ahead,
+                    rows=_reach(gather.rows, cut.tile_h, row, tiles=cut.row_tiles),
+                    columns=_reach(
+                        gather.columns, cut.tile_w, column, tiles=cut.column_tiles, least=version.result_lanes
+                    ),
+                    rows_ahead=version.rows_ahead if version.has_vectors else min(version.rows_ahead, 1),
                 ).sum()
     return s_tir.Schedule(builder.get())
 
 
-def partition(cut: StripCut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """The part of each thread: (a plane of the result, counted through all images, the number of its tile down,
-    across)."""
-    down, across = cut.blocks_h, cut.blocks_w
-    for block in blocks("block", ceil_div(n * cut.gather.result_planes, cut.planes) * (down * across)):
-        for strip_h in threads("strip_h", cut.threads_h, axis="z"):
-            for plane in threads("plane", cut.planes, axis="y"):
-                for strip_w in threads("strip_w", cut.threads_w, axis="x"):
-                    row_block = block // across % down if down > 1 else 0
-                    column_block = block % across if across > 1 else 0
-                    yield (
-                        block // (down * across) * cut.planes + plane,
-                        row_block * cut.threads_h + strip_h,
-                        column_block * cut.threads_w + strip_w,
-                    )
+Place = tuple[Expr, Expr, Expr, Expr, Expr]
+"""The part of a thread: the image, the channel and the depth of a plane of the result, the number of its tile down, and
+across."""
+
+
+def _places(cut: StripCut, n: Expr) -> Iterator[Place]:
+    gather, down, across = cut.gather, cut.blocks_h, cut.blocks_w
+    for block in blocks("block", ceil_div(n * gather.result_planes, cut.planes) * (down * across)):
+        for strip_h, mine, strip_w in _threads(cut):
+            row_block = block // across % down if down > 1 else 0
+            column_block = block % across if across > 1 else 0
+            plane = block // (down * across) * cut.planes + mine
+            channel, depth = divided(plane, gather.depths.outputs)  # counted through all images
+            with when(gather.result_planes % cut.planes == 0 or plane < n * gather.result_planes):
+                yield (
+                    channel // gather.channels,
+                    channel % gather.channels,
+                    depth,
+                    row_block * cut.threads_h + strip_h,
+                    column_block * cut.threads_w + strip_w,
+                )
+
+
+def _places_at_any_size(cut: StripCut, gather: Gather, n: Expr) -> Iterator[Place]:
+    """The axes of the grid save divisions by what is not known when compiling."""
+    depths, channels = gather.depths.outputs, ceil_div(gather.channels, cut.planes)
+    rows, columns = gather.rows.outputs, gather.columns.outputs
+    for plane in blocks("plane", n * depths, axis="z"):
+        for row_block in blocks("block_row", ceil_div(rows, cut.threads_h * cut.tile_h), axis="y"):
+            for block in blocks("block", ceil_div(columns, cut.threads_w * cut.tile_w) * channels):
+                for strip_h, mine, strip_w in _threads(cut):
+                    column_block, channel_block = divided(block, channels)  # of which the number is mostly known
+                    image, depth = divided(plane, depths)
+                    channel = channel_block * cut.planes + mine
+                    row, column = row_block * cut.threads_h + strip_h, column_block * cut.threads_w + strip_w
+                    has_channel = is_number(gather.channels) and gather.channels % cut.planes == 0
+                    has_tile = row * cut.tile_h < rows, column * cut.tile_w < columns
+                    with when(all_of(has_channel or channel < gather.channels, *has_tile)):
+                        yield image, channel, depth, row, column
+
+
+def _threads(cut: StripCut) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """(its number down, that of its plane, its number across) of each thread of a block."""
+    for strip_h in threads("strip_h", cut.threads_h, axis="z"):
+        for plane in threads("plane", cut.planes, axis="y"):
+            for strip_w in threads("strip_w", cut.threads_w, axis="x"):
+                yield strip_h, plane, strip_w
+
+
+def _reach(axis: Axis, width: int, index: Expr, *, tiles: int, least: int = 1) -> Reach:
+    """``least``: outputs that every tile has, whatever the size."""
+    if isinstance(axis, AnyAxis):
+        return AnyReach(axis=axis, width=width, tiles=tiles, index=index, least=least)
+    return Reach(axis=axis, width=width, tiles=tiles, index=index)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,25 +141,27 @@ class Thread(SlidingSum):
     w: Any
     bias: Any | None
     result: Any
+    image: Expr
     channel: Expr
-    """Of the result, counted through all images."""
+    """Of the result."""
 
     def start(self) -> Expr:
         if self.bias is None:
             return zero("float32")
-        return bind("first", in_float32(self.bias[self.channel % self.gather.channels]))
+        return bind("first", in_float32(self.bias[self.channel]))
 
     def weights(self, plane: SourcePlane) -> Registers:
         weights = Registers("weight", self.gather.rows.taps, self.gather.columns.taps)
-        number = self.channel % self.gather.channels * self.gather.fan_in + plane.m
+        number = self.channel * self.gather.fan_in + plane.m
         for kh in range(self.gather.rows.taps):
             for kw in range(self.gather.columns.taps):
                 weights[kh, kw] = in_float32(self.w[(number, *self.gather.axes.index(plane.kd, kh, kw))])
         return weights
 
     def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
-        channels = self.gather.source_channels
         channel = self.channel // self.gather.fan_out * self.gather.fan_in + plane.m
+        index = self.gather.axes.index(plane.depth, self.rows.source(at))
+        row = Row.of(self.source, (self.image, channel, *index), self.columns.source(0), lanes=self.cut.source_lanes)
         values = Registers("value", self.cut.source_span, dtype=self.source.dtype)
         slots: dict[int, int] = {}
         for first, lanes in self.cut.source_pieces:
@@ -109,9 +172,7 @@ class Thread(SlidingSum):
                     values[slot + lane] = zero(self.source.dtype)
             if exists is not False:
                 with when(exists):
-                    columns = span(self.columns.source(first), lanes)
-                    index = self.gather.axes.index(plane.depth, self.rows.source(at), columns)
-                    values.put(slot, self.source[(channel // channels, channel % channels, *index)], lanes=lanes)
+                    values.put(slot, row.tensor[row.index(first, lanes)], lanes=lanes)
         alone = frozenset(first for first, lanes in self.cut.source_pieces if lanes == 1)
         return SourceRow(values=values, slots=slots, alone=alone)
 
@@ -121,9 +182,31 @@ class Thread(SlidingSum):
             rounded = Registers("result", self.cut.tile_h, self.cut.tile_w, dtype=dtype)
             for out in range(self.cut.tile_w):
                 rounded[row, out] = sums[row, out].astype(dtype)
-        image, channel = self.channel // self.gather.channels, self.channel % self.gather.channels
+        index = self.gather.axes.index(self.depth, self.rows.result(row))
+        to = Row.of(self.result, (self.image, self.channel, *index), self.columns.result(0), lanes=lanes)
         for out in range(0, self.cut.tile_w, lanes):
             with when(all_of(self.rows.writes(row), self.columns.writes(out, lanes))):
-                columns = span(self.columns.result(out), lanes)
-                index = self.gather.axes.index(self.depth, self.rows.result(row), columns)
-                store(self.result, rounded.vector((row, out), lanes), image, channel, *index)
+                store(to.tensor, rounded.vector((row, out), lanes), *to.index(out, lanes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of a tensor, seen from the first column of a tile."""
+
+    tensor: Any
+    before: tuple[Expr, ...]
+    first: Expr
+
+    @classmethod
+    def of(cls, tensor: Any, row: Sequence[Expr], first: Expr, *, lanes: int) -> Row:
+        """Of any size, elements are counted from one in a register: what is known of others then costs no instruction,
+        and TVM sees that vectors are aligned, which ``lanes`` elements are at most."""
+        _, *sizes, width = tensor.shape
+        if isinstance(width, tirx.IntImm):
+            return cls(tensor=tensor, before=tuple(row), first=first)
+        vectors = flat((*row, first // lanes), (*sizes, keep("pitch", tirx.truncdiv(width, lanes))))
+        return cls(tensor=as_one_axis(tensor), before=(), first=in_register("at", vectors) * lanes)
+
+    def index(self, offset: int, lanes: int) -> tuple[Expr, ...]:
+        """Of ``lanes`` elements, the first ``offset`` after that column."""
+        return (*self.before, span(self.first + offset, lanes))

@@ -124,7 +124,7 @@ if TYPE_CHECKING:
 def strips(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
     from dwconv.schedules.cuda.gather_nchw.strips import schedule_strips
 
-    return schedule_strips(StripCut.of(workload, config))
+    return schedule_strips(workload, StripCut.of(workload, config))
 
 
 def rows(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -146,6 +146,8 @@ TEMPLATES = (
         "nchw_strip",
         layout="nchw",
         most_axes=3,
+        any_size=True,
+        any_channels=True,
         misfit=strip_misfit,
         space=strip_space,
         **estimated(one_kernel(strips_work)),

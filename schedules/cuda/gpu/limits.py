@@ -7,6 +7,10 @@ Xeon with AVX-512: 0.2 to 0.65 ms an instruction, medians of up to 9 candidates.
 
 from __future__ import annotations
 
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.gpu.hardware import MOST_BLOCKS_Z
+from dwconv.schedules.gather import Gather
+
 LEAST_THREADS = 32
 """Threads of a block: a warp."""
 MOST_PADDED = 1.3
@@ -40,3 +44,12 @@ BACKWARD_PLANES = 2800
 """Instructions: about 1.2 s, with what comes before NVRTC."""
 WEIGHT_GRADIENT_PLANES = 2600
 """Instructions: 2.7 s."""
+
+
+def grid_misfit(workload: Workload, gather: Gather) -> str | None:
+    """Why a gather's kernel of any size, whose grid has planes and rows on its axes, cannot run so many; None if it
+    can."""
+    most = max(workload.batch * gather.depths.outputs, gather.rows.outputs)
+    if workload.any_size and most > MOST_BLOCKS_Z:
+        return f"a grid of blocks has at most {MOST_BLOCKS_Z} of {most} images, or rows"
+    return None

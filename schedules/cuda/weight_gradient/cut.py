@@ -89,6 +89,8 @@ class WeightGradientCut:
     """At least, which sets how many registers a thread may have."""
     edge: str
     """Rows of padding: ``zero``, they are multiplied; ``skip``, a branch leaves them out."""
+    has_vectors: bool = True
+    """NCHW: whether rows are as long as vectors need it. Of any size, a kernel has code for those that are not, too."""
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> WeightGradientCut:
@@ -157,8 +159,9 @@ class WeightGradientCut:
 
     def _along_rows(self, size: int, step: int) -> int:
         """The widest vector of neighbours in a row that is aligned in every row and every tile."""
-        steps = (size,) if self.tiles_w == 1 else (size, step * self.tile_w)
-        return aligned_lanes(*steps, itemsize=ITEMSIZE[self.workload.dtype])
+        is_alone = self.tiles_w == 1 and not self.workload.any_size
+        steps = (size,) if is_alone else (size, step * self.tile_w)
+        return aligned_lanes(*steps, itemsize=ITEMSIZE[self.workload.dtype]) if self.has_vectors else 1
 
     # -- of any size -----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.any_size import any_axes, channels_of
+from dwconv.schedules.any_size import any_axes, channels_of, of_any_width
 from dwconv.schedules.cuda.emit.split_sum import add_parts, sum_over_threads
 from dwconv.schedules.cuda.emit.words import (
     Registers,
@@ -70,12 +70,13 @@ def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
         x, dy, totals = as_one_axis(x), as_one_axis(dy), [as_one_axis(total) for total in totals]
         partial = None if workspace is None else as_one_axis(workspace)
         for place in threads_of(cut, channels):
-            reader = Reader.of(cut, axes, x, dy, channels=(x_channels, channels))
             sums = Registers("sums", cut.sums_of_channel, cut.vector_c)
             sums.clear()
             with when(place.has_work()):
-                for tile in place.tiles(axes, n * axes.depths.outputs):
-                    reader.add_tile(sums, place, tile)
+                for version in of_any_width(cut, () if cut.channel_last else _rows(cut, axes)):
+                    reader = Reader.of(version, axes, x, dy, channels=(x_channels, channels))
+                    for tile in place.tiles(axes, n * axes.depths.outputs):
+                        reader.add_tile(sums, place, tile)
             place.sum_over_mates(sums)
             if partial is None:
                 place.write(sums, *((total, 0) for total in totals))
@@ -89,6 +90,10 @@ def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
 
 def _shape(cut: WeightGradientCut, n: Expr, channels: Expr, size: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return (n, *size, channels) if cut.channel_last else (n, channels, *size)
+
+
+def _rows(cut: WeightGradientCut, axes: Axes) -> tuple[tuple[Expr, int], tuple[Expr, int]]:
+    return (axes.columns.inputs, cut.x_vector), (axes.columns.outputs, cut.dy_vector)
 
 
 # -- the sums of each thread ---------------------------------------------------------------------------------------
@@ -277,7 +282,10 @@ class Operand:
         at = keep(f"{self.name}_at", at // vector) * vector
         if not is_number(pitch):
             pitch = keep("pitch", tirx.truncdiv(pitch, vector)) * vector
-        return Source(operand=self, at=at, rows=rows, columns=columns, pitch=pitch)
+        row = columns.size * pitch
+        if not (self.channel_last or is_number(row)):
+            row = keep("row", tirx.truncdiv(row, vector)) * vector
+        return Source(operand=self, at=at, rows=rows, columns=columns, pitch=pitch, row=row)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,6 +299,8 @@ class Source:
     columns: Edge
     pitch: Expr
     """Elements from one pixel of a row to the next."""
+    row: Expr
+    """From one row to the next."""
 
     def pixels(self, load: Load, *, row: int, condition: Expr) -> dict[Pixel, Expr]:
         """Those of a row's vector, in float32; zero where ``condition`` does not hold."""
@@ -305,7 +315,7 @@ class Source:
 
     def _offset(self, load: Load, row: int) -> Expr:
         if is_number(self.pitch):
-            return row * (self.columns.size * self.pitch) + load.first
+            return row * self.row + load.first
         return (row * self.columns.size + load.column) * self.pitch + load.channel
 
 

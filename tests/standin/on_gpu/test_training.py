@@ -283,18 +283,20 @@ def test_a_graph_keeps_what_was_allocated_in_its_capture_and_nothing_else() -> N
         graph.replay()
 
 
-def test_one_kernel_serves_a_layer_at_every_size(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_kernel_serves_a_layer_at_every_size(logs: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout) -> None:
     """It was measured at one size, where its own kernels run; two others have the kernels of any size built, the
     rest of them take those."""
-    plant(logs / "log.jsonl", [workload_of(shape=(2, 8, 10, 9))])
+    plant(logs / "log.jsonl", [workload_of(shape=(2, 8, 10, 9), layout=layout)])
     monkeypatch.setenv("DWCONV_UNTUNED", "wait")
     dwconv.reset()
+    lies = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     loads: list[Candidate] = []
     load = loaded.load
     monkeypatch.setattr(loaded, "load", lambda candidate, *given: loads.append(candidate) or load(candidate, *given))
     w = torch.randn(8, 1, 3, 3)
     for height, width in ((10, 9), (12, 12), (6, 7), (16, 21), (9, 20), (24, 8)):
-        x = torch.randn(3, 8, height, width).to(memory_format=torch.channels_last)
+        x = torch.randn(3, 8, height, width).to(memory_format=lies)
         results = []
         for device, convolve in (("cuda", dwconv.conv2d), ("cpu", partial(nn.functional.conv2d, groups=8))):
             given = [each.to(device).requires_grad_() for each in (x, w)]
@@ -304,7 +306,7 @@ def test_one_kernel_serves_a_layer_at_every_size(logs: Path, monkeypatch: pytest
             results.append([each.detach().cpu() for each in (y, *gradients)])
         torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
         decisions = call_plan.plan_for(
-            Problem.of(workload_of(shape=(3, 8, height, width))), torch.device("cuda", 0)
+            Problem.of(workload_of(shape=(3, 8, height, width), layout=layout)), torch.device("cuda", 0)
         ).decisions
         assert {each.provider for each in decisions.values()} == {"dwconv"}
     assert len(loads) == 2 * len(PASSES), "the first size has kernels of its own"
