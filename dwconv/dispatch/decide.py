@@ -165,6 +165,8 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """The kernel of any size that was measured at the nearest other size of the layer."""
+    from dwconv.schedules.template import fitting
+
     if way.kernel.block == NOTHING or not isinstance(way.target, CpuTarget):  # there are none
         return None
     for target, record, nearest in any_size.measured_nearest(way.kernel, way.target, known=way.known):
@@ -174,6 +176,8 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
             return on_pytorch(f"{reason}{where} and computed for this size", record=record)
         try:
             config, _ = legality.runnable(record, target, adopts=False, broken=way.state.broken)
+            if way.kernel.block:  # whose gradient may need too much memory for an image of this size
+                fitting(config.template, way.kernel.with_any_size(), target)
         except InvalidConfig as error:
             refusals.append(str(error))
             continue

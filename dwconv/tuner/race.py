@@ -29,7 +29,7 @@ from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, can_run
 from dwconv.system.versions import can_build
 from dwconv.tuner.expected_gain import expected_gains_us, shares
 from dwconv.tuner.race_result import RaceResult
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 
 def is_known(workload: Workload, target: Target, known: Database, *, broken: Broken) -> bool:
     """True if ``known`` has what runs the workload fastest on ``target``, at its own batch size: a kernel that is
-    confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked."""
+    confirmed; or PyTorch's op, for it was faster than all kernels that were measured, or none of them worked. A block
+    has one of any size beside it: none is predicted."""
     of_all_batches = measured_here(workload, target, current=True, known=known)
     worked = [record for record in of_all_batches if record.workload in (workload, _at_any_size(workload))]
     if any(record.confirmed and _is_legal(record, target, broken) for record in worked):
-        return True
+        return not _lacks_any_size(workload, target, known)
     tried = worked or [record for record in failed(workload, target, known=known) if record.workload == workload]
     return bool(tried) and not any(beats_pytorch(record, target) for record in worked)
 
@@ -58,6 +59,14 @@ def _is_legal(record: TuningRecord, target: Target, broken: Broken) -> bool:
     except (InvalidConfig, NoTemplate):
         return False
     return True
+
+
+def _lacks_any_size(workload: Workload, target: Target, known: Database) -> bool:
+    """True of a block that could have a kernel of any size, of which none was measured."""
+    general = _at_any_size(workload)
+    if not (workload.block and general and isinstance(target, CpuTarget) and can_build()):
+        return False
+    return can_run(general, target) and not known.at_sizes(general, target.device)
 
 
 def _at_any_size(workload: Workload) -> Workload | None:

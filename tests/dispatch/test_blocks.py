@@ -133,6 +133,17 @@ def test_at_another_size_what_was_measured_at_the_nearest_decides(logs: Path, ar
         assert all(each.workload == near.for_pass(pass_) for pass_, each in found.items())
 
 
+def test_a_size_that_takes_too_much_memory_runs_as_parts(logs: Path) -> None:
+    """Of the gradient of a LayerNorm, threads hold an image each."""
+    block = workload_of(shape=SHAPE, block="none,ln").with_any_size()
+    plant(logs / "log.jsonl", [block])
+    dwconv.reset()
+    for size, runs in (((900, 900), "dwconv"), ((1500, 1500), "pytorch")):
+        found, _ = decisions(Problem.of(block.with_input_size(size).of_one_size), torch.device("cpu"))
+        assert found["backward"].provider == runs
+    assert "the gradient of an image takes 72000000 bytes" in found["backward"].reason
+
+
 def test_what_is_around_does_not_stand_in_for_pytorchs_op(logs: Path) -> None:
     plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=600.0, around_us=1.0)
     assert providers()[0] == ["dwconv", "dwconv"], "nothing is known of the convolution"

@@ -215,7 +215,7 @@ def test_the_same_bits_as_a_kernel_of_one_size(layout: Layout, pass_: Pass) -> N
     every size."""
     block = Block.parse("bn+relu6,bn+silu") if pass_ in BLOCK_PASSES else None
     own = dataclasses.replace(lying(K3, layout), block=block, pass_="forward" if block else "fprop").for_pass(pass_)
-    kernel = any_size(own, {"tile_w": 4})
+    kernel = any_size(own, {"tile_w": 6 if block else 4})  # of 14 columns two are left over
     assert kernel.any_size is not None
     for size in (own.input_size, (11, 27)) if pass_ in ("fprop", "dgrad") else (own.input_size,):
         workload = own.with_input_size(size)

@@ -130,6 +130,9 @@ def test_a_kernel_of_any_size_is_raced_beside_those_of_the_size(of_any_size, log
     for workload in (*often, *small):
         (general,) = (each for each in records if each.workload == workload.with_any_size())
         assert is_known(workload, fake.TARGET, Database.of([general]), broken={})
+    (of_block,) = (each for each in records if each.workload.block)
+    of_one_size = Database.of([dataclasses.replace(of_block, workload=block)])
+    assert not is_known(block, fake.TARGET, of_one_size, broken={}), "there is none for its other sizes"
     again = race(often | small, fake.TARGET, log=log, seconds=60.0, known=Database.of(records), workers=None)
     assert again.raced == 0
 
