@@ -1,10 +1,10 @@
 """``python -m bench blocks``: norm, activation, depthwise convolution, norm, activation, as one and not.
 
-Of each block of well-known networks in training, forward and backward pass in turns: PyTorch's ops one after the other
-in both layouts, the same with our convolution, and as one; with ``--compile`` the first and the second under
-torch.compile, too. With ``--eval`` the forward pass alone, without gradients, of norms with the statistics that they
-have learnt. Untuned passes are tuned first; then PyTorch's ops are timed against themselves, as a control. Whose
-results are too far from those of PyTorch's ops does not race. What each keeps for its backward pass is counted.
+It times each block of well-known networks in training, forward and backward pass, in turns: PyTorch's ops one after the
+other in both layouts, the same with our convolution, and as one; with ``--compile`` also the first and the second under
+torch.compile. With ``--eval`` it times the forward pass alone, without gradients, of norms with running statistics.
+Untuned passes are tuned first; then PyTorch's ops are timed against themselves, as a control. A way whose results are
+too far from those of PyTorch's ops does not race. A row also says how much each keeps for its backward pass.
 ``bench cuda blocks`` does the same on a GPU, each a CUDA graph.
 """
 

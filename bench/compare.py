@@ -1,9 +1,8 @@
 """``python -m bench compare A.json B.json``: what got faster or slower from one result of a benchmark to another.
 
-Times of two runs are never compared, since the machine may have changed between them: what is compared is how many
-times as fast dwconv was as PyTorch, measured beside it in turns. A row got faster or slower if its intervals do not
-meet.
-Results from before there were intervals have those of their spread.
+It compares how many times as fast dwconv was as PyTorch, measured in turns; never times of two runs, since the machine
+may have changed between them. A row got faster or slower if its intervals do not overlap. Old results without intervals
+have those of their spread.
 """
 
 from __future__ import annotations

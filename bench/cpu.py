@@ -108,9 +108,10 @@ def _cpu(argv: Sequence[str] | None) -> int:
     print(means_of(rows))
     words = [f"{arguments.dims}d"] * (arguments.dims != "2") + [arguments.dtype] * (arguments.dtype != "float32")
     words += [arguments.layout, *(["compile"] * arguments.compile)]
-    words += [*(["any-size"] * arguments.any_size), *([] if states == ["warm"] else states)]
+    words += [*([] if states == ["warm"] else states)]
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
-    write_results("-".join(["cpu", *words]), target=target, rows=rows, folder=arguments.out, **facts)
+    benchmark = "any-size" if arguments.any_size else "cpu"
+    write_results("-".join([benchmark, *words]), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 
 

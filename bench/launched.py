@@ -1,7 +1,7 @@
 """What ran, by PyTorch's profiler: kernels that were launched, not decisions that were made.
 
-A row of a race is void where the kernels that its name promises were not launched: PyTorch's own convolution in our
-place, or an empty graph, which would seem to be the fastest of all.
+A row of a race is void if other kernels ran than its name promises: PyTorch's own convolution in our place, or an empty
+graph, which would seem to be the fastest of all.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ data ──► plain model     ──► loss ──► step        the two loss
 In the same turns, by option: the plain model in the other layout (``--both-layouts``), the plain model
 once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
 torch.compile, with inductor (``--compile``), and as CUDA graphs (``--graphs``), which ``dwconv.graphed`` captures, the
-plain one too. What cannot run so does not race, and the reason is kept. A race in which the converted model does not
-run the kernels that it is said to run is void (``misnamed``). On a GPU the figures also say what each model takes of
+plain one too. A model that cannot run so does not race, and the reason is kept. A race is void (``misnamed``) if the
+converted model runs other kernels than its row names. On a GPU the figures also say what each model takes of
 the host and of the GPU, and which roads the calls of its layers took.
 
 With ``--apart`` each model has a process of its own, as a user's has, and the processes take the turns. In one process
@@ -153,6 +153,7 @@ def _race(argv: Sequence[str] | None) -> int:
 
 _THREADS_SLEEP_AFTER_S = 0.05
 """OpenMP's threads wait for work on a core of theirs for some milliseconds, and occupy it."""
+_RATE = 0.01
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
 
@@ -198,12 +199,12 @@ def converted_copy(
         return dwconv.convert(copied, image, seconds=0, blocks=blocks)
 
 
-def step_of(model: nn.Module, *, autocast: str | None = None, lr: float = 0.01) -> Step:
+def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
     """A step of SGD with momentum. In float16 the loss is scaled, or small gradients would be lost. A step ends when
     the device is done, since its loss is read last."""
     device = next(model.parameters()).device.type
     scaler = torch.amp.GradScaler(device, enabled=autocast == "float16")
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=_RATE, momentum=0.9)
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> float:
         optimizer.zero_grad(set_to_none=True)

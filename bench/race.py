@@ -50,7 +50,7 @@ from dwconv.measure.clock.timing import (
     results_held,
     rounds_in_turns,
 )
-from dwconv.measure.measuring import LOAD, MeasureSetup
+from dwconv.measure.measuring import MeasureSetup
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.verify.bare_kernel import LoadedKernel
@@ -244,8 +244,8 @@ class Races:
     """Runs races in a process of its own, which is replaced if it dies. A context manager. Raises WorkerError if a
     race failed, WorkerCannotStart if none can be run."""
 
-    def __init__(self, target: CpuTarget, *, load: str = LOAD) -> None:
-        setup = MeasureSetup(target=target, load=load)
+    def __init__(self, target: CpuTarget) -> None:
+        setup = MeasureSetup(target=target)
         role = "bench.race:Racer"
         self._process = IsolatedProcess(role, setup, threads=target.threads, vector_set=target.vector_set)
 

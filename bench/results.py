@@ -1,7 +1,7 @@
 """The output of a benchmark: bench/results/<benchmark>-<device>.json, with everything that its figures depend on.
 
-One file a benchmark and device, overwritten by the next run; what it said before, the history of the repository knows.
-With it goes the state of the machine: what it was measured on, and how quiet that was.
+One file a benchmark and device, overwritten by the next run; the history of the repository keeps the earlier ones. It
+also holds the state of the machine: what it is, and how quiet it was.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``python -m bench train``: training steps of well-known networks, converted and not, in turns.
 
-What is untuned is tuned first, with the caches as a training step finds them. Each network then runs twice: all models
+Untuned passes are tuned first, with the caches as a training step finds them. Each network then runs twice: all models
 in one process, with memory kept between the steps (both sides, as the tuner measures), and each in a process of its
-own, with the allocator as glibc has it, as users run without further ado. On a GPU (``--device cuda``) PyTorch's own
-allocator is the only one; ``--autocast`` trains in mixed precision, both sides. In turns run: the plain model in both
-layouts, and once more as a control, the converted one, with its blocks as one, too, and the same under torch.compile.
+own, with glibc's allocator as it is by default. On a GPU (``--device cuda``) PyTorch's own allocator is the only one;
+``--autocast`` trains both sides in mixed precision. These take turns: the plain model in both layouts, and once more as
+a control, the converted one, that with its blocks as one, and the same under torch.compile.
 """
 
 from __future__ import annotations

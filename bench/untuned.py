@@ -5,8 +5,8 @@ device's own records are left out: configurations and expectations come from the
 some seconds is the measure. At the end the configuration that is predicted, the winner of the race and the winner of
 the search are verified and timed side by side, in turns with PyTorch's op.
 
-Before that, the first training steps of untuned models are held against plain ones, ``first_steps``: one
-of many small layers, and two whose sizes change.
+Before that, ``first_steps`` compares the first training steps of untuned models with plain ones: one of many small
+layers, and two whose sizes change.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Gather:
 
     @property
     def reads_dy(self) -> bool:
-        """Whether the epilogue takes, besides the sum, an element of dy, which lies as the result does."""
+        """Whether the epilogue takes, besides the sum, an element of dy, with the strides of the result."""
         return self.epilogue == "silu_gradient"
 
     @property

@@ -88,7 +88,7 @@ class Axis:
         return nearest, last + farthest - nearest + 1
 
     def live_reads(self, start: int, width: int) -> dict[int, list[tuple[int, int]]]:
-        """``reads`` of the tile at ``start``, without what lies in the padding."""
+        """``reads`` of the tile at ``start``, without padding."""
         origin = self.origin(start)
         return {at: pairs for at, pairs in self.reads(width).items() if 0 <= origin + at < self.inputs}
 
@@ -116,7 +116,7 @@ class Axis:
         return self.taps == self.down == 1 and self.is_interior(0, 1) and self.is_interior(self.outputs - 1, 1)
 
     def is_interior(self, start: int, width: int) -> bool:
-        """Whether a whole tile at ``start`` lies in the output and reads no padding."""
+        """Whether a whole tile at ``start`` is in the output and reads no padding."""
         return start in self.interior_starts(width, step=1)
 
     def interior_starts(self, width: int, *, step: int) -> range:

@@ -1,1 +1,1 @@
-"""``bench cuda``, stage by stage: ``smoke``, ``verify``, ``tune``, ``race``, ``train`` and ``rank``, a file each."""
+"""The stages of ``bench cuda``, a file each; ``run.py`` and ``worker.py`` are what they share."""

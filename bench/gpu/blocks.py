@@ -1,8 +1,8 @@
 """Stage ``blocks``: the blocks of the networks that the stage ``train`` trains, as one and one by one, in turns, each a
 CUDA graph.
 
-What is untuned is timed before, block by block: the few configurations of each pass that are likely to be good, and
-those of the convolution's own passes, which run where the block is not one.
+Before that it times the few likely configurations of each untuned pass, block by block, and those of the convolution's
+own passes, which run where the block is not fused.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     of first  template,  call on   of        every other  one by      four
     contact   type       the host  networks  in turns     one         networks
 
-Each stage can run alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
-beside it; run again, each goes on where it stopped. Races, blocks and steps are results as those of other benchmarks,
-too. What ships of the device is not measured again, but for steps, which hang on all records.
+Each stage can run alone. DIR/cuda.json holds every answer at once, the log beside it tuning's records; a stage run
+again continues where it stopped. Races, blocks and steps are also written as results of a benchmark. Results that ship
+for the device are not measured again, except steps, which depend on all records.
 """
 
 from __future__ import annotations

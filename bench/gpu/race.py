@@ -17,7 +17,7 @@ from bench.gpu.run import Ended, Run, has_failed, of_all, say
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from bench.race import OURS, Race, Raced, Racer
 from dwconv.measure.clock.timing import Effort
-from dwconv.measure.measuring import LOAD, MeasureSetup
+from dwconv.measure.measuring import MeasureSetup
 from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.record import Measurement, TuningRecord
@@ -56,10 +56,10 @@ _START_S = 30.0
 """A race may take this much longer in a process that has just started."""
 
 
-def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD) -> Ended:
+def race_stage(run: Run, *, sizes: Sizes | None = None) -> Ended:
     """The run fails if nothing could be raced, though something is tuned."""
     threads = run.target.threads if isinstance(run.target, CpuTarget) else 1
-    setup = MeasureSetup(target=run.target, load=load)
+    setup = MeasureSetup(target=run.target)
     with GpuWorker("bench.gpu.race:GpuRacer", setup, threads=threads) as racer:
         racer.start()
         known_limits(run, racer, sizes or Sizes(), stage="race")

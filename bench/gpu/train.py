@@ -1,7 +1,7 @@
 """Stage ``train``: training steps of networks in mixed precision, plain and converted, in turns: op by op and as CUDA
 graphs; the first network under torch.compile, too.
 
-What is untuned is timed before: the few configurations of each pass that are likely to be good, blocks included.
+Before that it times the few likely configurations of each untuned pass, blocks included.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _compared(records: Sequence[TuningRecord], best: TuningRecord | None) -> dic
     }
 
 
-def tune_all(workloads: Sequence[Workload], run: Run, *, stage: str = "tune") -> None:
+def tune_all(workloads: Sequence[Workload], run: Run) -> None:
     """Tune as many as there is time for. Raises WorkerCannotStart, EnvironmentFailure and LogError: then nothing else
     could be tuned either."""
     with Workers(run.target, jobs=run.jobs) as workers:
@@ -120,12 +120,12 @@ def tune_all(workloads: Sequence[Workload], run: Run, *, stage: str = "tune") ->
             with run.pace.item(granted_s=seconds):
                 answer = _tuned(workload, run, seconds=seconds, workers=workers)
             if answer is None:
-                say(stage, f"{workload.key}: time is up before a candidate was right")
+                say("tune", f"{workload.key}: time is up before a candidate was right")
                 return
             run.state.put("tune", workload.key, answer)
-            say(stage, f"{workload.key}: {_in_words(answer)}")
+            say("tune", f"{workload.key}: {_in_words(answer)}")
             if has_failed(answer) and not any(known.get("config") for known in run.state.of("tune").values()):
-                say(stage, "no candidate of the first workload worked; the others are not tried")
+                say("tune", "no candidate of the first workload worked; the others are not tried")
                 return
 
 

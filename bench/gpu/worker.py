@@ -27,6 +27,7 @@ from dwconv.problems.target import Target
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
+_HOST_CALLS = 200
 _LEAST_S = 1.0
 """A request is not tried again with less time than this."""
 
@@ -122,14 +123,14 @@ def warm_up(target: Target) -> None:
     synchronize(target)
 
 
-def host_us(call: Call, *, target: Target, calls: int = 200) -> float:
+def host_us(call: Call, *, target: Target) -> float:
     """Microseconds that a call takes on the host, without waiting for the device."""
     for _ in range(10):
         call()
     synchronize(target)
     started_s = time.perf_counter()
-    for _ in range(calls):
+    for _ in range(_HOST_CALLS):
         call()
     taken_s = time.perf_counter() - started_s
     synchronize(target)
-    return taken_s / max(1, calls) * 1e6
+    return taken_s / _HOST_CALLS * 1e6

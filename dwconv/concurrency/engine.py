@@ -120,10 +120,9 @@ class CpuEngine:
     """Runs the lanes of a schedule on threads, each with the number of intra-op threads that its tasks are placed
     with."""
 
-    def __init__(self, cut: CutGraph, schedule: Schedule, *, pool: Workers = workers) -> None:
+    def __init__(self, cut: CutGraph, schedule: Schedule) -> None:
         self.schedule = schedule
         self._cut = cut
-        self._pool = pool
         self._lanes: Lanes = lanes(cut, schedule)
 
     def run(self, inputs: list[Any]) -> list[Any]:
@@ -142,7 +141,7 @@ class CpuEngine:
             with torch.no_grad():
                 is_watched = torch._C._len_torch_dispatch_stack() > 0  # a dispatch mode has to see every operator
                 if others and not is_watched:
-                    with self._pool.lent(len(others)) as lent:
+                    with workers.lent(len(others)) as lent:
                         if lent is not None:
                             self._side_by_side(run, lent)
                             return self._cut.results(run.values)

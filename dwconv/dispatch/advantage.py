@@ -96,8 +96,8 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
     others_us = one_by_one_us(block, convolution, target, passes=len(PASSES) if trains else 1)
     if ours_us < others_us:
         return ""
-    told = f"one after the other is faster, with the tuned convolution: {in_us(others_us)}, as one {in_us(ours_us)}"
-    return told + (f" with {in_us(added_us)} in Python" if added_us else "")
+    reason = f"one after the other is faster, with the tuned convolution: {in_us(others_us)}, as one {in_us(ours_us)}"
+    return reason + (f" with {in_us(added_us)} in Python" if added_us else "")
 
 
 def why_faster_at_once(both: TuningRecord, apart: Sequence[tuple[TuningRecord, bool]], target: Target) -> str:

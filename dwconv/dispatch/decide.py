@@ -227,8 +227,8 @@ def _of_nearest_size(way: _Way) -> TuningRecord | None:
 
 
 def _by_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
-    """The kernel of any size that the layer has, if what was expected of it at its own size tells anything here. Takes
-    less than a millisecond."""
+    """The kernel of any size that the layer has, if its expected gain at its own size holds here. Takes less than a
+    millisecond."""
     of_layer = way.state.any_size.get((way.kernel.layer, way.target.device), ())
     if (found := any_size.nearest_of_any_size(of_layer, way.kernel)) is None:
         return None
@@ -280,7 +280,7 @@ def _by_number_of_sizes(way: _Way, refusals: list[str]) -> DispatchDecision | No
 
 
 def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
-    """What is expected of a layer that was measured here at other sizes: of the nearest that tells anything."""
+    """The expected gain of a layer that was measured here at other sizes: from the nearest that gives one."""
     if failed(way.kernel, way.target, known=way.known):
         return None
     expected = other_size.expected_from_nearest(

@@ -34,8 +34,8 @@ class KernelState:
     broken: dict[Candidate, str] = field(default_factory=dict)
     """Why kernels are not used: they could not be built, or were wrong when they were checked."""
     predicted: dict[tuple[str, str], Candidate] = field(default_factory=dict)
-    """The predicted kernels, by ``Workload.batchless_key`` and device. Each runs at other batch sizes too: nobody
-    should wait for another build at the last, smaller batch of an epoch."""
+    """The predicted kernels, by ``Workload.batchless_key`` and device. Each runs at other batch sizes, too: the
+    last, smaller batch of an epoch needs no build."""
     any_size: dict[tuple[str, str], list[OfAnySize]] = field(default_factory=lambda: defaultdict(list))
     """Of a layer, by ``Workload.layer`` and device, the kernels of any size, each of which serves the sizes near to its
     own."""

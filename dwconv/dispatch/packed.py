@@ -71,7 +71,7 @@ class PackedKernels:
 
 
 _packs: dict[str, PackedKernels] = {}
-"""By the digest of the manifest; the last one loaded comes first when records are asked for."""
+"""By the digest of the manifest; the records of the last one loaded come first."""
 
 
 def add(pack: PackedKernels, *, digest: str) -> None:

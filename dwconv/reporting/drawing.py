@@ -124,9 +124,9 @@ def row(axis: LogAxis, shown: Dot) -> str:
     return f'<svg class="plot" height="{ROW_PX}" aria-hidden="true">{marks}</svg>'
 
 
-def axis_row(axis: LogAxis, *, unit: str = "×") -> str:
+def axis_row(axis: LogAxis) -> str:
     """The numbers of an axis, above its rows."""
-    return f'<svg class="plot" height="{ROW_PX}" aria-hidden="true">{axis_numbers(axis, y_px=13, unit=unit)}</svg>'
+    return f'<svg class="plot" height="{ROW_PX}" aria-hidden="true">{axis_numbers(axis, y_px=13, unit="×")}</svg>'
 
 
 def axis_numbers(axis: LogAxis, *, y_px: float, unit: str = "") -> str:

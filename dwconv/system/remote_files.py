@@ -111,7 +111,10 @@ def _reason(error: BaseException) -> str:
     return described_error(error)
 
 
-def in_parallel(items: list[T], work: Callable[[T], None], *, threads: int = 8) -> None:
+_THREADS = 8
+
+
+def in_parallel(items: list[T], work: Callable[[T], None]) -> None:
     """``work`` for each item, a few at a time. The first error ends it, and is raised. The threads end with the
     process, whatever they wait for."""
     waiting, lock, failure = list(items), threading.Lock(), list[BaseException]()
@@ -127,7 +130,7 @@ def in_parallel(items: list[T], work: Callable[[T], None], *, threads: int = 8) 
             except BaseException as error:  # noqa: BLE001  raised below
                 failure.append(error)
 
-    runners = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, len(items)))]
+    runners = [threading.Thread(target=run, daemon=True) for _ in range(min(_THREADS, len(items)))]
     for runner in runners:
         runner.start()
     for runner in runners:

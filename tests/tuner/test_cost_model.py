@@ -62,6 +62,20 @@ def test_the_slowest_resource_sets_the_time() -> None:
     assert set(cost.busy_us) == {"dram", "cache", "load_store", "fma", "tensor", "issue", "latency", "launch"}
 
 
+def test_each_resource_has_its_own_rate() -> None:
+    """8 blocks an SM, 8 in turn; their loads on the way, a third of what it takes, draw a third of the bandwidth."""
+    work = BlockWork(
+        blocks=1000, threads=128, registers=64, shared_bytes=0, instructions=2e4, fma=4e3, lines=1e3, bank_turns=500,
+        dram_bytes=1e8, cache_bytes=2e8, bytes_in_flight=2048, waits=8,
+    )  # fmt: skip
+    drawn, cycle_us = 8 * 2048 / 50_000, 1e-3 / 1.755
+    fma_us = 1e-3 * 8 * 4e3 * 32 * 2 * SM_90.sms / 67_000
+    assert price(work, SM_90).busy_us == pytest.approx({
+        "dram": 1e-3 * 1e8 / 4300 / drawn, "cache": 1e-3 * 2e8 / 5500 / drawn, "load_store": 8 * 1500 * cycle_us,
+        "fma": fma_us, "tensor": 0, "issue": 8 * 2e4 / 4 * cycle_us, "latency": (8 * 800 + 2 * 2e4 / 4) * cycle_us,
+    })  # fmt: skip
+
+
 def test_a_block_that_loads_ahead_hides_as_two_do() -> None:
     work = BlockWork(
         blocks=SM_90.sms, threads=1024, registers=64, shared_bytes=0, instructions=1e4, fma=0, lines=1e4, bank_turns=0,

@@ -72,7 +72,7 @@ inline void close_memory() {
 
 inline char* add_tensor(const char* name, size_t bytes, unsigned cell_bytes, Role role) {
   if (tensor_count == MOST_TENSORS || bytes >= size_t(1) << TENSOR_SHIFT) return nullptr;
-  // Half a slot in: what lies before a tensor is as empty as what lies behind.
+  // Half a slot in: memory before a tensor is as empty as memory behind.
   const size_t middle = bytes < size_t(1) << (TENSOR_SHIFT - 1) ? size_t(1) << (TENSOR_SHIFT - 1) : 0;
   Region& region = tensors[tensor_count];
   region.base = tensor_arena + (size_t(tensor_count++) << TENSOR_SHIFT) + middle;

@@ -30,7 +30,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 class Guarded:
     """A tensor between two guard bands. It starts ``offset_bytes`` after the start of a cache line. Of a tensor of
-    which the kernel knows a slice, ``part`` is that slice, and what lies between is guarded as well."""
+    which the kernel knows a slice, ``part`` is that slice, and what is between is guarded as well."""
 
     def __init__(
         self,

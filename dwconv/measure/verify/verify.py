@@ -189,7 +189,7 @@ def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _in_the_other_layout(tensor: torch.Tensor) -> torch.Tensor:
-    """A weight lies the same in both, and has other strides."""
+    """A weight has the same bytes in both, and other strides."""
     if tensor.dim() < 4:
         return tensor
     other = memory_format("nhwc" if tensor.is_contiguous() else "nchw", axes=tensor.dim() - 2)

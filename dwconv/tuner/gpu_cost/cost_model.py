@@ -136,7 +136,7 @@ def _kernel_cost(
 ) -> KernelCost:
     resources = artifact.kernel_resources.get(launch.kernel) or artifact.resources
     warps = -(-estimated.threads // WARP)
-    local_lines = warps * resources.get("spill_bytes", 0) / 4  # a word of 32 threads lies side by side
+    local_lines = warps * resources.get("spill_bytes", 0) / 4  # the words of 32 threads are neighbours
     work = dataclasses.replace(
         estimated,
         registers=resources.get("registers", 0),

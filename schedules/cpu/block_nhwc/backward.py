@@ -82,7 +82,7 @@ class Backward(BlockKernel):
         return self.norm2.before_norm(*self.d2(image, pixel, vector), vector)
 
     def before_norm1(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
-        """dx, from d1, which lies there."""
+        """dx, from d1, in its place."""
         assert self.norm1 is not None
         span = self.vectors.span(vector.start)
         d1, x = (load(self.tensors[name], image, pixel, span) for name in ("dx", "x"))

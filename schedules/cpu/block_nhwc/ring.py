@@ -45,7 +45,7 @@ class Ring:
 
     def follow(self, row: Expr, *, first: Expr, of: Callable[[Expr], NumberedVector], produce: Producer) -> None:
         """Puts in what row ``row`` of the results is the first to meet, in a task that begins with row ``first``. Rows
-        are asked for one after the other."""
+        are prefetched one after the other."""
         rows, columns = self.axes.rows, self.axes.columns.inputs
         nearest, farthest = rows.reach
         stop = bind("stop", most(0, least(rows.origin(row) + farthest + 1, rows.inputs)))

@@ -4,7 +4,7 @@ the batch or, in inference, with those that are given.
 Level one: a task is `block_h` rows of the result of one image in `block_c` channels. It goes down the rows, and keeps
 what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
 Level two: `tile_w` columns of one vector of channels are summed in registers; channels inside columns or columns inside
-channels (`order`). The next row may be asked for (`prefetch`).
+channels (`order`). The next row may be prefetched (`prefetch`).
 
     x                     ring, zeros around          y                    forward: 5 passes over memory
     ┌─────────────────┐   ┌─┬───────────────┬─┐       ┌────────────────┐     x · x y · y z

@@ -18,7 +18,7 @@ def load_columns(
 ) -> Expr | None:
     """The columns from ``column`` on of a row of ``tensor``, zeros outside; None if no lane is inside.
 
-    A vector at an edge has a known ``column``, or each of its lanes ``is_tested``; any other lies inside."""
+    A vector at an edge has a known ``column``, or each of its lanes ``is_tested``; any other is inside."""
     columns = extent(tensor, -1)
     tensor, row = row_of(tensor, row)
     if is_tested:

@@ -44,7 +44,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     height = down.tiles if unroll == "taps" else rows.outputs
     tiles = planes * groups * height * across.tiles
     each = met * vectors * work.fan_in  # what follows is for each vector of channels and each source channel
-    # A vector of unaligned channels lies across two lines; with a multiplier it is gathered, lane by lane.
+    # A vector of unaligned channels spans two lines; with a multiplier it is gathered, lane by lane.
     lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
     loads = float(rows_read) * (across.products if unroll == "none" else across.reads)
     loads *= lines if work.multiplier == 1 else 1.5 * lanes

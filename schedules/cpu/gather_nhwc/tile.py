@@ -62,7 +62,7 @@ class PixelTile:
                 self._store(sums, row, row)
 
     def _sum_row(self, row: int, *, columns_too: bool) -> None:
-        """Row ``row`` of the tile, with a loop over its kernel rows and, if asked, one over kernel columns."""
+        """Row ``row`` of the tile, with a loop over its kernel rows; ``columns_too``: and one over kernel columns."""
         rows = self.cut.work.rows
         taps, origin = ascending(rows.tap_loop(row)), rows.origin(self.top)
         add_columns = self._add_rolled_columns if columns_too else self._add_columns

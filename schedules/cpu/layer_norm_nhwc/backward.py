@@ -245,7 +245,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class OneImage:
-    """A tensor of a single image, whichever it is asked for."""
+    """A tensor of a single image, whatever the index."""
 
     tensor: Any
 

@@ -58,7 +58,7 @@ ALONE_NEAR = 0.45
 """The share of it that is left where neighbours that the hardware fetched ahead are in the cache when their turn
 comes."""
 ALONE_ASKED = 0.35
-"""The share of it that is left where the kernel asks for its lines ahead."""
+"""The share of it that is left where the kernel prefetches its lines."""
 FILLED = 0.4
 """From this share of a cache on, some of what is used again is gone; at twice as much as it holds less this, all."""
 COPIED_GB_PER_S = 4.0
@@ -114,7 +114,7 @@ class CpuWork:
     """Multiply-adds of a tile that wait for each other."""
     traffic: tuple[Traffic, ...]
     scratches: int = 0
-    """Times that scratch memory is asked for; the next, that it is filled."""
+    """Times that scratch memory is allocated; the next, that it is filled."""
     fills: int = 0
     alone_slots: float = 0.0
     """Before or after the tasks, packing weights or adding partial sums: of the busiest thread."""

@@ -9,7 +9,7 @@ from dwconv.schedules.taps import Axis
 
 
 def lines_of_columns(lanes: int) -> float:
-    """Cache lines that a vector of columns lies across, on average: it begins at any column."""
+    """Cache lines of a vector of columns, on average: it begins at any column."""
     return 1 + 4 * (lanes - 1) / LINE_BYTES
 
 
@@ -33,7 +33,7 @@ class ScratchWork:
     """What copying rows to scratch memory takes, in vectors."""
 
     scratches: int = 0
-    """Times that scratch memory is asked for; the next, that it is filled."""
+    """Times that scratch memory is allocated; the next, that it is filled."""
     fills: int = 0
     copied: float = 0.0
     cleared: float = 0.0
@@ -44,7 +44,7 @@ class ScratchWork:
         cls, columns: Axis, *, lanes: int, scratches: int, fills: int, rows_filled: int, rows_held: int
     ) -> ScratchWork:
         """``rows_filled``: those that are copied each time. ``rows_held``: those that scratch memory has room for, and
-        that are cleared each time that it is asked for."""
+        that are cleared at each allocation."""
         pitch = columns.inputs / lanes + 2
         return cls(
             scratches=scratches,

@@ -19,7 +19,7 @@ PARALLEL_SUMS = 16384
 
 def thread_knobs(workload: Workload, target: CpuTarget) -> list[Knob]:
     """How many threads run a small workload, at most: 1, 2, 4, …, all. A larger workload takes all there are, and has
-    no such knob. The loader tells the kernel (build/openmp.ll)."""
+    no such knob. The loader passes the number to the kernel (build/openmp.ll)."""
     if target.threads == 1 or workload.flops > SMALL_FLOPS or workload.bytes > SMALL_BYTES:
         return []
     fewer = [1 << power for power in range((target.threads - 1).bit_length())]

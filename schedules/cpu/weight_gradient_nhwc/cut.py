@@ -50,7 +50,7 @@ class Cut:
 
     @property
     def prefetch(self) -> int:
-        """So many rows before they are needed, the lines of x and dy are asked for; 0: when they are needed."""
+        """How many rows ahead the lines of x and dy are prefetched; 0: not at all."""
         return self._knob("prefetch", absent=0)
 
     def _knob(self, name: str, *, absent: int) -> int:

@@ -34,7 +34,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     x_rows = x_rows_read(rows, group_kh=config.group_kh, tile_h=cut.tile_h)
     products = vectors * met * across.products
     tiles = planes * groups * dy_rows / cut.tile_h * across.tiles
-    # A vector of unaligned channels lies across two lines; with a multiplier x is gathered, lane by lane.
+    # A vector of unaligned channels spans two lines; with a multiplier x is gathered, lane by lane.
     lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
     dy_loads = vectors * dy_rows * across.outputs
     x_loads = vectors * x_rows * across.reads

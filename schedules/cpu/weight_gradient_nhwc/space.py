@@ -88,7 +88,7 @@ def vectors_in(work: WeightGradient, target: CpuTarget) -> int:
 
 
 def prefetch_knob(workload: Workload) -> Knob:
-    """How many rows ahead lines are asked for: the rows of a strip follow each other a pitch apart, which CPUs do not
+    """How many rows ahead lines are prefetched: the rows of a strip follow each other a pitch apart, which CPUs do not
     foresee. Measured in turns, 144×56² k3, tiles of 7 × 2: from memory 608 µs, 3 ahead 540; 32×112²: 568 and 507;
     192×28²: 168 and 153; 96×112² stride 2: 953 and 1075."""
     waits = workload.bytes > LARGE_BYTES and workload.output_size[HEIGHT] >= 8

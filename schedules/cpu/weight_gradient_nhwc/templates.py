@@ -5,7 +5,7 @@ weights into its own part of the workspace, and the parts are then added in orde
 owns `vectors_c` vectors of channels in all images, and there is nothing to add.
 Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_h` rows × `tile_w`
 columns at a time, along the rows or down a strip of columns (`order`): then what kernel rows share stays in the
-first-level cache. Lines may be asked for some rows before (`prefetch`). In 1-D blocks are `block_w` columns of single
+first-level cache. Lines may be prefetched some rows ahead (`prefetch`). In 1-D blocks are `block_w` columns of single
 rows, and the groups of a wide kernel may be a loop (`unroll="group"`).
 
     x                            dy                    registers: group_kh × KW × vectors_c sums

@@ -107,11 +107,11 @@ class ImageCut(AxisCut):
         return sum(map(len, self.reads.values()))
 
     def may_be_before(self, at: int) -> bool:
-        """Whether input ``at`` of some strip lies in the padding in front."""
+        """Whether input ``at`` of some strip is in the padding in front."""
         return not self.is_alone and at < 0
 
     def may_be_behind(self, at: int) -> bool:
-        """Whether input ``at`` of some strip lies in the padding at the end, or beyond it."""
+        """Whether input ``at`` of some strip is in the padding at the end, or beyond it."""
         if self.any_size:  # there may be a single result in the last strip, or a group of them that share an input
             least = self.tile if self.moves_back else self.axis.down
             return at >= self.axis.origin(least) + self.beyond

@@ -106,7 +106,7 @@ def _read_by_blocks(axis: ImageCut) -> int:
 
 
 def _lines(cut: Cut, work: ThreadWork) -> float:
-    """Lines of global memory that a block asks for."""
+    """Lines of global memory that a block requests."""
     warps, itemsize = -(-cut.threads // WARP), cut.itemsize
     result_bytes = cut.channels.tile * itemsize
     found = warps * work.stores * _lines_of_warp(cut.channels.threads, result_bytes)
@@ -146,7 +146,7 @@ def _weight_turns(cut: Cut) -> Turns:
 
 
 def _lines_of_warp(across: int, lane_bytes: int) -> float:
-    """Lines that a warp asks for, of whose threads ``across`` lie side by side and read ``lane_bytes`` each."""
+    """Lines that a warp requests: ``across`` of its threads are neighbours and read ``lane_bytes`` each."""
     if across >= WARP:
         return max(1.0, WARP * lane_bytes / LINE_BYTES)
     pixels = WARP / across + (0 if WARP % across == 0 else 0.7)

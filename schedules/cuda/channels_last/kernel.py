@@ -202,7 +202,7 @@ class Sums:
                         self._sums[to] = self._sums[to] + value * weight(lane)
 
     def _write(self, row: int) -> None:
-        """Row ``row`` of the sums to the result, where it lies in it."""
+        """Row ``row`` of the sums to the result, if it is in it."""
         cut, strip = self._cut, self._strip
         lanes, summed = cut.channels.tile, row % cut.rows_summed
         has_row = strip.rows.has(row)

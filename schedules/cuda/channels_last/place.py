@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """Where a strip lies on rows or on columns."""
+    """Where a strip is on rows or on columns."""
 
     axis: ImageCut
     first: Expr

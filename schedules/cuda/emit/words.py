@@ -1,4 +1,4 @@
-"""The words of the CUDA kernels: grid, block, virtual threads, registers, shared memory. See ``schedules.emit``.
+"""The words of the CUDA kernels: grid, block, threads, registers, shared memory. See ``schedules.emit``.
 
 Loops of the two-level partition are written as they nest, ``for plane in blocks(…)``, ``for t in threads(…)``; over
 Python's ``range`` everything unrolls, which registers need: they cannot be indexed by what is not known when compiling.
@@ -50,11 +50,6 @@ def flat(position: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
 def blocks(name: str, extent: Expr, *, axis: str = "x") -> Iterator[Expr]:
     """Over the blocks of the grid. Only x counts beyond 65535. A kernel has at least one such loop."""
     return _bound(name, extent, f"blockIdx.{axis}")
-
-
-def vthreads(name: str, extent: int, *, axis: str = "x") -> Iterator[Expr]:
-    """Over virtual threads: every thread does what is inside once for each, interleaved."""
-    return _bound(name, extent, f"vthread.{axis}")
 
 
 def threads(name: str, extent: int, *, axis: str = "x") -> Iterator[Expr]:

@@ -107,14 +107,21 @@ def _places_at_any_size(cut: StripCut, gather: Gather, n: Expr) -> Iterator[Plac
         for row_block in blocks("block_row", ceil_div(rows, cut.threads_h * cut.tile_h), axis="y"):
             for block in blocks("block", ceil_div(columns, cut.threads_w * cut.tile_w) * channels):
                 for strip_h, mine, strip_w in _threads(cut):
-                    column_block, channel_block = divided(block, channels)  # of which the number is mostly known
-                    image, depth = divided(plane, depths)
+                    column_block, channel_block = _divided(block, channels)  # of which the number is mostly known
+                    image, depth = _divided(plane, depths)
                     channel = channel_block * cut.planes + mine
                     row, column = row_block * cut.threads_h + strip_h, column_block * cut.threads_w + strip_w
                     has_channel = is_number(gather.channels) and gather.channels % cut.planes == 0
                     has_tile = row * cut.tile_h < rows, column * cut.tile_w < columns
                     with when(all_of(has_channel or channel < gather.channels, *has_tile)):
                         yield image, channel, depth, row, column
+
+
+def _divided(index: Expr, divisor: Expr) -> tuple[Expr, Expr]:
+    """The quotient and the rest. TVM does not know that a symbol is positive."""
+    if is_number(divisor):
+        return divided(index, divisor)
+    return bind("quotient", tirx.truncdiv(index, divisor)), bind("rest", tirx.truncmod(index, divisor))
 
 
 def _threads(cut: StripCut) -> Iterator[tuple[Expr, Expr, Expr]]:
