@@ -61,8 +61,9 @@ def layers(model: nn.Module, example_inputs: Any, *, trains: bool | None = None)
 class collect:
     """Inside ``with dwconv.collect(path):``, write every depthwise convolution that runs to a file that ``python -m
     dwconv.tune --layers PATH`` tunes, with the passes that it ran and how often: those of a training loop of one's own,
-    at all its sizes. A layer with more than four sizes is listed once for each octave of pixels, at its most frequent
-    size. The file is also written if the loop ends with an error.
+    at all its sizes. A layer with more than four sizes is listed once, at its most frequent one, with the most frequent
+    of each further octave of pixels as ``sizes``: one kernel of any size is tuned for them. The file is also written if
+    the loop ends with an error.
 
     Convolutions run on PyTorch's op meanwhile, converted or not: put it around a few steps. ``name``: of the network in
     the file. Raises InvalidWorkload, naming the file, if it cannot be written; warns if nothing ran."""
@@ -76,8 +77,8 @@ class collect:
 
     def __exit__(self, *error: object) -> None:
         self._watch.__exit__(*error)
-        if counts := _by_octave(_counts(alike(self._watch.calls))):
-            write_layers(self._path, {self._name: _listed(counts)})
+        if counts := _counts(alike(self._watch.calls)):
+            write_layers(self._path, {self._name: _at_few_sizes(counts)})
         else:
             warn(f"layers={self._path} was not written: no depthwise convolution that dwconv has kernels for ran")
 
@@ -98,22 +99,27 @@ def _counts(layers: Iterable[DiscoveredLayer]) -> _Counts:
     return counts
 
 
-def _by_octave(counts: _Counts) -> _Counts:
-    """The same for fewer sizes, where a layer has many."""
+def _at_few_sizes(counts: _Counts) -> tuple[Layer, ...]:
+    """The layers, those with many sizes once."""
     of_layers: dict[object, list[_Kind]] = defaultdict(list)
     for problem, passes in counts:
         layer = dataclasses.replace(problem, input_shape=problem.input_shape[1:2])
         of_layers[layer, passes].append((problem, passes))
-    found: Counter[_Kind] = Counter()
+    found: list[Layer] = []
     for kinds in of_layers.values():
-        octaves: dict[object, list[_Kind]] = defaultdict(list)
+        if len(kinds) <= _MOST_SIZES:
+            found += _listed({kind: counts[kind] for kind in kinds})
+            continue
+        octaves: dict[int, list[_Kind]] = defaultdict(list)
         for kind in kinds:
             images, _, *size = kind[0].input_shape
-            octave = round(math.log2(images * math.prod(size)))
-            octaves[octave if len(kinds) > _MOST_SIZES else kind].append(kind)
-        for alike_kinds in octaves.values():
-            found[max(alike_kinds, key=lambda kind: counts[kind])] = sum(counts[kind] for kind in alike_kinds)
-    return found
+            octaves[round(math.log2(images * math.prod(size)))].append(kind)
+        usual = [max(alike_kinds, key=lambda kind: counts[kind]) for alike_kinds in octaves.values()]
+        usual.sort(key=lambda kind: counts[kind], reverse=True)
+        (once,) = _listed({usual[0]: sum(counts[kind] for kind in kinds)})
+        sizes = dict.fromkeys(kind[0].workload("fprop").input_size for kind in usual)
+        found.append(dataclasses.replace(once, sizes=tuple(size for size in sizes if size != once.input_size)))
+    return tuple(found)
 
 
 def _listed(counts: _Counts) -> tuple[Layer, ...]:

@@ -223,8 +223,6 @@ class _Fields:
         given: object = self._fields.get("sizes", [])
         if not isinstance(given, list):
             raise self._wrong("sizes", "is not a list of input sizes, each as I")
-        if given and "block" in self._fields:
-            raise self._wrong("sizes", "are for a layer without a block, whose kernels are each built for one size")
         found = dict.fromkeys(_Fields({"I": each}, self._layer).along("I", axes) for each in given)
         return tuple(size for size in found if size != self.along("I", axes))
 

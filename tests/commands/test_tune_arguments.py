@@ -380,4 +380,5 @@ def test_a_file_of_layers_lists_sizes(tmp_path, capsys):
         path.write_text(json.dumps({"Net": [PLAIN | {"sizes": wrong}]}))
         assert words in error_of(capsys, "--layers", path, "--batch", 2)
     path.write_text(json.dumps({"Net": [PLAIN | {"sizes": [[12, 12]], "block": "none,ln"}]}))
-    assert "are for a layer without a block" in error_of(capsys, "--layers", path, "--batch", 2)
+    (block,) = read_layers(path, network="Net")
+    assert block.workload("backward", batch=2, dtype="float32", layout="nhwc", bias=False).also_at == ((12, 12),)
