@@ -167,7 +167,7 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
     """The kernel of any size that was measured at the nearest other size of the layer."""
     from dwconv.schedules.template import fitting
 
-    if way.kernel.block == NOTHING or not isinstance(way.target, CpuTarget):  # there are none
+    if way.kernel.block == NOTHING:  # there are none
         return None
     for target, record, nearest in any_size.measured_nearest(way.kernel, way.target, known=way.known):
         times = any_size.times_of(way.kernel, nearest.workload)
@@ -176,7 +176,7 @@ def _by_measured_any_size(way: _Way, refusals: list[str]) -> DispatchDecision | 
             return on_pytorch(f"{reason}{where} and computed for this size", record=record)
         try:
             config, _ = legality.runnable(record, target, adopts=False, broken=way.state.broken)
-            if way.kernel.block:  # whose gradient may need too much memory for an image of this size
+            if way.kernel.block or not isinstance(way.target, CpuTarget):  # images may be too large, or too many
                 fitting(config.template, way.kernel.with_any_size(), target)
         except InvalidConfig as error:
             refusals.append(str(error))

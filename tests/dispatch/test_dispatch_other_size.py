@@ -371,11 +371,12 @@ def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted,
 
 # -- on a GPU ----------------------------------------------------------------------------------------------------------
 
+GPU = dataclasses.replace(parse_target("cuda:sm_90"), present=True, device="a-gpu")
+
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layer_of_a_gpu_that_was_measured_at_one_size_gets_kernels_of_any_size(logs, layout):
-    target = dataclasses.replace(parse_target("cuda:sm_90"), present=True, device="a-gpu")
-    own, state = at(28, layout=layout), KernelState()
+    target, own, state = GPU, at(28, layout=layout), KernelState()
     for pass_ in PASSES:
         workload = own.for_pass(pass_)
         template, *_ = templates_for(workload, target)
@@ -391,3 +392,13 @@ def test_a_layer_of_a_gpu_that_was_measured_at_one_size_gets_kernels_of_any_size
     assert many.workload is None or not many.workload.any_size, "a grid has no room for so many images"
     far = decide_on(target, at(200, layout=layout), state=state)
     assert far.provider == "pytorch", "too far to tell anything"
+
+
+def test_a_kernel_of_any_size_that_was_tuned_for_a_gpu_runs_at_every_size(logs):
+    own = at(28).with_any_size()
+    config = templates_for(own, GPU)[0].space(own, GPU).default
+    write(logs, record_of(own, config=config, device="a-gpu", median_us=50.0, baseline_us=200.0))
+    for size in (24, 200):
+        decision = decide_on(GPU, at(size))
+        assert decision.workload == own and "by a kernel of any size, measured at 2×8×28×28" in decision.reason
+    assert decide_on(GPU, at(24).with_batch(70_000)).provider == "pytorch", "a grid has no room for so many images"
