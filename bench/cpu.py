@@ -4,7 +4,7 @@ Untuned passes are tuned first. Then a kernel is timed against itself, as a cont
 pass is verified and timed once more, in turns with PyTorch's op on contiguous and on channels_last tensors, with oneDNN
 on tensors in its own layout and, with ``--compile``, with torch.compile: medians, ratios with their intervals, and the
 share of the machine's limit. A type of 16 bits is also held against our own float32 kernel of the same pass, in turns;
-with ``--any-size`` kernels of any size, and of any size and any number of channels, against the one for the size.
+with ``--any-size`` kernels of any size, tuned too, and those of any size and channels, against the one for the size.
 Rows that other work disturbed are timed again at the end.
 """
 
@@ -53,7 +53,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
     parser.add_argument("--dims", choices=("1", "2", "3"), default="2", help="layers of so many dimensions, default 2")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="default float32")
-    parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
+    parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned kernel, default 20; 0: none")
     add_log_argument(parser)
     add_out_argument(parser)
     parser.add_argument(
@@ -77,19 +77,20 @@ def _cpu(argv: Sequence[str] | None) -> int:
         for layer in _layers(arguments.dims)[: arguments.first]
         for workload in layer.workloads(dtype=arguments.dtype, layout=arguments.layout)
     ]
+    wanted = [workload for _, workload in layers]
+    if arguments.any_size:
+        wanted += [workload.with_any_size() for workload in wanted]
     if arguments.dry_run:
-        workloads = [workload for _, workload in layers]
         each_s = MEASURING_S + COMPILING_S * arguments.compile
-        measuring_s = each_s * len(workloads) * len(states)
-        print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
+        measuring_s = each_s * len(layers) * len(states)
+        print(estimate(wanted, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
         return 0
     machine = MachineWatch(threads=target.threads)
     target = with_limits(target)
     if arguments.seconds:
-        workloads = [workload for _, workload in layers]
-        _tune_what_is_untuned(workloads, target, log=log, known=known, seconds=arguments.seconds)
+        _tune_what_is_untuned(wanted, target, log=log, known=known, seconds=arguments.seconds)
     chosen = [
-        _Chosen(layer=layer, workload=workload, record=known.best(workload, target.device), caches=caches)
+        _Chosen(layer=layer, workload=workload, record=_best(workload, target, known=known), caches=caches)
         for caches in states
         for layer, workload in layers
     ]
@@ -120,11 +121,17 @@ def _layers(dims: str) -> Sequence[Layer | ListedLayer]:
     return CPU_LAYERS if dims == "2" else listed_layers(ROW_NETWORKS if dims == "1" else VOLUME_NETWORKS)
 
 
+def _best(workload: Workload, target: Target, *, known: Database) -> TuningRecord | None:
+    """The fastest kernel of any size, or of one, as ``workload`` is."""
+    ranked = known.ranked(workload, target.device)
+    return next((record for record in ranked if record.workload.any_size == workload.any_size), None)
+
+
 def estimate(
     workloads: Sequence[Workload], target: Target, *, known: Database, seconds: float, measuring_s: float
 ) -> str:
     """One line: how many passes are untuned, and about how long tuning and measuring take."""
-    untuned = sum(known.best(workload, target.device) is None for workload in workloads)
+    untuned = sum(_best(workload, target, known=known) is None for workload in workloads)
     tuning_s = untuned * (seconds + TUNING_OVERHEAD_S) if seconds else 0.0
     minutes = (tuning_s + measuring_s) / 60
     return f"{untuned} of {len(workloads)} passes are untuned; about {minutes:.1f} minutes in all"
@@ -147,7 +154,7 @@ def tuned(
 def _tune_what_is_untuned(
     workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, known: Database, seconds: float
 ) -> None:
-    untuned = [workload for workload in workloads if known.best(workload, target.device) is None]
+    untuned = [workload for workload in workloads if _best(workload, target, known=known) is None]
     if not untuned:
         return
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
@@ -188,12 +195,12 @@ def _beside(chosen: _Chosen, target: CpuTarget, *, known: Database, any_size: bo
     """Our other kernels of the pass: in float32; of any size, of the best configuration that is known or else of the
     nearest to ours."""
     workload, beside = chosen.workload, {}
-    if workload.dtype != "float32" and (wide := known.best(replace(workload, dtype="float32"), target.device)):
+    if workload.dtype != "float32" and (wide := _best(replace(workload, dtype="float32"), target, known=known)):
         beside[WIDE_TYPE] = Candidate(wide.workload, wide.config)
     if any_size and chosen.record:
         of_any_size = workload.with_any_size()
         for name, generic in ((ANY_SIZE, of_any_size), (ANY_CHANNELS, replace(of_any_size, any_channels=True))):
-            best = known.best(generic, target.device) or chosen.record
+            best = _best(generic, target, known=known) or chosen.record
             if config := adopted(best.config, generic, target):
                 beside[name] = Candidate(generic, config)
     return beside

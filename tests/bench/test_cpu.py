@@ -134,13 +134,18 @@ def test_kernels_of_any_size_are_held_against_ours_and_pytorch():
 
 
 def test_kernels_of_any_size_have_the_nearest_configuration():
-    record = record_of(FPROP, config=CANDIDATE.config)
+    record = record_of(FPROP, config=CANDIDATE.config, device=TARGET.device)
     chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=FPROP, record=record, caches="warm")
     beside = cpu._beside(chosen, TARGET, known=Database.load(), any_size=True)
     any_size, any_channels = beside["dwconv any size"], beside["dwconv any channels"]
     assert any_size.workload.any_size and not any_size.workload.any_channels and any_channels.workload.any_channels
     assert any_size.config.template == CANDIDATE.config.template
     assert not cpu._beside(chosen, TARGET, known=Database.load(), any_size=False)
+    general = FPROP.with_any_size()
+    own, *_ = templates_for(general, TARGET)[0].space(general, TARGET).neighbours(any_size.config)
+    known = Database.of([record, record_of(general, config=own, device=TARGET.device, median_us=1.0)])
+    assert cpu._beside(chosen, TARGET, known=known, any_size=True)["dwconv any size"].config == own
+    assert cpu._best(FPROP, TARGET, known=known) == record, "the faster is of any size"
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
