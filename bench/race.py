@@ -143,7 +143,9 @@ class Racer:
         else:
             self._add_rivals(request, tensors, ready=ready, refused=refused)
         for name, candidate in request.beside.items():
-            ready[name] = self._ours(self._right(candidate), self._tensors(candidate.workload, request.caches))
+            other = candidate.workload  # on the same tensors where it can be: its own would come from memory
+            its_own = tensors if other.dtype == workload.dtype else self._tensors(other, request.caches)
+            ready[name] = self._ours(self._right(candidate), its_own)
         kernels = self._launched(ready, refused=refused, ours=kernel.artifact)
         times = {}
         for caches in request.caches:

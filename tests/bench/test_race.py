@@ -196,4 +196,14 @@ def test_other_kernels_of_ours_race_beside(raced, rivals):
     beside = {"dwconv float32": candidate(), "dwconv any size": candidate()}
     answer = raced(candidate=candidate(dtype="bfloat16"), beside=beside)
     assert list(answer.times["warm"].measurements) == ["dwconv", *beside]
+
+
+def test_kernels_of_one_type_are_timed_on_the_same_tensors(raced, rivals, monkeypatch):
+    """Tensors of its own would have left the caches while the others ran."""
+    made = []
+    monkeypatch.setattr(race_module, "inputs_in_turn", lambda workload, *of, **how: made.append(workload) or [of[0]])
+    rivals()
+    beside = {"dwconv float32": candidate(), "dwconv any size": candidate(dtype="bfloat16")}
+    raced(candidate=candidate(dtype="bfloat16"), beside=beside)
+    assert [each.dtype for each in made] == ["bfloat16", "float32"]
     assert torch.get_num_threads() == TARGET.threads
