@@ -23,13 +23,19 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import templates_for
 from dwconv.tuner.agenda import Agenda, without_searched
-from dwconv.tuner.expected_gain import StepTime, ToGain, expected_gains_us, most_to_win_first, with_both_gradients
+from dwconv.tuner.expected_gain import (
+    StepTime,
+    ToGain,
+    Until,
+    expected_gains_us,
+    most_to_win_first,
+    with_both_gradients,
+)
 from dwconv.tuner.results_table import Outcome
 from dwconv.tuner.search.loop import RunnerChoice, SearchPlan
 from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, RunnerKind, Search
 from dwconv.tuner.search.strategies import to_race_again
 from dwconv.tuner.tuned import Gain, Tuned
-from dwconv.tuner.until import Until
 
 _LEAST_MINUTES_TO_COMPILE = 5.0
 """Compiling takes half a minute, and beside other work more than one."""

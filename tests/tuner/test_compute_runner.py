@@ -20,7 +20,7 @@ from dwconv.records.record import Status
 from dwconv.schedules.cuda.gpu.cost import LAUNCH_US
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
-from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner, Predictor, PredictSetup
+from dwconv.tuner.gpu_cost import ComputeRunner, Predictor, PredictSetup
 from tests.tune_command import shown_next
 from tests.turns import slow
 

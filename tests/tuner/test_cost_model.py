@@ -18,7 +18,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.cost import ALONE, LAUNCH_US, NOT_HIDDEN, RESOURCES, BlockWork, price
 from dwconv.schedules.cuda.gpu.hardware import occupancy
 from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
-from dwconv.tuner.gpu_cost.cost_model import Cost, computed_cost, cost_data, cost_lines, issue_budget
+from dwconv.tuner.gpu_cost import Cost, computed_cost, cost_data, cost_lines, issue_budget
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
@@ -57,7 +57,7 @@ def test_the_slowest_resource_sets_the_time() -> None:
     slowest, rest = cost.busy_us[cost.limiter], sum(cost.busy_us.values())
     assert slowest == max(cost.busy_us.values())
     (kernel,) = cost.kernels
-    shown = NOT_HIDDEN + ALONE / kernel.occupancy.blocks_per_sm
+    shown = NOT_HIDDEN + ALONE / kernel.price.occupancy.blocks_per_sm
     assert cost.microseconds == pytest.approx(slowest + shown * (rest - slowest - LAUNCH_US) + LAUNCH_US)
     assert set(cost.busy_us) == {"dram", "cache", "load_store", "fma", "tensor", "issue", "latency", "launch"}
 
@@ -129,16 +129,16 @@ def test_what_the_compiler_spills_costs() -> None:
     """Every load and store of local memory goes through the load/store units, as a line a word."""
     lean, cost = _cost(), computed_cost(_with(_built(), spill_bytes=400), LAYER, SM_90)
     (kernel,) = cost.kernels
-    warps = -(-kernel.threads // 32)
-    assert kernel.local_bytes == kernel.blocks * warps * 100 * 128 and lean.kernels[0].local_bytes == 0
-    turns = math.ceil(kernel.blocks / SM_90.sms) * warps * 100 / (SM_90.clock_ghz * 1e3)
+    warps = -(-kernel.work.threads // 32)
+    assert kernel.local_bytes == kernel.work.blocks * warps * 100 * 128 and lean.kernels[0].local_bytes == 0
+    turns = math.ceil(kernel.work.blocks / SM_90.sms) * warps * 100 / (SM_90.clock_ghz * 1e3)
     assert cost.busy_us["load_store"] == pytest.approx(lean.busy_us["load_store"] + turns)
     assert "a choice without is preferred" in "\n".join(cost_lines(cost))
 
 
 def test_registers_are_those_that_the_compiler_gave() -> None:
     fewer, more = (computed_cost(_with(_built(), registers=count), LAYER, SM_90) for count in (32, 200))
-    assert fewer.occupancy.blocks_per_sm > more.occupancy.blocks_per_sm == 65536 // (200 * more.kernels[0].threads)
+    assert fewer.occupancy.blocks_per_sm > more.occupancy.blocks_per_sm == 65536 // (200 * more.kernels[0].work.threads)
     assert fewer.microseconds < more.microseconds
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from dwconv.problems.target import parse_target
 from dwconv.tuner.device_campaign import Choices, check_choices
+from dwconv.tuner.expected_gain import TuningLeft, Until, bests_us, further_us
 from dwconv.tuner.search.search_result import Stop
-from dwconv.tuner.until import TuningLeft, Until, bests_us, further_us
 from tests import fake_tuning as fake
 from tests.tune_command import SHAPE, error_of, plant, run
 from tests.tuner.fake_search import tune

@@ -13,8 +13,8 @@ from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import CONTENDED, Measurement
 from dwconv.tuner.device_campaign import Choices
+from dwconv.tuner.expected_gain import Until
 from dwconv.tuner.search.search_result import TuningResult
-from dwconv.tuner.until import Until
 
 Lines = tuple[bytes, ...]
 

@@ -21,11 +21,10 @@ from dwconv.records.database import Database
 from dwconv.records.log import RecordWriter, TuningLog
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, RunnerKind, Search, Stop, TuningResult, ctrl_c_waits
 from dwconv.tuner.search.search_state import SearchState, TellProgress
 from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.strategies import Strategy, WarmStart, bests_of_other_versions, make_strategy
+from dwconv.tuner.search.strategies import Listed, Strategy, WarmStart, bests_of_other_versions, make_strategy
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def make_runner(workload: Workload, target: Target, *, choice: RunnerChoice, str
     """The runner of ``choice``. The caller closes it. Raises NoDevice if it should measure on a device that
     is not here."""
     if isinstance(target, CudaTarget) and choice.predicts(target, strategy=strategy):
-        from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner
+        from dwconv.tuner.gpu_cost import ComputeRunner
 
         return ComputeRunner(target, check=choice.check, jobs=choice.jobs)
     from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
@@ -191,8 +190,8 @@ def tune_workload(
     searching = None if plan.refresh else _strategy(workload, target, spaces, plan, known, at_once=at_once)
     again = bests_of_other_versions(workload, _comparable(workload, known, target), spaces)
     strategy = WarmStart(spaces, again, then=searching)
-    analytic = searching if isinstance(searching, Analytic) else None
-    state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress, analytic=analytic)
+    ranked = searching.ranked if isinstance(searching, Listed) else 0
+    state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress, ranked=ranked)
     if plan.resume:
         checks = runner.check and runner.predicts(target, strategy=plan.strategy)
         for record in filter(is_current, _comparable(workload, known.of_own_places, target)):
