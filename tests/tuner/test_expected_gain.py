@@ -11,11 +11,11 @@ from dwconv import export
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
-from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.tuner import model_race
-from dwconv.tuner.device_campaign import Choices, DeviceCampaign
+from dwconv.tuner.campaign import Campaign
+from dwconv.tuner.choices import Choices
 from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, StepTime, most_to_win_first, with_both_gradients
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
@@ -248,9 +248,8 @@ GPU = parse_target("cuda:sm_90")
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_campaign_on_a_gpu_tunes_it_where_both_gradients_are_requested(tmp_path, asked):
-    choices = Choices(search="analytic", both_gradients=asked)
-    log, known = TuningLog(tmp_path / "log.jsonl"), Database.of([])
-    campaign = DeviceCampaign.of(PASSES_OF_LAYER, GPU, choices, log=log, known=known, network=False)
+    choices = Choices(search="analytic", both_gradients=asked, log=tmp_path / "log.jsonl")
+    campaign = Campaign(PASSES_OF_LAYER, GPU, choices, network=False)
     assert (LAYER.for_pass("backward") in campaign.agenda.workloads) == asked
 
 

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from dwconv.problems.target import parse_target
-from dwconv.tuner.device_campaign import Choices, check_choices
+from dwconv.tuner.choices import Choices, check_choices
 from dwconv.tuner.expected_gain import TuningLeft, Until, bests_us, further_us
 from dwconv.tuner.search.search_result import Stop
 from tests import fake_tuning as fake
