@@ -13,13 +13,14 @@ from dwconv.measure import limits as limits_module
 from dwconv.measure.limits import (
     ENOUGH_READINGS,
     Kept,
+    Reading,
     are_settled,
     doubt,
     known_limits,
     limits_path,
     with_limits,
 )
-from dwconv.measure.meter import Reading, level_bytes
+from dwconv.measure.meter import level_bytes
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -95,20 +96,6 @@ def test_the_cache_is_what_the_target_has_now(measured):
     assert known_limits(TARGET) == LIMITS
 
 
-def test_a_file_from_before_there_were_levels_counts_but_is_measured_again(measured):
-    rates = {"memory_gb_per_s": 70.0, "cache_gb_per_s": 1.0, "cache_bytes": 1 << 25, "peak_gflop_per_s": 1.0}
-    path = limits_path(TARGET)
-    path.parent.mkdir(parents=True, mode=0o700)
-    path.parent.parent.chmod(0o700)
-    path.write_bytes(msgspec.json.encode({"limits": rates, "readings": ENOUGH_READINGS}))
-    path.chmod(0o600)
-    assert known_limits(TARGET).memory_gb_per_s == 70.0 and not are_settled(TARGET)
-    assert with_limits(TARGET).limits == dataclasses.replace(LIMITS, memory_gb_per_s=70.0)
-    for _ in range(ENOUGH_READINGS):
-        with_limits(TARGET)
-    assert len(measured.calls) == ENOUGH_READINGS and are_settled(TARGET)
-
-
 def test_limits_in_doubt_are_measured_again_and_can_only_rise(measured):
     for _ in range(ENOUGH_READINGS):
         with_limits(TARGET)
@@ -135,6 +122,7 @@ def test_known_limits_are_left_alone(measured):
         lambda whole: whole.replace(b"500.0", b'"fast"'),
         lambda whole: whole.replace(b"400.0", b"-1.0"),
         lambda whole: whole.replace(b"4.0", b"-4.0"),
+        lambda whole: whole.replace(b"levels", b"others"),
         lambda whole: b"[]",
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 
 from dwconv.measure import meter as meter_module
 from dwconv.measure.clock.timing import Lap
-from dwconv.measure.meter import Gauge, Meter
-from dwconv.measure.meter_kernels import copies
+from dwconv.measure.limits import Gauge
+from dwconv.measure.meter import Meter, copies
 from dwconv.problems.target import CpuTarget, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=2, vector_bytes=32, cache_bytes=1 << 24)
