@@ -18,9 +18,9 @@ from dwconv import settings
 from dwconv.errors import NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import message
-from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.worker import locate
+from dwconv.measure.requests import LOAD, MeasureSetup
 from dwconv.measure.runner import Workers
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, make_case

@@ -25,8 +25,8 @@ from dwconv.errors import BuildError, WorkerError
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact, Launch
 from dwconv.kernels.entry import message
-from dwconv.measure.outcomes import new_record, status_after
 from dwconv.measure.processes.pool import Pool
+from dwconv.measure.requests import new_record, status_after
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
 from dwconv.problems.target import CudaTarget

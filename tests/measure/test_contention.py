@@ -9,7 +9,7 @@ import pytest
 
 from dwconv.measure.clock import contention
 from dwconv.measure.clock.contention import Load, Quiet, Reading, lost, lost_to_the_machine, others, oversubscription
-from dwconv.measure.measuring import Check, Measured
+from dwconv.measure.requests import Check, Measured
 from dwconv.measure.runner import LocalRunner
 from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database

@@ -15,7 +15,8 @@ from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Argument, Extent
 from dwconv.measure.building import misfit
 from dwconv.measure.clock.timing import CpuClock
-from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial, ready
+from dwconv.measure.measuring import Measurer, ready
+from dwconv.measure.requests import Check, Final, MeasureSetup, Prepare, Trial
 from dwconv.problems.target import CpuTarget, parse_target
 from tests.measure.planted_kernels import artifact, candidate, workload
 
@@ -34,7 +35,7 @@ def measurer():
 def found(measurer, fault, of=None):
     """Where the fault is found, and how; None if it is confirmed."""
     built = artifact(candidate(fault, of=of))
-    for stage in (Trial(artifact=built), Check(artifact=built), Final(artifacts=(built,))):
+    for stage in (Trial(artifact=built), Check(finalist=built), Final(artifacts=(built,))):
         measured = measurer(stage)
         for verdict in (measured.verdict, *measured.verdicts_after):
             if verdict is not None and not verdict.right:
@@ -104,7 +105,7 @@ def test_a_right_kernel_is_confirmed(pass_, layout, changes):
     of = workload(layout=layout, **changes).for_pass(pass_)
     measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
     measurer(Prepare(workload=of, finalists=True))
-    verdict = measurer(Check(artifact=artifact(candidate(of=of)))).verdict
+    verdict = measurer(Check(finalist=artifact(candidate(of=of)))).verdict
     assert verdict.right and 0 < verdict.max_error <= verdict.allowed_error < 1e-3  # on data that rounds
 
 
@@ -139,7 +140,7 @@ def test_an_error_that_broke_the_context_is_distinguished_from_others(monkeypatc
     monkeypatch.setattr(measurer, "_target", parse_target("cuda:sm_90"))
     monkeypatch.setattr(measurer, "_load", load)
     with pytest.raises(raised, match="LLVM cannot load it"):
-        measurer(Check(artifact=artifact(candidate())))
+        measurer(Check(finalist=artifact(candidate())))
     assert synchronized
 
 

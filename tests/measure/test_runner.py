@@ -14,9 +14,8 @@ import pytest
 from dwconv import settings
 from dwconv.errors import EnvironmentFailure, WorkerCannotStart, WorkerTimeout
 from dwconv.kernels import cache
-from dwconv.measure import runner as runner_module
-from dwconv.measure.measuring import Check, Final, Measured, Prepare, Trial
-from dwconv.measure.outcomes import new_record
+from dwconv.measure import requests
+from dwconv.measure.requests import Check, Final, Measured, Prepare, Trial, new_record
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import CpuTarget, cpu_target, parse_target
@@ -330,15 +329,15 @@ def test_answers_are_measured_by_their_requests():
     built = planted_kernels.artifact(candidate())
     right, wrong = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
     time = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
-    trial, check, final = Trial(artifact=built), Check(artifact=built), Final(artifacts=(built, built))
+    trial, check, final = Trial(artifact=built), Check(finalist=built), Final(artifacts=(built, built))
     for request, answer in [
         (Prepare(workload=workload()), Measured()),
         (trial, Measured(verdict=right, kernels=(time,), providers={"onednn-nhwc": time})),
         (trial, Measured(verdict=wrong)),
         (check, Measured(verdict=right)),
-        (final, Measured(kernels=(time, time), verdicts_after=(right, wrong))),
+        (final, Measured(kernels=(time,), verdicts_after=(right, wrong))),
     ]:
-        assert runner_module.misfit_of_answer(request, answer) == ""
+        assert requests.misfit_of_answer(request, answer) == ""
     for request, answer in [
         (trial, None),
         (trial, right),
@@ -349,8 +348,9 @@ def test_answers_are_measured_by_their_requests():
         (trial, Measured(verdict=right, kernels=(time,), providers={"x": dataclasses.replace(time, median_us=nan)})),
         (check, Measured(kernels=(time,))),
         (final, Measured(kernels=(time,))),
+        (final, Measured(kernels=(time, time), verdicts_after=(right, wrong))),
     ]:
-        assert runner_module.misfit_of_answer(request, answer)
+        assert requests.misfit_of_answer(request, answer)
 
 
 def test_artifacts_survive_the_way_between_processes():
