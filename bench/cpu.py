@@ -31,7 +31,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate, can_run, templates_for
-from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.other_size import adopted
 
@@ -146,9 +146,8 @@ def tuned(
         workload,
         target,
         log=log,
-        plan=SearchPlan(known=known),
+        plan=SearchPlan(known=known, workers=workers),
         budget=Budget(trials=None, seconds=seconds, patience=None),
-        runner=RunnerChoice(workers=workers),
     ).best
 
 

@@ -51,9 +51,9 @@ from dwconv.measure.clock.timing import (
     results_held,
     rounds_in_turns,
 )
-from dwconv.measure.measuring import MeasureSetup
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
+from dwconv.measure.requests import MeasureSetup
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, judge_all, make_case
 from dwconv.measure.verify.verify import verify, verify_finalist

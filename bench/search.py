@@ -23,7 +23,7 @@ from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.loop import RunnerChoice, SearchPlan, tune_workload
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget, Search, Stop, TuningResult
 
 GOAL = 1.1
@@ -94,8 +94,8 @@ def _compare(
             return None
         log = TuningLog(arguments.logs / f"{target.device}-{strategy}-{seed}.jsonl")
         budget = Budget(trials=trials, seconds=None if math.isinf(left_s) else left_s, patience=None)
-        plan, lent = SearchPlan(strategy=strategy, seed=seed), RunnerChoice(workers=workers)
-        found.append(tune_workload(workload, target, log=log, plan=plan, budget=budget, runner=lent))
+        plan = SearchPlan(strategy=strategy, seed=seed, workers=workers)
+        found.append(tune_workload(workload, target, log=log, plan=plan, budget=budget))
         if found[-1].stopped is Stop.INTERRUPTED:
             raise KeyboardInterrupt
         if found[-1].stopped is Stop.SECONDS:

@@ -38,7 +38,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.expected_gain import MOST_STARTS
-from dwconv.tuner.search.loop import RunnerChoice, tune_workload
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.gain import expected
 from dwconv.untuned.make import make_portfolio
@@ -170,7 +170,7 @@ def _searched(
     if known:
         return min(known, key=lambda record: record.rank)
     budget = Budget(trials=None, seconds=arguments.seconds, patience=None)
-    return tune_workload(workload, target, log=log, budget=budget, runner=RunnerChoice(workers=workers)).best
+    return tune_workload(workload, target, log=log, budget=budget, plan=SearchPlan(workers=workers)).best
 
 
 def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, workers: Workers) -> dict[str, Any]:

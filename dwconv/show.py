@@ -157,7 +157,7 @@ def _records(workload: Workload, target: Target, *, log: Path | None) -> list[Tu
 
 
 def _config(candidate: Candidate, target: Target) -> _Answer:
-    from dwconv.tuner.gpu_cost.cost_model import resource_words
+    from dwconv.tuner.gpu_cost import resource_words
 
     space = candidate.template.space(candidate.workload, target)
     chosen = candidate.config.to_dict()
@@ -228,7 +228,7 @@ def _sass(candidate: Candidate, target: Target) -> _Answer:
 
 def _cost(candidate: Candidate, target: Target) -> _Answer:
     from dwconv.problems.target import CudaTarget
-    from dwconv.tuner.gpu_cost.cost_model import computed_cost, cost_data, cost_lines
+    from dwconv.tuner.gpu_cost import computed_cost, cost_data, cost_lines
 
     artifact = _gpu_artifact(candidate, target, what="cost")
     assert isinstance(target, CudaTarget)
@@ -244,7 +244,7 @@ def _cost(candidate: Candidate, target: Target) -> _Answer:
 
 
 def _launch(launch: Launch, batch: int, resources: dict[str, int]) -> tuple[str, dict[str, Any]]:
-    from dwconv.tuner.gpu_cost.cost_model import resource_words
+    from dwconv.tuner.gpu_cost import resource_words
 
     grid = [size if isinstance(size, int) else size.at(batch) for size in launch.grid]
     block, arguments = list(launch.block), [_argument(argument, batch) for argument in launch.arguments]

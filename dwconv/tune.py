@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
-    from dwconv.tuner.device_campaign import Choices
+    from dwconv.tuner.choices import Choices
     from dwconv.tuner.tuned import Tuned, TunedDevices
 
 NOTHING_WORKED_EXIT_CODE = 1
@@ -103,7 +103,7 @@ def tune(
     from dwconv.commands.tune_model import counts_and_target
     from dwconv.records.log import TuningLog
     from dwconv.tuner.campaign import tune_all
-    from dwconv.tuner.device_campaign import Choices
+    from dwconv.tuner.choices import Choices
 
     choices = Choices(
         minutes=minutes, trials=trials, seconds=seconds, until=until, jobs=cores(),
@@ -239,7 +239,7 @@ def _on_ray(
 
 def _choices(args: argparse.Namespace) -> Choices:
     from dwconv.measure.boards.session import parse_address
-    from dwconv.tuner.device_campaign import Choices
+    from dwconv.tuner.choices import Choices
 
     return Choices(
         board=parse_address(args.rpc, key=args.key) if args.rpc else None,

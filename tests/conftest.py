@@ -27,7 +27,7 @@ from dwconv.kernels import load
 from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import spaces as search_spaces
-from dwconv.tuner.search.analytic import Analytic
+from dwconv.tuner.search import strategies
 from tests import forked
 from tests.native_needed import go_through_python, needs_native, wait_for_native
 
@@ -231,7 +231,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large space a few hundred configurations are estimated, instead of thousands."""
     monkeypatch.setattr(search_spaces, "ENUMERABLE", 300)
-    monkeypatch.setattr(Analytic, "LISTED", 300)
+    monkeypatch.setattr(strategies, "LISTED", 300)
 
 
 @pytest.fixture

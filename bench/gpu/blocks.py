@@ -24,7 +24,7 @@ from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from bench.models import Network
 from bench.networks import workloads_of
 from dwconv.kernels.entry import message
-from dwconv.measure.measuring import MeasureSetup
+from dwconv.measure.requests import MeasureSetup
 from dwconv.problems.layer_files import Layer
 from dwconv.problems.target import Target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Workload

@@ -219,7 +219,7 @@ def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], target: Targe
     estimate."""
     from dwconv.kernels import build
     from dwconv.schedules.template import Candidate, estimated_us, templates_for
-    from dwconv.tuner.gpu_cost.cost_model import computed_cost
+    from dwconv.tuner.gpu_cost import computed_cost
 
     assert isinstance(target, CudaTarget)
     weights = sum(STAGES[name].weight for name in stages)

@@ -17,7 +17,7 @@ from bench.gpu.run import Ended, Run, has_failed, of_all, say
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from bench.race import OURS, Race, Raced, Racer
 from dwconv.measure.clock.timing import Effort
-from dwconv.measure.measuring import MeasureSetup
+from dwconv.measure.requests import MeasureSetup
 from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.record import Measurement, TuningRecord

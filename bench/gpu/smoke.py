@@ -27,8 +27,8 @@ from dwconv.kernels import build, nvrtc
 from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import GLANCE, Call, time_in_turns
-from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.worker import locate
+from dwconv.measure.requests import LOAD, MeasureSetup
 from dwconv.measure.runner import Workers
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.target import Target

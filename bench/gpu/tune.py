@@ -19,7 +19,7 @@ from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.loop import RunnerChoice, tune_workload
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult, ctrl_c_waits
 from dwconv.untuned.starts import starts
 
@@ -140,7 +140,7 @@ def _tuned(workload: Workload, run: Run, *, seconds: float, workers: Workers) ->
                 run.target,
                 log=run.log,
                 budget=Budget(trials=None, seconds=seconds),
-                runner=RunnerChoice(workers=workers),
+                plan=SearchPlan(workers=workers),
             )
             if result.stopped is Stop.INTERRUPTED and not up.is_set():
                 raise KeyboardInterrupt

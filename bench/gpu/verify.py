@@ -18,9 +18,9 @@ from dwconv import settings
 from dwconv.errors import NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import message
-from dwconv.measure.measuring import LOAD, MeasureSetup
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.worker import locate
+from dwconv.measure.requests import LOAD, MeasureSetup
 from dwconv.measure.runner import Workers
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, make_case
@@ -87,7 +87,7 @@ def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 
     if jobs == 1 or len(workloads) < _FEW:
         chosen = [_chosen(workload, target) for workload in workloads]
     else:
-        pool = Pool("bench.gpu.verify:Chooser", MeasureSetup(target=target), size=jobs, threads=1)
+        pool = Pool("bench.gpu.verify:Chooser", MeasureSetup(target=target), size=jobs)
         answers: dict[int, list[tuple[int, Candidate]]] = {}
         try:
             for position, answer in pool.map(workloads, timeout_s=settings.WORKER_START_TIMEOUT_S):

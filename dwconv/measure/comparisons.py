@@ -19,9 +19,18 @@ from dataclasses import dataclass, field
 from dwconv import settings
 from dwconv.errors import RequestFailed, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.measuring import Comparison, LineUp, Measured, is_late
-from dwconv.measure.outcomes import failed_to_build, measured_record, right_finalist
-from dwconv.measure.runner import LocalRunner, Workers, found_wrong, is_vandalism
+from dwconv.measure.measuring import is_late
+from dwconv.measure.requests import (
+    Check,
+    Comparison,
+    Measured,
+    failed_to_build,
+    found_wrong,
+    is_vandalism,
+    measured_record,
+    right_finalist,
+)
+from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import Target
 from dwconv.records.record import TuningRecord, Verdict
@@ -102,7 +111,7 @@ class Comparisons:
         if not artifacts and winner is None:
             return None
         share = len(artifacts) + (CASES_OF_A_FINALIST if winner else 0)
-        answer = self._answer(LineUp(artifacts=artifacts, winner=winner), share=share, builds=True)
+        answer = self._answer(Check(finalist=winner, line_up=artifacts), share=share, builds=True)
         if self._target.kind == "cpu":
             self._line.finish()
         return answer.verdict if answer else None
@@ -124,13 +133,10 @@ class Comparisons:
                 return _Ran(records=[*unbuilt, *self._without_the_first_wrong(artifacts, answer)], winner=None)
         if answer is None:
             return _Ran(records=[*unbuilt, *self._one_by_one(artifacts)], winner=None)
-        taken = iter(answer.kernels)
-        records = []
-        for artifact, verdict in zip(artifacts, answer.verdicts_after, strict=True):
-            kernels = (next(taken),) if verdict.right else ()
-            providers = answer.providers if verdict.right else {}
-            alone = Measured(verdict=verdict, kernels=kernels, providers=providers)
-            records.append((artifact, measured_record(artifact, alone, target=self._target)))
+        records = [
+            (artifact, measured_record(artifact, alone, target=self._target))
+            for artifact, alone in zip(artifacts, answer.of_each, strict=True)
+        ]
         artifact, best = min(records, key=lambda each: each[1].slowness)
         counts = answer.is_clear or not best.contended
         if best.measurement is None or not counts or not self._is_worth(best):
@@ -146,7 +152,7 @@ class Comparisons:
         others = [artifact for number, artifact in enumerate(artifacts) if number != first]
         return [wrong, *self._one_by_one(others)]
 
-    def _answer(self, request: LineUp | Comparison, *, share: int, builds: bool) -> Measured | None:
+    def _answer(self, request: Check | Comparison, *, share: int, builds: bool) -> Measured | None:
         """What the measuring worker answers, None if it does not; with ``builds`` the next comparisons are built
         meanwhile."""
         measurer = self._workers.measurer

@@ -11,24 +11,35 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from dwconv import settings
 from dwconv.errors import NotKept
+from dwconv.kernels.entry import message
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits, check_present
 from dwconv.system import private_files
-
-if TYPE_CHECKING:
-    from dwconv.measure.meter import Reading
-
 
 ENOUGH_READINGS = 3
 """After so many uncontended readings the limits are not measured again."""
 EXCEEDED = 1.05
 """A kernel that is this many times as fast as the limit shows that the limit is wrong."""
 _TIMEOUT_S = 60.0
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Gauge:
+    """Measure the limits."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A measurement of the limits; ``contended`` if the machine was too busy to trust it."""
+
+    limits: Limits
+    contended: bool
 
 
 def with_limits(target: CpuTarget) -> CpuTarget:
@@ -76,7 +87,6 @@ def measure_limits(target: CpuTarget) -> Reading:
     """Measure now. Raises what ``with_limits`` raises."""
     check_present(target)
     # Late: where kernels come from packs, psutil may be missing; what is known of the limits is read there, too.
-    from dwconv.measure.meter import Gauge
     from dwconv.measure.processes.process import IsolatedProcess
 
     meter = IsolatedProcess("dwconv.measure.meter:Meter", target, threads=target.threads, vector_set=target.vector_set)
@@ -122,25 +132,20 @@ def _better(first: Limits, second: Limits) -> Limits:
 
 
 def _read(path: Path) -> Kept | None:
-    """None if there is no file, or not a whole one. Of a file from before the levels of the caches were measured, the
-    rates count, but not as readings."""
-    data = private_files.read(path) or b""
+    """None if there is no file, or not a whole one."""
     try:
-        kept = msgspec.json.decode(data, type=Kept)
+        kept = msgspec.json.decode(private_files.read(path) or b"", type=Kept)
     except msgspec.MsgspecError:
         return None
-    if not _is_sound(kept.limits):
-        return None
-    return kept if b'"levels"' in data else dataclasses.replace(kept, readings=0)
+    return kept if _is_sound(kept.limits) else None
 
 
 def _is_sound(limits: Limits) -> bool:
     rates = (limits.memory_gb_per_s, limits.cache_gb_per_s, limits.cache_bytes, limits.peak_gflop_per_s)
     levels = (number for level in limits.levels for number in (level.bytes, level.gb_per_s))
     perhaps_none = (limits.region_us, limits.thread_gflop_per_s)
-    return all(math.isfinite(rate) and rate > 0 for rate in (*rates, *levels)) and all(
-        math.isfinite(number) and number >= 0 for number in perhaps_none
-    )
+    positive = all(math.isfinite(rate) and rate > 0 for rate in (*rates, *levels))
+    return bool(limits.levels) and positive and all(math.isfinite(each) and each >= 0 for each in perhaps_none)
 
 
 def _write(path: Path, kept: Kept) -> None:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import torch
 
 from dwconv.errors import CannotBeCaptured, DeviceLost
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.entry import message
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.clock.timing import (
@@ -36,6 +34,7 @@ from dwconv.measure.clock.timing import (
 )
 from dwconv.measure.processes.worker import locate, one_line
 from dwconv.measure.providers import around_call, better_layout, pytorch_calls
+from dwconv.measure.requests import LOAD, Check, Comparison, Measured, MeasureSetup, Prepare, Request, Trial
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, cases_of_finalists, fresh_case, make_case, wrong
 from dwconv.measure.verify.first_use import fault_at_first_use
@@ -45,105 +44,8 @@ from dwconv.problems.workload import Workload, by
 from dwconv.records.record import AROUND, AtSize, Measurement, Verdict
 from dwconv.schedules.template import Candidate
 
-message(Verdict)
-message(Measurement)
-message(AtSize)
-
-LOAD = "dwconv.kernels.kernel:Kernel.load"
-
 # A trial ends early if even its best round is this much slower than the best candidate so far.
 HOPELESS = 1.3
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class MeasureSetup:
-    target: Target
-    load: str = LOAD
-    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
-    caches: Caches = "warm"
-    """The state of the caches while a kernel is timed."""
-    compiles_calls: bool = True
-    """Compile what lets calls bypass Python, if it is not compiled yet: half a minute. Else kernels are timed through
-    Python."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Prepare:
-    """Make the inputs and right answers of a workload and choose the baseline, before any candidate's time counts."""
-
-    workload: Workload
-    finalists: bool = False
-    """Also make the cases that finalists are verified on."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """Verify a candidate, time it beside the baseline, and judge one more call of it."""
-
-    artifact: Artifact
-    best_us: float | None = None
-    """Time of the best candidate so far. A clearly slower one is given up early."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """Verify a finalist on other data, at other batch sizes and on other numbers of threads."""
-
-    artifact: Artifact
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Final:
-    """Time checked finalists side by side with the baseline, then verify each on fresh data."""
-
-    artifacts: tuple[Artifact, ...]
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class LineUp:
-    """Make the inputs and right answers of a workload, load its candidates and verify them, for the comparison that
-    follows. Before that, verify the winner of the last comparison as a finalist. Nothing is timed, so others may build
-    meanwhile."""
-
-    artifacts: tuple[Artifact, ...]
-    winner: Artifact | None = None
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Time candidates of a workload, side by side with the providers, and judge one more call of each. Those that are
-    not lined up are lined up first."""
-
-    artifacts: tuple[Artifact, ...]
-
-
-Request = Prepare | Trial | Check | Final | LineUp | Comparison
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """The verdict of a Trial, a Check, or of the winner in a LineUp; the measurements of a Trial, a Final or a
-    Comparison, one per kernel in order, and those of the other providers. In a Comparison only kernels that are
-    right are measured."""
-
-    verdict: Verdict | None = None
-    verdicts_after: tuple[Verdict, ...] = ()
-    """After the timing of a Final or a Comparison: one per kernel, in order."""
-    kernels: tuple[Measurement, ...] = ()
-    providers: dict[str, Measurement] = field(default_factory=dict)
-    others: tuple[tuple[AtSize, ...], ...] = ()
-    """What each of these kernels took at the sizes of ``Workload.also_at``, if there are any."""
-    is_clear: bool = False
-    """Of a Comparison, that other work disturbed it, and yet the fastest kernel is sure: the times of the others
-    are the least that its turns allow."""
 
 
 class Prepared:
@@ -297,9 +199,10 @@ class Measurer:
         if isinstance(request, Trial):
             return self._trial(request)
         if isinstance(request, Check):
-            return self._check(request.artifact)
-        if isinstance(request, LineUp):
-            return self._line_up(request)
+            judged = self._check(request.finalist) if request.finalist else Measured()
+            if request.line_up:
+                self._grid_of(request.line_up).line_up(request.line_up)
+            return judged
         if isinstance(request, Comparison):
             return self._grid_of(request.artifacts).time(request.artifacts, clock=self._clock)
         return self._final(request.artifacts)
@@ -329,12 +232,6 @@ class Measurer:
         if self._grid is None:
             self._grid = Grid(prepared, load=self._load)
         return self._grid
-
-    def _line_up(self, request: LineUp) -> Measured:
-        judged = Measured() if request.winner is None else self._check(request.winner)
-        if request.artifacts:
-            self._grid_of(request.artifacts).line_up(request.artifacts)
-        return judged
 
     def _trial(self, request: Trial) -> Measured:
         prepared = self._prepare(request.artifact.candidate.workload)
@@ -389,14 +286,14 @@ class Measurer:
         timed = [self._time_finalists(kernels, self._prepare(workload))]
         for each in self._at_other_sizes(workload):
             timed.append(self._time_finalists([_at(kernel, each) for kernel in kernels], each))
-        here, *elsewhere = (found for found, _ in timed)
-        verdicts = zip(*(verdicts for _, verdicts in timed), strict=True)
-        others = tuple(zip(*elsewhere, strict=True))
+        times, verdicts = zip(*timed, strict=True)
+        after = [next((each for each in found if not each.right), found[0]) for found in zip(*verdicts, strict=True)]
+        right = [found for found, verdict in zip(zip(*times, strict=True), after, strict=True) if verdict.right]
         return Measured(
-            verdicts_after=tuple(next((each for each in found if not each.right), found[0]) for found in verdicts),
-            kernels=tuple(each.measurement for each in here),
-            providers=here[0].providers,
-            others=others,
+            verdicts_after=tuple(after),
+            kernels=tuple(here.measurement for here, *_ in right),
+            providers=times[0][0].providers,
+            others=tuple(tuple(elsewhere) for _, *elsewhere in right),
         )
 
     def _time_finalists(

@@ -14,13 +14,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
+import tvm
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
-from dwconv.kernels.entry import message
+from dwconv.kernels.artifact import Argument
+from dwconv.kernels.cpu import llvm_target, pass_context
+from dwconv.kernels.load import load_ir
 from dwconv.measure.clock.timing import CpuClock
+from dwconv.measure.limits import Gauge, Reading
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits
 from dwconv.system import cpu_facts, memory
 from dwconv.system.cpu_facts import MiB
@@ -36,21 +45,9 @@ _MULTIPLY_ADD_TURNS = 20_000
 _LONGEST_REGION_S = 1e-3
 _COPIED_BYTES = 8 * MiB
 """Read and written in a call that copies within the caches: it takes some tenths of a millisecond."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Gauge:
-    """Measure the limits."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """A measurement of the limits; ``contended`` if the machine was too busy to trust it."""
-
-    limits: Limits
-    contended: bool
+_UNROLLED = 4
+_LINE_FLOATS = 32
+"""Two cache lines of 64 bytes: threads that write that far apart do not disturb each other."""
 
 
 class Meter:
@@ -88,8 +85,6 @@ class Meter:
 
     def _make_rates(self) -> dict[str, _Rate]:
         """What is measured; each of the calls is compiled here, so that no reading waits for it."""
-        from dwconv.measure.meter_kernels import multiply_add, region
-
         target, threads = self._target, self._target.threads
 
         def adding(accumulators: int, *, threads: int) -> _Rate:
@@ -152,8 +147,6 @@ def _copy(working_set_bytes: int) -> _Rate:
 
 def _copy_within(level_bytes: int, target: CpuTarget) -> _Rate:
     """Copy within half of a level of the caches, in one thread."""
-    from dwconv.measure.meter_kernels import copies
-
     turns = max(1, _COPIED_BYTES // level_bytes)
     call, moved_bytes = copies(target, working_set_bytes=level_bytes // 2, turns=turns)
     return _Rate(call=call, work=moved_bytes)
@@ -161,8 +154,6 @@ def _copy_within(level_bytes: int, target: CpuTarget) -> _Rate:
 
 def _convolution() -> _Rate:
     """A pointwise convolution, the most that a library gets out of this CPU."""
-    import torch.nn.functional as F
-
     batch, channels, size = 4, 256, 32
     x = torch.randn(batch, channels, size, size).contiguous(memory_format=torch.channels_last)
     w = torch.randn(channels, channels, 1, 1).contiguous(memory_format=torch.channels_last)
@@ -198,3 +189,84 @@ class _Stopwatch:
             taken_s = time.perf_counter() - started
         self._extra.seconds = max(0.0, self._extra.seconds - max(0.0, taken_s - _TURN_S))
         self.contended &= not calm
+
+
+# -- the kernels that it measures with, built as candidates are ------------------------------------------------------
+
+
+def multiply_add(target: CpuTarget, *, accumulators: int, threads: int, turns: int) -> Callable[[], object]:
+    """A call in which each of ``threads`` threads does ``turns`` multiply-adds to each of ``accumulators`` vectors."""
+    lanes = target.lanes()
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("main")
+        operands = T.arg("operands", T.buffer((2, lanes), "float32", align=4))
+        results = T.arg("results", T.buffer((threads, max(_ACCUMULATORS), lanes), "float32", align=4))
+        for thread in _parallel(threads):
+            factor, term = (T.bind(_load(operands, i, _vector(0, lanes))) for i in (0, 1))
+            sums = [T.alloc_buffer((lanes,), "float32", scope="local") for _ in range(accumulators)]
+            for i, total in enumerate(sums):
+                T.buffer_store(total, tirx.Broadcast(tirx.FloatImm("float32", i), lanes), [_vector(0, lanes)])
+            with T.serial(0, turns):
+                for total in sums:
+                    T.buffer_store(total, _load(total, _vector(0, lanes)) * factor + term, [_vector(0, lanes)])
+            for i, total in enumerate(sums):
+                T.buffer_store(results, _load(total, _vector(0, lanes)), [thread, i, _vector(0, lanes)])
+    tensors = torch.full((2, lanes), 0.5), torch.empty(threads, max(_ACCUMULATORS), lanes)
+    return _on_openmp(builder, target, tensors={"operands": tensors[0], "results": tensors[1]})
+
+
+def copies(target: CpuTarget, *, working_set_bytes: int, turns: int) -> tuple[Callable[[], object], int]:
+    """A call in which one thread copies one half of a working set to the other and back, ``turns`` times; and the bytes
+    that it reads and writes. It adds a little to what it copies: no compiler can leave a copy out."""
+    lanes = target.lanes()
+    step = _UNROLLED * lanes
+    count = max(1, working_set_bytes // (2 * 4 * step)) * step
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("main")
+        T.func_attr({"tirx.noalias": True})
+        here, there = (T.arg(name, T.buffer((count,), "float32", align=4)) for name in ("here", "there"))
+        little = tirx.Broadcast(tirx.FloatImm("float32", 1.0), lanes)
+        with T.serial(0, turns):
+            for source, result in ((here, there), (there, here)):
+                with T.serial(0, count // step) as at:
+                    for number in range(_UNROLLED):
+                        vector = _vector(at * step + number * lanes, lanes)
+                        T.buffer_store(result, _load(source, vector) + little, [vector])
+    tensors = {"here": torch.zeros(count), "there": torch.zeros(count)}
+    return _on_openmp(builder, target, tensors=tensors), turns * 2 * 2 * 4 * count
+
+
+def region(target: CpuTarget, *, most_threads: int) -> Callable[[], object]:
+    """A call that starts a parallel region of ``most_threads`` threads, for as many tasks as ``target`` has threads:
+    each writes a number."""
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("main")
+        numbers = T.arg("numbers", T.buffer((target.threads * _LINE_FLOATS,), "float32", align=4))
+        for task in _parallel(target.threads):
+            T.buffer_store(numbers, tirx.FloatImm("float32", 1.0), [task * _LINE_FLOATS])
+    tensors = {"numbers": torch.zeros(target.threads * _LINE_FLOATS)}
+    return _on_openmp(builder, target, tensors=tensors, most_threads=most_threads)
+
+
+def _on_openmp(
+    builder: Any, target: CpuTarget, *, tensors: dict[str, torch.Tensor], most_threads: int | None = None
+) -> Callable[[], object]:
+    """A call of the program on ``tensors``, with the threads that kernels run on."""
+    with pass_context():
+        library = tvm.compile(tvm.IRModule({"main": builder.get()}), target=llvm_target(target))
+    arguments = tuple(Argument(name, "float32", tuple(tensor.shape)) for name, tensor in tensors.items())
+    call, _entry = load_ir(library.mod.inspect_source("ll"), arguments, most_threads=most_threads)
+    return lambda: call(1, *[tensor.data_ptr() for tensor in tensors.values()])
+
+
+def _parallel(count: int) -> Iterator[Any]:
+    with T.parallel(count) as index:
+        yield index
+
+
+def _vector(first: Any, lanes: int) -> Any:
+    return tirx.Ramp(tirx.IntImm("int32", first) if isinstance(first, int) else first, tirx.IntImm("int32", 1), lanes)
+
+
+def _load(buffer: Any, *indices: Any) -> Any:
+    return tirx.BufferLoad(buffer, [tirx.IntImm("int32", at) if isinstance(at, int) else at for at in indices])

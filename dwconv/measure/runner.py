@@ -10,7 +10,7 @@ candidate is tried again, and if the shortage stays, measuring ends.
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Protocol
@@ -21,21 +21,23 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
 from dwconv.measure.clock.timing import Caches
-from dwconv.measure.measuring import (
+from dwconv.measure.processes.pool import Patience, Pool
+from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.requests import (
     LOAD,
     Check,
-    Comparison,
     Final,
-    LineUp,
     Measured,
     MeasureSetup,
     Prepare,
-    Request,
     Trial,
+    failed_to_build,
+    failed_to_run,
+    found_wrong,
+    measured_record,
+    misfit_of_answer,
+    right_finalist,
 )
-from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record, right_finalist
-from dwconv.measure.processes.pool import Patience, Pool
-from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
@@ -46,8 +48,6 @@ from dwconv.schedules.template import Candidate
 _BUILT_AHEAD = 4
 # Artifacts of good candidates to keep, so that finalists need not be built again.
 _KEPT = 16
-# Faults after which the memory of the measuring worker is not to be trusted.
-_VANDALISM = ("guard band", "input changed")
 
 
 class Runner(Protocol):
@@ -116,7 +116,6 @@ class Workers:
             "dwconv.measure.building:Builder",
             BuildSetup(target=target, build=build),
             size=jobs,
-            threads=1,
             misfit=partial(misfit_of_artifact, target=target),
         )
         self.measurer = measurer or IsolatedProcess(
@@ -229,7 +228,7 @@ class LocalRunner:
         built = yield from self._build([candidate for candidate in candidates if candidate not in self._kept])
         right: list[tuple[Artifact, Verdict]] = []
         for artifact in (*kept, *built):
-            outcome = self._request(Check(artifact=artifact), share=CASES_OF_A_FINALIST)
+            outcome = self._request(Check(finalist=artifact), share=CASES_OF_A_FINALIST)
             if not isinstance(outcome, Measured):
                 yield failed_to_run(artifact, outcome, target=self._target)
             elif outcome.verdict is None or not outcome.verdict.right:
@@ -242,22 +241,18 @@ class LocalRunner:
     def _time_together(self, finalists: list[tuple[Artifact, Verdict]]) -> Iterator[TuningRecord]:
         outcome = self._request(Final(artifacts=tuple(artifact for artifact, _ in finalists)), share=len(finalists))
         if isinstance(outcome, Measured):
-            others = outcome.others or ((),) * len(finalists)
-            results = zip(finalists, outcome.kernels, outcome.verdicts_after, others, strict=True)
             suspect = False
-            for (artifact, verdict), measurement, after, elsewhere in results:
-                if not after.right and suspect:  # perhaps only for what a wrong one did to their process
+            for (artifact, verdict), alone in zip(finalists, outcome.of_each, strict=True):
+                right = alone.verdict is not None and alone.verdict.right
+                if not right and suspect:  # perhaps only for what a wrong one did to their process
                     yield from self._time_together([(artifact, verdict)])
                     continue
-                if not after.right:
-                    suspect = True
-                    yield measured_record(artifact, Measured(verdict=after), target=self._target)
-                    continue
-                alone = Measured(
-                    verdict=verdict, kernels=(measurement,), providers=outcome.providers, others=(elsewhere,)
-                )
+                alone = dataclasses.replace(alone, verdict=verdict) if right else alone
                 record = measured_record(artifact, alone, target=self._target)
-                yield right_finalist(artifact, record, target=self._target, sure=not record.disturbed)
+                if right:
+                    record = right_finalist(artifact, record, target=self._target, sure=not record.disturbed)
+                suspect |= not right
+                yield record
         elif len(finalists) == 1:
             yield failed_to_run(finalists[0][0], outcome, target=self._target)
         else:  # one of them is to blame: time them one by one, so that it costs no other
@@ -321,56 +316,9 @@ class LocalRunner:
             del self._kept[max(self._kept, key=lambda candidate: self._kept[candidate][0])]
 
 
-def is_vandalism(verdict: Verdict) -> bool:
-    """True if a kernel wrote where it must not: the memory of its process is not to be trusted any more."""
-    return verdict.reason.startswith(_VANDALISM)
-
-
-def found_wrong(answer: Measured) -> bool:
-    """True if it judges a kernel wrong. What that did to its process, to how its threads compute for one, must not
-    make others wrong: the process is to be replaced. The verdict stays."""
-    return any(not verdict.right for verdict in (answer.verdict, *answer.verdicts_after) if verdict is not None)
-
-
-def misfit_of_answer(request: Request, answer: object) -> str:
-    """Why ``answer`` does not answer ``request``; empty if it does."""
-    if not isinstance(answer, Measured):
-        return f"{type(answer).__name__} is no measurement"
-    judged = isinstance(request, Trial | Check) or (isinstance(request, LineUp) and request.winner is not None)
-    if judged and answer.verdict is None:
-        return "no verdict"
-    count = len(request.artifacts) if isinstance(request, Final | Comparison) else 0
-    if len(answer.verdicts_after) != count:
-        return f"{len(answer.verdicts_after)} verdicts on {count} kernels"
-    if isinstance(request, Comparison):
-        wanted = sum(verdict.right for verdict in answer.verdicts_after)
-    elif answer.verdict is not None and not answer.verdict.right:
-        wanted = 0
-    else:
-        wanted = len(request.artifacts) if isinstance(request, Final) else int(isinstance(request, Trial))
-    if len(answer.kernels) != wanted:
-        return f"{len(answer.kernels)} measurements of {wanted} kernels"
-    times = [*answer.kernels, *answer.providers.values()]
-    for each in (each for of_kernel in answer.others for each in of_kernel):
-        times += each.measurement, *each.providers.values()
-    if not all(0 < taken.median_us < math.inf for taken in times):
-        return "times that are none"
-    if wanted and isinstance(request, Trial | Final) and not _has_all_sizes(request, answer):
-        return "times at other sizes than those wanted"
-    return ""
-
-
-def _has_all_sizes(request: Trial | Final, answer: Measured) -> bool:
-    artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
-    wanted = [artifact.candidate.workload.also_at for artifact in artifacts]
-    given = [tuple(each.input_size for each in of_kernel) for of_kernel in answer.others]
-    return given == wanted or not (any(given) or any(wanted))
-
-
 def _tensor_bytes(request: Trial | Check | Final) -> int:
     """Memory for the tensors of a candidate; of several candidates, the most that one needs."""
-    artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
-    candidates = [(artifact, artifact.candidate.workload) for artifact in artifacts]
+    candidates = [(artifact, artifact.candidate.workload) for artifact in request.artifacts]
     return max(
         sum((artifact.at(each) if each.any_size else artifact).bytes_at(each.batch) for each in workload.at_each_size)
         for artifact, workload in candidates

@@ -29,7 +29,7 @@ from dwconv.model.swaps import Swaps, running_as_one, swap_blocks, swap_layers
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
     from dwconv.problems.problem import Problem
-    from dwconv.tuner.race_result import RaceResult
+    from dwconv.tuner.race import RaceResult
 
 Model = TypeVar("Model", bound=nn.Module)
 

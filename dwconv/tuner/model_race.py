@@ -33,7 +33,7 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import Candidate
 from dwconv.system.versions import check_can_build
 from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
-from dwconv.tuner.race_result import RaceProgress, RaceResult
+from dwconv.tuner.race import RaceProgress, RaceResult, race
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -160,7 +160,6 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
         from dwconv.measure.building import BUILD_CACHED
         from dwconv.measure.clock import contention
         from dwconv.measure.runner import Workers
-        from dwconv.tuner.race import race
     except ImportError as error:
         return _without_race(target, counts, problem=f"a race needs {error.name}; run: pip install {error.name}")
 

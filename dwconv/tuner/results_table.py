@@ -17,7 +17,7 @@ from dwconv.problems.as_written import resolve_padding, short_sizes
 from dwconv.problems.target import CudaTarget, Limits, Target
 from dwconv.problems.workload import Workload, by
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.gpu_cost.cost_model import cost_data, cost_lines, resource_words
+from dwconv.tuner.gpu_cost import cost_data, cost_lines, resource_words
 from dwconv.tuner.search.search_result import Stop, TuningResult
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from typing_extensions import Self
 
-    from dwconv.tuner.gpu_cost.cost_model import Cost
+    from dwconv.tuner.gpu_cost import Cost
 
 
 PLAIN_LINE_EVERY_S = 5.0
@@ -303,7 +303,7 @@ def _cost(outcome: Outcome, target: Target) -> Cost | None:
     if not (outcome.result and outcome.result.computed and outcome.result.best and isinstance(target, CudaTarget)):
         return None
     from dwconv.kernels import build
-    from dwconv.tuner.gpu_cost.cost_model import computed_cost
+    from dwconv.tuner.gpu_cost import computed_cost
 
     candidate = Candidate(outcome.workload, outcome.result.best.config)
     return computed_cost(build(candidate, target), outcome.workload, target)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import Target
-from dwconv.tuner.expected_gain import ToGain
+from dwconv.tuner.expected_gain import ToGain, TuningLeft
 from dwconv.tuner.results_table import Outcome, as_data, print_costs, print_table
-from dwconv.tuner.until import TuningLeft
 
 if TYPE_CHECKING:
     from rich.console import Console

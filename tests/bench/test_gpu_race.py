@@ -13,7 +13,7 @@ from bench.gpu.worker import GpuFailure, Refused
 from bench.race import Race, Raced
 from dwconv.errors import WorkerCannotStart
 from dwconv.measure.clock.timing import Effort, Taken
-from dwconv.measure.measuring import MeasureSetup
+from dwconv.measure.requests import MeasureSetup
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
 from tests.bench.gpu_runs import TARGET, artifact, faults, run_of, workload

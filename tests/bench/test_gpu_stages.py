@@ -161,7 +161,7 @@ class Tuner:
         self.at = 0.0
         self.seconds = []
 
-    def __call__(self, workload, target, *, log, budget, runner):
+    def __call__(self, workload, target, *, log, budget, plan):
         self.seconds.append(budget.seconds)
         self.at += budget.seconds + self._beside_s
         end = self._plan[len(self.seconds) - 1]

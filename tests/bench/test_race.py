@@ -14,8 +14,8 @@ from bench.race import Race, Racer
 from dwconv.errors import BuildError
 from dwconv.kernels.entry import decode, encode
 from dwconv.measure.clock.timing import Effort
-from dwconv.measure.measuring import MeasureSetup
 from dwconv.measure.providers import pytorch_call
+from dwconv.measure.requests import MeasureSetup
 from dwconv.problems.workload import PASSES
 from dwconv.schedules.template import Candidate, templates_for
 from tests.bench.gpu_runs import TARGET, artifact, faults, load, workload

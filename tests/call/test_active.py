@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 import dwconv
 from dwconv.discovery import discover
 from dwconv.tuner import model_race
-from dwconv.tuner.race_result import RaceResult
+from dwconv.tuner.race import RaceResult
 from tests.planted_records import plant, workload_of
 
 pytestmark = [

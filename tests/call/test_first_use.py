@@ -23,7 +23,7 @@ from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import cache, load
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.outcomes import new_record, right_finalist
+from dwconv.measure.requests import new_record, right_finalist
 from dwconv.measure.verify import first_use as check
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target

@@ -16,7 +16,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.system import versions
-from dwconv.tuner.device_campaign import Choices
+from dwconv.tuner.choices import Choices
 from dwconv.tuner.results_table import Outcome
 from dwconv.tuner.search import loop, search_state
 from dwconv.tuner.search.search_result import Budget, TuningResult

@@ -12,7 +12,7 @@ import pytest
 
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Argument, Extent
-from dwconv.measure.measuring import Measured
+from dwconv.measure.requests import Measured
 from dwconv.records.record import Measurement, Verdict
 
 

@@ -6,31 +6,22 @@ from functools import partial
 
 import pytest
 
-from dwconv import settings
 from dwconv.errors import RequestFailed
 from dwconv.kernels import cache
 from dwconv.measure import comparisons as comparisons_module
 from dwconv.measure.clock.timing import Taken, clearly_faster
 from dwconv.measure.comparisons import _AHEAD, Comparisons
-from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup
+from dwconv.measure.measuring import Measurer
 from dwconv.measure.processes.process import wait_for_any
-from dwconv.measure.runner import Workers, misfit_of_answer
+from dwconv.measure.requests import Check, Comparison, Measured, MeasureSetup, misfit_of_answer
+from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
 from dwconv.records.record import Measurement, Status, Verdict
-from tests.measure.planted_kernels import artifact, candidate, workload
+from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 from tests.turns import slow
 
-TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
-pytestmark = pytest.mark.usefixtures("brief_timing")
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with Workers(
-        TARGET, jobs=2, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:load"
-    ) as workers:
-        yield workers
+pytestmark = pytest.mark.usefixtures("brief_timing", "no_pauses")
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +29,6 @@ def nothing_disturbs(monkeypatch, tmp_path):
     """Whatever else this machine does, and whatever other tests have found right."""
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
     monkeypatch.setattr(record_module, "CONTENDED", 2.0)
-    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
 
 
 def raced(workers, *comparisons, is_worth=lambda record: True):
@@ -186,7 +176,7 @@ class OneBeside:
                 yield None
 
 
-@pytest.mark.parametrize(("target", "kinds"), [(TARGET, {LineUp}), (Gpu(**vars(TARGET)), {LineUp, Comparison})])
+@pytest.mark.parametrize(("target", "kinds"), [(TARGET, {Check}), (Gpu(**vars(TARGET)), {Check, Comparison})])
 def test_builds_go_on_while_a_gpu_is_timed_and_never_while_a_cpu_is(workers, monkeypatch, target, kinds):
     requests, submit = [], workers.measurer.submit
     builders = OneBeside(requests)
@@ -248,13 +238,13 @@ def test_a_heat_lines_up_what_is_not_lined_up(monkeypatch):
     usual = measurer._load
     monkeypatch.setattr(measurer, "_load", lambda built: loaded.append(built.candidate) or usual(built))
     first, second = artifact(candidate()), artifact(candidate(order=1))
-    measurer(LineUp(artifacts=(first,)))
+    measurer(Check(line_up=(first,)))
     timed = measurer(Comparison(artifacts=(first, second)))
     assert [verdict.right for verdict in timed.verdicts_after] == [True, True] and len(timed.kernels) == 2
-    assert measurer(LineUp(artifacts=(), winner=first)).verdict.right
+    assert measurer(Check(finalist=first)).verdict.right
     assert loaded == [first.candidate, second.candidate], "a winner is not loaded again"
-    measurer(LineUp(artifacts=(artifact(candidate(of=workload("dgrad"))),)))
-    measurer(Check(artifact=first))
+    measurer(Check(line_up=(artifact(candidate(of=workload("dgrad"))),)))
+    measurer(Check(finalist=first))
     assert loaded.count(first.candidate) == 2, "another workload took its place"
 
 
@@ -320,6 +310,6 @@ def test_an_answer_that_does_not_fit_a_heat_is_nonsense():
     assert misfit_of_answer(Comparison(artifacts=(one, one)), fitting) == ""
     assert misfit_of_answer(Comparison(artifacts=(one, one)), dataclasses.replace(fitting, kernels=(TIME, TIME)))
     assert misfit_of_answer(Comparison(artifacts=(one,)), fitting)
-    assert misfit_of_answer(LineUp(artifacts=(one,)), Measured()) == ""
-    assert misfit_of_answer(LineUp(artifacts=(one,), winner=one), Measured())
-    assert misfit_of_answer(LineUp(artifacts=(), winner=one), Measured(verdict=RIGHT)) == ""
+    assert misfit_of_answer(Check(line_up=(one,)), Measured()) == ""
+    assert misfit_of_answer(Check(finalist=one, line_up=(one,)), Measured())
+    assert misfit_of_answer(Check(finalist=one), Measured(verdict=RIGHT)) == ""

@@ -15,7 +15,8 @@ from dwconv.errors import BuildError
 from dwconv.kernels import build
 from dwconv.kernels.any_size import AnySize
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.measuring import Check, Measurer, MeasureSetup, Trial
+from dwconv.measure.measuring import Measurer
+from dwconv.measure.requests import Check, MeasureSetup, Trial
 from dwconv.measure.runner import LocalRunner
 from dwconv.measure.verify.cases import batches_of_finalists, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.verify.cases import judge as judge_numbers
@@ -326,7 +327,7 @@ def test_a_kernel_that_is_wrong_at_another_size_is_refused(of_any_size, monkeypa
 
     monkeypatch.setattr(AnySize, "at", at)
     measurer = Measurer(MeasureSetup(target=cpu_target(threads=2), compiles_calls=False))
-    trial, check = measurer(Trial(artifact=of_any_size)), measurer(Check(artifact=of_any_size))
+    trial, check = measurer(Trial(artifact=of_any_size)), measurer(Check(finalist=of_any_size))
     assert trial.verdict.right == (wrong_at == "odd")
     assert not check.verdict.right and check.verdict.reason.startswith("not written")
     assert "at 12×5" in check.verdict.reason or wrong_at == "odd"

@@ -27,7 +27,7 @@ from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.cuda.image_planes.cut import BackwardCut
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.gpu_cost import computed_cost
 from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_right_on_extreme_values, drawn

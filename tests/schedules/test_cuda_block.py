@@ -27,7 +27,7 @@ from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.gpu_cost import computed_cost
 from tests.conftest import Golden
 from tests.pages import table_row, text_of
 from tests.schedules import cuda_layers

@@ -9,7 +9,7 @@ import pytest
 from dwconv.kernels import build
 from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.gpu_cost import computed_cost
 from tests.pages import table_row
 from tests.schedules.cuda_layers import SM_90, layer
 

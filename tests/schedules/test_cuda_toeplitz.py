@@ -22,7 +22,7 @@ from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType, Layout, Pass, Workload
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.template import Candidate, estimated_us
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.gpu_cost import computed_cost
 from tests.conftest import Golden
 from tests.pages import table_row, text_of
 from tests.schedules.cuda_layers import (

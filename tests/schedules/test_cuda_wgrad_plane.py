@@ -23,7 +23,7 @@ from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.cuda.image_planes.cut import GradientCut
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, estimated_us
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.gpu_cost import computed_cost
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, drawn
 from tests.schedules.test_cuda_wgrad import artifact_of, layer

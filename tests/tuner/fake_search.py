@@ -1,24 +1,23 @@
 """``tune_workload`` on the fake workload, with runners that are passed in."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
 from dwconv.tuner.search import loop
-from dwconv.tuner.search.loop import USUAL_PLAN, RunnerChoice, SearchPlan, tune_workload
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from tests import fake_tuning as fake
 
-AFRESH = SearchPlan(resume=False)
-LENT = RunnerChoice(workers=SimpleNamespace(measurer=SimpleNamespace(running=True)))
+PLAN = SearchPlan(workers=SimpleNamespace(measurer=SimpleNamespace(running=True)))
+AFRESH = dataclasses.replace(PLAN, resume=False)
 
 
-def tune(log, *runners, plan=USUAL_PLAN, choice=LENT, progress=None, **budget):
+def tune(log, *runners, plan=PLAN, progress=None, **budget):
     """24 trials, unless ``budget`` says otherwise, by the first of ``runners`` that is asked for."""
     budget = Budget(**{"trials": 24, "seconds": None, "patience": None, **budget})
     left = list(runners)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "make_runner", lambda *_, **__: left.pop(0))
-        return tune_workload(
-            fake.WORKLOAD, fake.TARGET, log=log, plan=plan, budget=budget, runner=choice, progress=progress
-        )
+        return tune_workload(fake.WORKLOAD, fake.TARGET, log=log, plan=plan, budget=budget, progress=progress)

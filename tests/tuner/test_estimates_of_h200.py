@@ -18,7 +18,7 @@ from dwconv.problems.target import parse_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate, all_templates, estimated_us
-from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.gpu_cost import computed_cost
 from tests.pages import ROOT, table_row, text_of
 
 GRADIENTS = ("dgrad", "wgrad")

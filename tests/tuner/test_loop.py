@@ -20,7 +20,7 @@ from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.tuner.search import loop, search_state
 from dwconv.tuner.search.evolve import Evolve
-from dwconv.tuner.search.loop import FINALISTS, USUAL_RUNNER, RunnerChoice, SearchPlan, tune_workload
+from dwconv.tuner.search.loop import FINALISTS, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.untuned.starts import Start
@@ -134,7 +134,7 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
 
 
 def test_what_is_built_at_once_is_tried_at_once(log, monkeypatch):
-    monkeypatch.setattr(RunnerChoice, "at_once", lambda self, target, *, strategy: 12)
+    monkeypatch.setattr(SearchPlan, "at_once", lambda self, target: 12)
     runner = SlowRunner(monkeypatch)
     assert tune(log, runner, trials=None, seconds=18).trials == 23  # the last batch in overtime
     assert runner.batches == [12, 12]
@@ -142,12 +142,12 @@ def test_what_is_built_at_once_is_tried_at_once(log, monkeypatch):
 
 def test_only_a_gpu_that_is_measured_takes_candidates_at_once():
     gpu = parse_target("cuda:sm_90")
-    for choice, target, strategy, at_once in [
-        (RunnerChoice(kind="local", jobs=12), gpu, "evolve", 12),
-        (RunnerChoice(kind="predict", jobs=12), gpu, "evolve", 1),
-        (RunnerChoice(jobs=12), cpu_target(), "evolve", 1),
+    for plan, target, at_once in [
+        (SearchPlan(runner="local", jobs=12), gpu, 12),
+        (SearchPlan(runner="predict", jobs=12), gpu, 1),
+        (SearchPlan(jobs=12), cpu_target(), 1),
     ]:
-        assert choice.at_once(target, strategy=strategy) == at_once
+        assert plan.at_once(target) == at_once
 
 
 def test_seconds_stop_within_a_batch_that_takes_too_long(log, monkeypatch):
@@ -160,7 +160,7 @@ def test_seconds_stop_within_a_batch_that_takes_too_long(log, monkeypatch):
 def test_the_start_of_workers_does_not_count(log, monkeypatch):
     assert tune(log, SlowRunner(monkeypatch, long_trial=1), trials=None, seconds=18).trials == 1
     runner = SlowRunner(monkeypatch, long_trial=1)
-    result = tune(log, runner, plan=AFRESH, choice=USUAL_RUNNER, trials=None, seconds=18)
+    result = tune(log, runner, plan=SearchPlan(resume=False), trials=None, seconds=18)
     assert result.stopped is Stop.SECONDS and result.trials > 9
 
 

@@ -22,9 +22,9 @@ from dwconv.measure.clock import contention
 from dwconv.measure.processes import started_process
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
-from dwconv.tuner import model_race, race
+from dwconv.tuner import model_race
 from dwconv.tuner.model_race import race_for
-from dwconv.tuner.race_result import RaceResult
+from dwconv.tuner.race import RaceResult
 from tests import forked
 from tests.planted_records import workload_of
 
@@ -55,7 +55,7 @@ def test_each_name_is_raced_on_a_gpu_that_has_it(gpus: None, monkeypatch: pytest
         raced[target.device] = environment.get("CUDA_VISIBLE_DEVICES", "all"), dict(counts)
         return RaceResult(won=tuple(counts))
 
-    monkeypatch.setattr(race, "race", race_on)
+    monkeypatch.setattr(model_race, "race", race_on)
     one, other = workload_of(), workload_of(shape=(2, 8, 5, 5))
     counts = {torch.device("cuda", number): {each: 1} for number, each in enumerate((one, other, one))}
     results = race_for(counts, seconds=1.0)

@@ -10,16 +10,16 @@ import pytest
 import rich.console
 
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
+from dwconv.measure import comparisons as comparisons_module
 from dwconv.problems.block import Block
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
-from dwconv.tuner import expected_gain, race_result
+from dwconv.tuner import expected_gain
 from dwconv.tuner import race as race_module
-from dwconv.tuner.race import is_known, race
-from dwconv.tuner.race_result import RaceProgress, RaceResult
+from dwconv.tuner.race import RaceProgress, RaceResult, is_known, race
 from dwconv.tuner.search.search_state import History
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
@@ -64,7 +64,7 @@ class FakeHeats:
 @pytest.fixture
 def comparisons(monkeypatch):
     planted = FakeHeats()
-    monkeypatch.setattr(race_module, "Comparisons", planted)
+    monkeypatch.setattr(comparisons_module, "Comparisons", planted)
     templates = [fake.template(pass_=pass_) for pass_ in PASSES]
     monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in templates})
     return planted
@@ -308,7 +308,7 @@ def test_how_a_race_stands_is_a_bar_on_a_terminal_and_elsewhere_a_line_now_and_t
     )
     now = iter([0.0, 1.0, 6.0, 7.0])
     if not is_terminal:
-        monkeypatch.setattr(race_result.time, "monotonic", lambda: next(now))
+        monkeypatch.setattr(race_module.time, "monotonic", lambda: next(now))
     with RaceProgress() as progress:
         progress(RaceResult(left=(SMALL, LARGE), running=(SMALL,), ends_in_s=60.0))
         progress(RaceResult(won=(SMALL,), left=(LARGE,), running=(LARGE,), ends_in_s=41.0))
@@ -329,7 +329,7 @@ def test_every_workload_is_named_while_it_is_raced(comparisons, log):
     comparisons.busy = 1000
     seen.clear()
     run(log, dataclasses.replace(SMALL, batch=3), progress=seen.append)
-    assert any("slower since the machine is busy (1 inconclusive)" in race_result.stands(each) for each in seen)
-    assert race_result.stands(RaceResult(left=(SMALL,), ends_in_s=9)) == (
+    assert any("slower since the machine is busy (1 inconclusive)" in race_module.stands(each) for each in seen)
+    assert race_module.stands(RaceResult(left=(SMALL,), ends_in_s=9)) == (
         "the processes that build and measure start, at most 9 s more"
     )

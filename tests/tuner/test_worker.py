@@ -11,10 +11,10 @@ import pytest
 from dwconv.records.line import decode, encode
 from dwconv.records.record import Measurement
 from dwconv.schedules import template as template_module
+from dwconv.tuner.choices import Choices
 from dwconv.tuner.cluster import worker as worker_module
 from dwconv.tuner.cluster.node import Line, Report, Setup, Task
 from dwconv.tuner.cluster.worker import Outbox, Reference, SentLog, Worker
-from dwconv.tuner.device_campaign import Choices
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import Stop
 from tests import fake_tuning as fake

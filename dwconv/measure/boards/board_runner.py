@@ -21,10 +21,11 @@ from dwconv.measure.boards.session import Board, RemoteKernel, Session, time_ker
 from dwconv.measure.building import BUILD_FOR_BOARD
 from dwconv.measure.clock import contention
 from dwconv.measure.clock.timing import FINAL, TRIAL
-from dwconv.measure.measuring import HOPELESS, Check, Final, Measured, Prepare, Trial
+from dwconv.measure.measuring import HOPELESS
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import one_line
-from dwconv.measure.runner import LocalRunner, Workers, misfit_of_answer
+from dwconv.measure.requests import Check, Final, Measured, Prepare, Trial, misfit_of_answer
+from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.measure.verify.cases import Case, fresh_case, make_case
 from dwconv.measure.verify.verify import explained, verify_runs
 from dwconv.problems.operands import Data
@@ -104,7 +105,7 @@ class BoardMeasurer:
             if isinstance(request, Trial):
                 return self._trial(session, request)
             if isinstance(request, Check):
-                return self._check(session, request.artifact)
+                return self._check(session, request)
             return self._final(session, request.artifacts)
         except Exception as error:
             if not session.is_alive():
@@ -137,7 +138,8 @@ class BoardMeasurer:
             return Measured(verdict=explained(last, "after it was timed"))
         return Measured(verdict=verdict, kernels=(taken,))
 
-    def _check(self, session: Session, artifact: Artifact) -> Measured:
+    def _check(self, session: Session, request: Check) -> Measured:
+        (artifact,) = request.artifacts
         kernel = session.load(artifact)
         for place, case in enumerate(self._cases_of(artifact.candidate.workload).of_finalists):
             verdict = self._verdict(kernel, case, place=place)
@@ -155,7 +157,8 @@ class BoardMeasurer:
             explained(one if not one.right else other, "as a finalist")
             for one, other in zip(before, after, strict=True)
         ]
-        return Measured(verdicts_after=tuple(verdicts), kernels=tuple(taken))
+        right = [one for one, verdict in zip(taken, verdicts, strict=True) if verdict.right]
+        return Measured(verdicts_after=tuple(verdicts), kernels=tuple(right))
 
 
 _MEASURE = "dwconv.measure.boards.board_runner:BoardMeasurer"
@@ -239,5 +242,4 @@ class BoardRunner(LocalRunner):
 
 
 def _transferred_bytes(body: Trial | Check | Final) -> int:
-    artifacts = body.artifacts if isinstance(body, Final) else (body.artifact,)
-    return _TRANSFERS * sum(artifact.bytes_at(artifact.candidate.workload.batch + 1) for artifact in artifacts)
+    return _TRANSFERS * sum(artifact.bytes_at(artifact.candidate.workload.batch + 1) for artifact in body.artifacts)

@@ -2,5 +2,5 @@
 
 on_ray ──► node: link ──► worker, on each node ──► search
   ▲                          │ messages
-driver ──► device_work: one for each name of a device ──► log
+driver ──► a campaign for each name of a device ──► log
 """

@@ -5,6 +5,8 @@ node        driver                                         log of the device's n
  │ ─ record ─► judged by the reference kernel of the node ──► on disk
  │ ◄─ acknowledged: only now does the node forget it
  ✗ lost ────► its workload goes to another node with a device of the same name
+
+NodeTable shows how the nodes stand: one live table on a terminal, plain lines elsewhere. All of it goes to stderr.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dwconv import settings
 from dwconv.errors import LogError, NoCluster, NodeLost, NoTemplate, one_line
@@ -20,10 +23,13 @@ from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement
 from dwconv.system import versions
 from dwconv.tuner.campaign import shared
-from dwconv.tuner.cluster.device_work import DeviceWork, NodeTable, task_label
-from dwconv.tuner.cluster.node import Cluster, Facts, Link, Node, Report, Setup, judge
+from dwconv.tuner.cluster.node import Cluster, DeviceWork, Facts, Link, Node, Report, Setup, judge
+from dwconv.tuner.results_table import PLAIN_LINE_EVERY_S, LiveView, label, state
 from dwconv.tuner.search.search_result import ctrl_c_waits
 from dwconv.tuner.tuned import TunedDevices
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 PATIENCE_S = {
     "versions": settings.WORKER_START_TIMEOUT_S,
@@ -77,10 +83,8 @@ class _Driver:
         if not self._devices and not interrupted:
             raise NoCluster(f"no node can tune: {self._last_words}")
         return TunedDevices(
-            devices=tuple(
-                device.campaign.tuned(device.outcomes, interrupted=interrupted) for device in self._devices.values()
-            ),
-            left=sum(device.left for device in self._devices.values()),
+            devices=tuple(device.campaign.tuned(interrupted=interrupted) for device in self._devices.values()),
+            left=sum(device.campaign.left for device in self._devices.values()),
             lost=self._lost,
             interrupted=interrupted,
         )
@@ -233,11 +237,12 @@ class _Driver:
         task = f"; {task_label(node.workload)} goes to another node" if node.workload and device.alive else ""
         device.lose(node)
         print(f"note: {node.name} is lost: {why}{task}", file=sys.stderr)
-        if device.left and not device.alive:
+        campaign = device.campaign
+        if campaign.left and not device.alive:
             self._lost = True
+            passes = f"{campaign.left} of {campaign.total} passes are not tuned"
             print(
-                f"note: no node with {node.device} is left: {device.left} of {device.total} passes are not tuned; run "
-                "the same command again to continue",
+                f"note: no node with {node.device} is left: {passes}; run the same command again to continue",
                 file=sys.stderr,
             )
 
@@ -247,3 +252,60 @@ def _silent(node: Node) -> str:
     if node.asked == "versions":
         return f"it started nothing within {patience}; other work of the cluster may hold its cores or GPUs"
     return f"no answer for {patience}"
+
+
+def task_label(workload: Workload) -> str:
+    """A short name of a workload with its pass."""
+    return f"{workload.pass_} {label(workload)}"
+
+
+class NodeTable(LiveView):
+    """Shows ``nodes``, and how far the work on ``devices`` is. What comes and goes is looked up when it is shown."""
+
+    def __init__(self, nodes: Sequence[Node], devices: Mapping[str, DeviceWork]) -> None:
+        super().__init__()
+        self._nodes = nodes
+        self._devices = devices
+        self._shown_s: dict[Node, float] = {}
+
+    def begin(self, node: Node) -> None:
+        """``node`` was given a workload."""
+        assert node.workload is not None
+        if self._live is None:
+            self._say(node, f"{task_label(node.workload)}: starting")
+
+    def tell(self, node: Node) -> None:
+        """``node`` has sent its state."""
+        quiet_s = time.monotonic() - self._shown_s.get(node, 0.0)
+        if self._live is None and node.workload and node.state and quiet_s >= PLAIN_LINE_EVERY_S:
+            self._say(node, f"{task_label(node.workload)}: {state(node.state)}")
+
+    def finish(self, node: Node, report: Report, workload: Workload, note: str) -> None:
+        """``node`` has ended the search of ``workload``."""
+        words = state(report.state) if report.state else report.reason
+        device = self._devices[node.device]
+        done = f"[{len(device.campaign.outcomes)}/{device.campaign.total}]"
+        gain = f"; still to gain: {device.campaign.step.to_gain}" if device.campaign.step else ""
+        self._say(node, f"{done} {task_label(workload)}: {words}{f'; {note}' if note else ''}{gain}")
+
+    def _say(self, node: Node, words: str) -> None:
+        self._shown_s[node] = time.monotonic()
+        self._console.print(f"{node.name}: {words}", soft_wrap=True, markup=False)
+
+    def _now(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for name, device in list(self._devices.items()):  # this is another thread
+            table.add_row(
+                Text(name, style="bold"),
+                f"{len(device.campaign.outcomes)} of {device.campaign.total} passes",
+            )
+            for node in device.alive:
+                doing = task_label(node.workload) if node.workload else node.doing
+                table.add_row(f"  {node.name}", doing, state(node.state) if node.workload and node.state else "")
+        for node in self._nodes:
+            if node.alive and not node.device:
+                table.add_row(f"  {node.name}", node.doing)
+        return table

@@ -1,20 +1,26 @@
-"""Node: one device of the cluster, as the driver sees it; and whether it measures as its siblings do.
+"""Node: one device of the cluster, as the driver sees it; and whether it measures as its siblings do. DeviceWork: what
+is left to tune on the devices of one name, and what was found.
 
 What the driver and a node say to each other is data, never code. Records pass as lines of a log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dwconv.errors import LogError, NodeLost
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
-from dwconv.records.record import CONTENDED, Measurement
-from dwconv.tuner.device_campaign import Choices
-from dwconv.tuner.search.search_result import TuningResult
-from dwconv.tuner.until import Until
+from dwconv.records.line import decode, encode
+from dwconv.records.record import CONTENDED, Measurement, TuningRecord
+from dwconv.tuner.agenda import Sharing
+from dwconv.tuner.campaign import Campaign
+from dwconv.tuner.choices import Choices
+from dwconv.tuner.expected_gain import Until
+from dwconv.tuner.search.search_result import Stop, TuningResult
 
 Lines = tuple[bytes, ...]
 
@@ -185,3 +191,112 @@ def judge(siblings: Iterable[Node]) -> list[str]:
         elif node.slower == 1 and was > 1:
             notes.append(f"{node.name} is as fast as the other nodes with {node.device} again")
     return notes
+
+
+class DeviceWork:
+    """What is left to tune on the nodes with devices of one name, and what they have found. Each workload is tuned
+    once, by one of the nodes. Raises NoTemplate if none can be, LogError if the log cannot be written."""
+
+    def __init__(self, counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> None:
+        self.campaign = Campaign(counts, target, choices, network=network)
+        self.nodes: list[Node] = []
+        self._sharing = Sharing(self.campaign.agenda)
+        self._again: set[Workload] = set()
+        """Tuned once more, since a slow node had confirmed them."""
+
+    @property
+    def alive(self) -> list[Node]:
+        return [node for node in self.nodes if node.alive]
+
+    def join(self, node: Node) -> None:
+        self.nodes.append(node)
+        self._sharing.join(node)
+
+    def rests(self, node: Node) -> bool:
+        """True if ``node`` is not fit, another one is, and there is something to tune once it is fit again."""
+        return not node.fit and self._sharing.left > 0 and any(other.fit for other in self.alive)
+
+    def task_for(self, node: Node) -> Task | None:
+        """The next workload, with what is known of it now; None if there is nothing left, or no time. A node that is
+        not fit gets none while another one is."""
+        if self.rests(node):
+            return None
+        given = self._sharing.next(node)
+        if given is None:
+            return None
+        workload, seconds = given
+        node.workload, node.state, node.acknowledged, node.doubted = workload, None, 0, 1.0
+        known, device = self.campaign.known, self.campaign.target.device
+        records = known.of_own_places.records(workload, device)
+        others = {id(each): each for each in (*known.records(workload, device), *known.bests_of_kind(workload))}
+        return Task(
+            workload=workload, seconds=seconds, records=_lines(records), others=_lines(others.values()),
+            until=self.campaign.until(workload),
+        )  # fmt: skip
+
+    def keep(self, line: Line, node: Node) -> None:
+        """Write a record that ``node`` has made; it is on disk when this returns. What a slow node has measured counts
+        as contended, and as not confirmed. Raises LogError if it cannot be written, NodeLost if it is no such
+        record."""
+        try:
+            record = decode(line.record)
+        except LogError as error:
+            raise NodeLost(f"what it sent is {error}") from None
+        if (record.workload, record.device) != (node.workload, self.campaign.target.device):
+            raise NodeLost("it sent a record of something else than its task")
+        if record.confirmed:
+            node.doubted = max(node.doubted, node.slower)
+        self.campaign.log.append(slowed(record, slower=node.slower))
+
+    def end(self, node: Node, report: Report) -> str:
+        """The search of ``node`` is over. Returns a note; empty if there is nothing to say."""
+        assert node.workload is not None
+        workload, node.workload = node.workload, None
+        self._sharing.ended(node)
+        if report.state is None:
+            self.campaign.add(workload, None, reason=report.reason)
+            return ""
+        if (
+            node.doubted > 1
+            and workload not in self._again
+            and any(each.fit for each in self.alive if each is not node)
+        ):
+            self._again.add(workload)
+            self._sharing.back(workload)
+            return "a node that is not slow tunes it again"
+        self.campaign.add(workload, _doubted(report.state, node))
+        return ""
+
+    def interrupt(self) -> None:
+        """What was found so far of the workloads that are being tuned is their outcome."""
+        for node in self.alive:
+            if node.workload and node.state:
+                found = dataclasses.replace(_doubted(node.state, node), stopped=Stop.INTERRUPTED)
+                self.campaign.add(node.workload, found)
+
+    def lose(self, node: Node) -> None:
+        """``node`` takes part no more. Its workload goes to another one."""
+        self._sharing.leave(node)
+        if node.workload is not None:
+            self._sharing.back(node.workload)
+            node.workload = None
+
+
+def slowed(record: TuningRecord, *, slower: float) -> TuningRecord:
+    """``record`` as it counts if the node took so many times as long as it should."""
+    if slower == 1.0 or record.measurement is None:
+        return record
+    lost = round(1 - 1 / slower, 3)
+    measurement = dataclasses.replace(record.measurement, contention=max(lost, record.measurement.contention))
+    return dataclasses.replace(record, measurement=measurement, confirmed=False)
+
+
+def _doubted(result: TuningResult, node: Node) -> TuningResult:
+    """``result`` as the log has it."""
+    if node.doubted == 1 or result.best is None:
+        return result
+    return dataclasses.replace(result, best=slowed(result.best, slower=node.doubted), too_busy=True)
+
+
+def _lines(records: Iterable[TuningRecord]) -> Lines:
+    return tuple(encode(record) for record in records)

@@ -44,7 +44,7 @@ from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import TuningResult
 
 if TYPE_CHECKING:
-    from dwconv.tuner.device_campaign import Choices
+    from dwconv.tuner.choices import Choices
 
 
 message(Measurement)
@@ -170,9 +170,8 @@ def _search(
         task.workload,
         target,
         log=log,
-        plan=choices.plan_on(target, known),
+        plan=choices.plan_on(target, known, workers=workers),
         budget=choices.budget(search=choices.search_on(target), seconds=task.seconds, until=task.until),
-        runner=dataclasses.replace(choices.runner_choice, workers=workers),
         progress=outbox.tell,
     )
 

@@ -21,67 +21,14 @@ from dwconv.records.database import Database
 from dwconv.records.log import RecordWriter, TuningLog
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, RunnerKind, Search, Stop, TuningResult, ctrl_c_waits
 from dwconv.tuner.search.search_state import SearchState, TellProgress
 from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.strategies import Strategy, WarmStart, bests_of_other_versions, make_strategy
+from dwconv.tuner.search.strategies import Listed, Strategy, WarmStart, bests_of_other_versions, make_strategy
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner, Workers
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunnerChoice:
-    """Which runner to make for a workload, and what it may use."""
-
-    kind: RunnerKind = "auto"
-    """``local`` measures on this machine, ``predict`` computes costs; ``auto`` takes local where it can."""
-    jobs: int = 1
-    """Builds at a time, unless ``workers`` are lent."""
-    check: bool = True
-    """Run candidates whose cost is computed in the simulator too."""
-    workers: Workers | None = None
-    """Processes to borrow, from a caller that tunes several workloads; those of a board measure there."""
-
-    def predicts(self, target: Target, *, strategy: Search) -> bool:
-        """True if costs are computed and nothing is measured: the target is a GPU that is not here, or the strategy is
-        analytic, or ``predict`` was chosen."""
-        if target.kind != "cuda" or self.kind == "local":
-            return False
-        return self.kind == "predict" or strategy == "analytic" or not target.present
-
-    def at_once(self, target: Target, *, strategy: Search) -> int:
-        """Candidates that take hardly longer than one: on a GPU builders need not wait for the clock."""
-        if target.kind == "cpu" or self.predicts(target, strategy=strategy):
-            return 1
-        return self.workers.jobs if self.workers is not None else self.jobs
-
-    @property
-    def starts_workers(self) -> bool:
-        """True if the first candidate has to wait until worker processes have started."""
-        return self.workers is None or not self.workers.measurer.running
-
-
-USUAL_RUNNER = RunnerChoice()
-
-
-def make_runner(workload: Workload, target: Target, *, choice: RunnerChoice, strategy: Search) -> Runner:
-    """The runner of ``choice``. The caller closes it. Raises NoDevice if it should measure on a device that
-    is not here."""
-    if isinstance(target, CudaTarget) and choice.predicts(target, strategy=strategy):
-        from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner
-
-        return ComputeRunner(target, check=choice.check, jobs=choice.jobs)
-    from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
-    from dwconv.measure.runner import LocalRunner
-    from dwconv.problems.target import check_present
-
-    if isinstance(choice.workers, BoardWorkers):
-        return BoardRunner(workload, target, workers=choice.workers)
-    check_present(target)
-    return LocalRunner(workload, target, jobs=choice.jobs, workers=choice.workers)
 
 
 FINALISTS = 4
@@ -149,7 +96,7 @@ _WAIT_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPlan:
-    """Which configurations are tried, and where the search starts."""
+    """Which configurations are tried, where the search starts, and what measures."""
 
     strategy: Search = "evolve"
     seed: int = settings.SEED
@@ -161,9 +108,47 @@ class SearchPlan:
     known: Database | None = None
     """What is known, of any device: evolve starts from the best of this workload and similar ones. Its first place is
     the log, which is read if this is None and it is a file; its own places are what counts as measured here."""
+    runner: RunnerKind = "auto"
+    """``local`` measures on this machine, ``predict`` computes costs; ``auto`` takes local where it can."""
+    jobs: int = 1
+    """Builds at a time, unless ``workers`` are lent."""
+    check: bool = True
+    """Run candidates whose cost is computed in the simulator too."""
+    workers: Workers | None = None
+    """Processes to borrow, from a caller that tunes several workloads; those of a board measure there."""
+
+    def predicts(self, target: Target) -> bool:
+        """True if costs are computed and nothing is measured: the target is a GPU that is not here, or the strategy is
+        analytic, or ``predict`` was chosen."""
+        if target.kind != "cuda" or self.runner == "local":
+            return False
+        return self.runner == "predict" or self.strategy == "analytic" or not target.present
+
+    def at_once(self, target: Target) -> int:
+        """Candidates that take hardly longer than one: on a GPU builders need not wait for the clock."""
+        if target.kind == "cpu" or self.predicts(target):
+            return 1
+        return self.workers.jobs if self.workers is not None else self.jobs
 
 
 USUAL_PLAN = SearchPlan()
+
+
+def make_runner(workload: Workload, target: Target, *, plan: SearchPlan) -> Runner:
+    """The runner of ``plan``. The caller closes it. Raises NoDevice if it should measure on a device that is not
+    here."""
+    if isinstance(target, CudaTarget) and plan.predicts(target):
+        from dwconv.tuner.gpu_cost import ComputeRunner
+
+        return ComputeRunner(target, check=plan.check, jobs=plan.jobs)
+    from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
+    from dwconv.measure.runner import LocalRunner
+    from dwconv.problems.target import check_present
+
+    if isinstance(plan.workers, BoardWorkers):
+        return BoardRunner(workload, target, workers=plan.workers)
+    check_present(target)
+    return LocalRunner(workload, target, jobs=plan.jobs, workers=plan.workers)
 
 
 def tune_workload(
@@ -173,7 +158,6 @@ def tune_workload(
     log: RecordWriter,
     plan: SearchPlan = USUAL_PLAN,
     budget: Budget = USUAL_BUDGET,
-    runner: RunnerChoice = USUAL_RUNNER,
     progress: TellProgress | None = None,
 ) -> TuningResult:
     """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
@@ -187,14 +171,14 @@ def tune_workload(
     """
     spaces = SpaceUnion.of(workload, target)
     known = plan.known or (Database.behind_log(log.path, alone=True) if isinstance(log, TuningLog) else Database.of([]))
-    at_once = runner.at_once(target, strategy=plan.strategy)
+    at_once = plan.at_once(target)
     searching = None if plan.refresh else _strategy(workload, target, spaces, plan, known, at_once=at_once)
     again = bests_of_other_versions(workload, _comparable(workload, known, target), spaces)
     strategy = WarmStart(spaces, again, then=searching)
-    analytic = searching if isinstance(searching, Analytic) else None
-    state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress, analytic=analytic)
+    ranked = searching.ranked if isinstance(searching, Listed) else 0
+    state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress, ranked=ranked)
     if plan.resume:
-        checks = runner.check and runner.predicts(target, strategy=plan.strategy)
+        checks = plan.check and plan.predicts(target)
         for record in filter(is_current, _comparable(workload, known.of_own_places, target)):
             if checks and record.status is Status.OK and record.verdict is None:
                 continue  # its cost was computed, but it was never run: this time it is checked
@@ -205,8 +189,8 @@ def tune_workload(
         @cache
         def started() -> Runner:
             """Started only if there is something to measure."""
-            state.starting = runner.starts_workers
-            return stack.enter_context(make_runner(workload, target, choice=runner, strategy=plan.strategy))
+            state.starting = plan.workers is None or not plan.workers.measurer.running
+            return stack.enter_context(make_runner(workload, target, plan=plan))
 
         try:
             stopped = _search(state, strategy, log, started, at_once=at_once)

@@ -19,7 +19,6 @@ from dwconv.problems.workload import Workload
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 from dwconv.tuner.search.spaces import SpaceUnion
 
@@ -102,14 +101,14 @@ class SearchState:
         budget: Budget,
         spaces: SpaceUnion,
         progress: TellProgress | None,
-        analytic: Analytic | None = None,
+        ranked: int = 0,
     ) -> None:
         self._workload = workload
         self._device = target.device
         self._budget = budget
         self._spaces = spaces
         self._progress = progress
-        self._analytic = analytic
+        self._ranked = ranked
         limits = target.limits
         self._limit_us = limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
         self._latest: dict[Config, TuningRecord] = {}
@@ -257,7 +256,7 @@ class SearchState:
             trials=len(self._latest),
             resumed=self._resumed,
             checked=sum(record.verdict is not None for record in self._latest.values()),
-            ranked=self._analytic.ranked if self._analytic else 0,
+            ranked=self._ranked,
             failures=dict(failures),
             failure_detail=self._failure_detail,
             limit_us=self._limit_us,

@@ -53,6 +53,10 @@ class SpaceUnion:
         """Configurations before the rules."""
         return sum(space.size for space in self.by_template.values())
 
+    @property
+    def can_be_listed(self) -> bool:
+        return self.size <= ENUMERABLE
+
     def __iter__(self) -> Iterator[Config]:
         """Every legal configuration; the templates take turns."""
         nothing = object()
@@ -143,7 +147,7 @@ class Unvisited:
     def draw(self, count: int) -> list[Config]:
         """Up to ``count``, drawn evenly."""
         found = self._drawn(count)
-        if len(found) < count and self._spaces.size <= ENUMERABLE:
+        if len(found) < count and self._spaces.can_be_listed:
             rest = [config for config in self._spaces if self.is_new(config) and config not in found]
             found += self._rng.sample(rest, k=min(len(rest), count - len(found)))
         return self.take(found)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import islice
 from typing import Protocol
 
 from dwconv.dispatch.knowledge import is_current, measured_here
-from dwconv.errors import UnknownTarget
 from dwconv.problems.target import CudaTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import all_templates, estimated_us
-from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.evolve import Evolve, GaussianProcess, Prior
 from dwconv.tuner.search.search_result import SEARCHES, Search
 from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
@@ -51,13 +50,14 @@ def make_strategy(
     starts: Sequence[Config] = (),
     at_once: int = 1,
 ) -> Strategy:
-    """The strategy of that name. The analytic one needs to know the GPU: raises UnknownTarget without one. ``starts``
-    are configurations that were good for other workloads: evolve tries the nearest legal ones after the defaults, and
-    ``at_once`` as many as take hardly longer than one; of a GPU, then, those of the least estimates."""
+    """The strategy of that name; the analytic one needs a GPU as its target. ``starts`` are configurations that were
+    good for other workloads: evolve tries the nearest legal ones after the defaults, and ``at_once`` as many as take
+    hardly longer than one; of a GPU, then, those of the least estimates."""
     if search == "analytic":
-        return Analytic(spaces, workload=workload, target=_gpu(target), seed=seed)
+        order = by_estimate(spaces, workload, target, seed=seed)
+        return Listed(spaces, order, ranked=len(order))
     if search == "exhaustive":
-        return Exhaustive(spaces)
+        return Listed(spaces, spaces)
     if search == "random":
         return Random(spaces, seed=seed)
     if search == "evolve":
@@ -68,15 +68,6 @@ def make_strategy(
         drawn = sample if isinstance(target, CudaTarget) else []
         return Evolve(spaces, model=model, seed=seed, starts=[*starts, *drawn], at_once=at_once)
     raise ValueError(f"search={search} is unknown; use one of {', '.join(SEARCHES)}")
-
-
-def _gpu(target: Target | None) -> CudaTarget:
-    if not isinstance(target, CudaTarget):
-        raise UnknownTarget(
-            f"search=analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
-            "or --search evolve"
-        )
-    return target
 
 
 def _prior(spaces: SpaceUnion, workload: Workload, target: Target | None) -> Prior:
@@ -91,31 +82,38 @@ def _prior(spaces: SpaceUnion, workload: Workload, target: Target | None) -> Pri
     return cache(lambda config: math.log2(min(estimated_us(workload, config, target), _MOST_US)))
 
 
-class Exhaustive:
-    """Every legal configuration: the defaults first, then in order of the knobs."""
+LISTED = 8000
+"""Configurations to rank of a space that is too large to list: so many are drawn."""
 
-    def __init__(self, spaces: SpaceUnion) -> None:
-        self._spaces = spaces
-        self._seen: set[Config] = set()
-        self._rest: Iterator[Config] = iter([*spaces.defaults])
-        self._listed = False
+
+def by_estimate(spaces: SpaceUnion, workload: Workload, target: Target | None, *, seed: int) -> list[Config]:
+    """The legal configurations in the order of the cost that is estimated from their knobs. The most promising are
+    built: what they cost with the registers that the compiler gives them decides."""
+    assert isinstance(target, CudaTarget), "others have no computed cost"
+    legal: Iterable[Config] = spaces
+    if not spaces.can_be_listed:
+        rng = random.Random(seed)
+        drawn = (spaces.sample(rng) for _ in range(LISTED))
+        legal = [*spaces.defaults, *(config for config in drawn if config is not None)]
+    estimates = {config: estimated_us(workload, config, target) for config in legal}
+    return sorted(estimates, key=lambda config: (estimates[config], str(config)))
+
+
+class Listed:
+    """The defaults, then the configurations of a list in its order, each once. ``ranked``: how many it ranks."""
+
+    def __init__(self, spaces: SpaceUnion, order: Iterable[Config], *, ranked: int = 0) -> None:
+        self._unseen = Unvisited(spaces, seed=0)
+        self._order = iter(order)
+        self.ranked = ranked
 
     def ask(self, count: int) -> list[Config]:
-        found: list[Config] = []
-        while len(found) < count:
-            config = next(self._rest, None)
-            if config is None and self._listed:
-                break
-            if config is None:
-                self._rest, self._listed = iter(self._spaces), True
-            elif config not in self._seen:
-                self._seen.add(config)
-                found.append(config)
-        return found
+        found = self._unseen.defaults(count)
+        new = (config for config in self._order if self._unseen.is_new(config))
+        return found + self._unseen.take(list(islice(new, count - len(found))))
 
     def tell(self, record: TuningRecord) -> None:
-        if config := self._spaces.adopt(record.config):
-            self._seen.add(config)
+        self._unseen.mark(record.config)
 
 
 class Random:

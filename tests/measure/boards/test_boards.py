@@ -27,7 +27,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import cpu_facts
-from dwconv.tuner import device_campaign
+from dwconv.tuner import choices
 from tests.measure.boards import planted_boards
 from tests.planted_records import workload_of
 from tests.servers import closed_port, hanging_server
@@ -131,7 +131,7 @@ def bench(boards: Boards) -> Iterator[Bench]:
 def test_the_command_tunes_on_a_board(bench, tmp_path, monkeypatch, capsys):
     """With processes that have started already, and are needed later."""
     bench.planted(build_for_board)
-    monkeypatch.setattr(device_campaign, "BoardWorkers", lambda board, target, *, jobs: bench.workers)
+    monkeypatch.setattr(choices, "BoardWorkers", lambda board, target, *, jobs: bench.workers)
     monkeypatch.setattr(bench.workers, "close", lambda: None)
     log = tmp_path / "board.jsonl"
     shape = ("--shape", "2,8,9,7", "--kernel", "3", "--layout", "nhwc", "--passes", "fprop", "--trials", "2")

@@ -24,7 +24,7 @@ from dwconv import native
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.device import CudaClock
-from dwconv.measure.measuring import MeasureSetup
+from dwconv.measure.requests import MeasureSetup
 from dwconv.measure.step_share import depthwise_ms, fastest_profile, ratio_at_most, timed_on_gpu
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.workload import Workload

@@ -1,13 +1,9 @@
-"""DeviceCampaign: what is tuned on the devices of one name, in which order, with their log and what is known.
-
-Notes go to stderr.
-"""
+"""Choices: how a user chose to tune, and whether anything can be tuned that way."""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,16 +16,10 @@ from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
-from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import templates_for
-from dwconv.tuner.agenda import Agenda, without_searched
-from dwconv.tuner.expected_gain import StepTime, ToGain, expected_gains_us, most_to_win_first, with_both_gradients
-from dwconv.tuner.results_table import Outcome
-from dwconv.tuner.search.loop import RunnerChoice, SearchPlan
+from dwconv.tuner.expected_gain import Until
+from dwconv.tuner.search.loop import SearchPlan
 from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, RunnerKind, Search
-from dwconv.tuner.search.strategies import to_race_again
-from dwconv.tuner.tuned import Gain, Tuned
-from dwconv.tuner.until import Until
 
 _LEAST_MINUTES_TO_COMPILE = 5.0
 """Compiling takes half a minute, and beside other work more than one."""
@@ -101,15 +91,12 @@ class Choices:
         workers.check()
         return workers
 
-    def plan_on(self, target: Target, known: Database) -> SearchPlan:
-        """Which configurations are tried on ``target``, and where the search starts."""
+    def plan_on(self, target: Target, known: Database, *, workers: Workers) -> SearchPlan:
+        """How each workload is searched on ``target``, by ``workers``."""
         return SearchPlan(
-            strategy=self.search_on(target), seed=self.seed, resume=self.resume, refresh=self.refresh, known=known
-        )
-
-    @property
-    def runner_choice(self) -> RunnerChoice:
-        return RunnerChoice(kind=self.runner, jobs=self.jobs, check=self.check)
+            strategy=self.search_on(target), seed=self.seed, resume=self.resume, refresh=self.refresh, known=known,
+            runner=self.runner, jobs=self.jobs, check=self.check, workers=workers,
+        )  # fmt: skip
 
     def budget(self, *, search: Search, seconds: float | None, until: Until | None = None) -> Budget:
         """The budget of a workload that may take so many seconds, and is over where ``until`` says."""
@@ -121,79 +108,6 @@ class Choices:
             patience=self.patience or (None if ends_by_itself else settings.PATIENCE),
             until=until,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceCampaign:
-    """The workloads of one device's name, as a user chose to tune them."""
-
-    target: Target
-    choices: Choices
-    log: TuningLog
-    """What is appended to it counts as known at once."""
-    known: Database
-    agenda: Agenda
-    step: StepTime | None
-    """Of a network; None if there are no steps."""
-    before: ToGain | None
-    """What tuning could gain of a step before it began."""
-
-    @classmethod
-    def of(
-        cls,
-        counts: Mapping[Workload, int],
-        target: Target,
-        choices: Choices,
-        *,
-        log: TuningLog,
-        known: Database,
-        network: bool,
-    ) -> DeviceCampaign:
-        """``counts`` says how often a step runs each workload. ``network``: those with most to win come first. ``log``
-        and ``known`` are those of ``opened_log``. Says what is left out."""
-        counts = with_both_gradients(counts, target) if choices.both_gradients else counts
-        step = StepTime(counts, target, known) if network or choices.until else None
-        return cls(
-            target=target,
-            choices=choices,
-            log=log,
-            known=known,
-            agenda=_agenda(counts, choices, target, known=known, log=log, network=network),
-            step=step,
-            before=step.to_gain if step else None,
-        )
-
-    def tuned(self, outcomes: Sequence[Outcome], *, interrupted: bool) -> Tuned:
-        """What was found, if it ends with these outcomes."""
-        return Tuned(
-            outcomes=tuple(outcomes),
-            target=self.target,
-            log=self.log.path,
-            is_own_log=self.choices.log is None,
-            left=len(self.agenda.workloads) - len(outcomes),
-            interrupted=interrupted,
-            gain=Gain(before=self.before, after=self.step.to_gain) if self.step and self.before else None,
-            tuning_left=self.step.tuning_left() if self.step and self.choices.until else None,
-        )
-
-    def until(self, workload: Workload) -> Until | None:
-        """When the search of a workload that begins now ends; None without ``--until``."""
-        if self.choices.until is None or self.step is None:
-            return None
-        calls, step_us = self.step.calls(workload), self.step.to_gain.depthwise_us
-        return Until(share=self.choices.until, calls=calls, step_us=step_us)
-
-
-def opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
-    """The log to write, and what is known: what it holds, and behind that the usual places. What one search finds, the
-    next one knows. Says which files are damaged. Raises LogError if it cannot be written."""
-    log = TuningLog(choices.log or log_path(target))
-    log.check_writable()
-    known = Database.behind_log(log.path, alone=choices.log is not None)
-    log.followers.append(known.add)
-    for problem in known.problems:
-        print(f"note: {problem}", file=sys.stderr)
-    return log, known
 
 
 def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload]) -> None:
@@ -235,44 +149,3 @@ def _check_templates(workloads: Sequence[Workload], target: Target) -> None:
         else:
             return
     raise reasons[0]
-
-
-def _agenda(
-    counts: Mapping[Workload, int],
-    choices: Choices,
-    target: Target,
-    *,
-    known: Database,
-    log: TuningLog,
-    network: bool,
-) -> Agenda:
-    """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
-    workloads = most_to_win_first(counts, target, known) if network else list(counts)
-    if choices.refresh:
-        return _agenda_of_refresh(workloads, choices, target, known=known)
-    if choices.minutes is not None:
-        left = without_searched(workloads, known.of_own_places, target)
-        if searched := len(workloads) - len(left):
-            print(
-                f"note: {searched} of {len(workloads)} passes were searched before, by {log.path}"
-                f"{' or the team' * (known.own > 1)}, and are left out",
-                file=sys.stderr,
-            )
-        return Agenda(
-            workloads=left,
-            seconds=choices.seconds or settings.SECONDS,
-            total_s=60 * choices.minutes,
-            expected_gains_us=expected_gains_us({each: counts[each] for each in left}, target, known),
-        )
-    endless = choices.trials is not None or choices.search_on(target) in ENDS_BY_ITSELF
-    return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))
-
-
-def _agenda_of_refresh(workloads: list[Workload], choices: Choices, target: Target, *, known: Database) -> Agenda:
-    """The workloads to race again; says how many are left out."""
-    left = to_race_again(workloads, known, target)
-    if others := len(workloads) - len(left):
-        print(
-            f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr
-        )
-    return Agenda(workloads=left, seconds=choices.seconds, total_s=60 * choices.minutes if choices.minutes else None)

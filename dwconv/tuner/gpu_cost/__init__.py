@@ -1,1 +1,0 @@
-"""The computed cost of a CUDA candidate, for a GPU that need not be here."""
