@@ -16,13 +16,11 @@ from tvm import s_tir, tirx
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one, tile_columns, tile_rows
-from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
-from dwconv.schedules.cpu.emit.staging import SpanStaging, StagedPlanes, StagedSpan, Staging
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, SpanStaging, StagedPlanes, StagedSpan, Staging
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
-from dwconv.schedules.cpu.gather_nchw.tile import PlaneTensors, PlaneTile
-from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
+from dwconv.schedules.cpu.gather_nchw.tile import ChannelWeights, PlaneTensors, PlaneTile
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, kernel, serial, when
 from dwconv.schedules.taps import Run
 

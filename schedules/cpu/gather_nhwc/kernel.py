@@ -18,14 +18,14 @@ from dwconv.schedules.any_size import AnyAxis, any_axes, channels_of
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import parallel
-from dwconv.schedules.cpu.gather_nhwc.cut import Cut
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.gather_nhwc.tile import PixelTile
 from dwconv.schedules.emit import BATCH, Expr, bind, divided, is_number, kernel, nest
 from dwconv.schedules.taps import Run
 
 
-def schedule_gather(workload: Workload, cut: Cut, *, streamed_above: int | None) -> s_tir.Schedule:
+def schedule_gather(workload: Workload, cut: GatherCut, *, streamed_above: int | None) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, dy (n, OH, OW, C′) if the
     epilogue takes it, result (n, OH, OW, C′), workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with
     depths before heights. ``streamed_above``: the result of a larger batch is streamed, of images of any size a
@@ -49,7 +49,7 @@ class PixelTask:
     begins with vector ``first_vector``."""
 
     tensors: PixelTensors
-    cut: Cut
+    cut: GatherCut
     image: Expr
     depth: Expr
     top: Expr
@@ -91,7 +91,7 @@ class PixelTask:
         return columns.cuts(config.tile_w, overlap=True, narrower=not is_number(self.cut.work.channels))
 
 
-def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:
+def tasks(tensors: PixelTensors, cut: GatherCut, n: Expr) -> Iterator[PixelTask]:
     """Shares out images × depths × blocks of rows, or of columns × blocks of channels over the threads."""
     column_blocks, channel_blocks, stream = cut.column_blocks, cut.channel_blocks, tensors.stream
     row_blocks = cut.rows.blocks * column_blocks
@@ -106,13 +106,7 @@ def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:
             top = bind("top", task // channel_blocks % row_blocks // column_blocks * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
             yield PixelTask(
-                tensors=tensors,
-                cut=cut,
-                image=image,
-                depth=depth,
-                top=top,
-                columns=columns,
-                first_vector=first_vector,
+                tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns, first_vector=first_vector
             )
         if stream:
             stream.fence()

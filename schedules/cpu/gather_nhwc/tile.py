@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from dwconv.schedules.cpu.emit.loops import has_row
 from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector
-from dwconv.schedules.cpu.gather_nhwc.cut import Cut
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
-from dwconv.schedules.cpu.shared.registers import vector_registers
+from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, planes_met, serial, when
 from dwconv.schedules.taps import Axis, Run, TapLoop
 
@@ -23,7 +23,7 @@ class PixelTile:
     """
 
     tensors: PixelTensors
-    cut: Cut
+    cut: GatherCut
     image: Expr
     depth: Expr
     top: Expr

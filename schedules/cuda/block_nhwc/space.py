@@ -13,15 +13,17 @@ from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works, code_size, registers_of
 from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.hardware import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_THREADS,
     LINE_BYTES,
+    MOST_PADDED,
+    MOST_WORKSPACE_BYTES,
     STATIC_SHARED_BYTES,
     SYSTEM_SHARED_BYTES,
     VECTOR_BYTES,
     registers_left,
 )
-from dwconv.schedules.cuda.gpu.limits import CHANNELS_LAST as MOST_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
 

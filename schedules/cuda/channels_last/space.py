@@ -10,9 +10,8 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
 from dwconv.schedules.cuda.channels_last.start import Starts
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.limits import CHANNELS_LAST as MOST_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, grid_misfit
+from dwconv.schedules.cuda.gpu.hardware import CHANNELS_LAST as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, LEAST_THREADS, MOST_PADDED, VECTOR_BYTES, grid_misfit
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
@@ -128,10 +127,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
             lambda c: c.unroll == "kw" and c.tile_h > gather.rows.down and not cut(c).rows_together,
         ),
         Rule(f"more than {MOST_PADDED}× the results wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule(
-            f"more than {MOST_CODE} instructions unrolled",
-            lambda c: code_size(cut(c)) > MOST_CODE,
-        ),
+        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
         Rule(
             f"more than {target.shared_bytes_per_block} bytes of shared memory",
             lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,

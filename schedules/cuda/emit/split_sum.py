@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, threads
-from dwconv.schedules.cuda.gpu.split_sum import ADDING_LANES, SHARED_WORDS, adding_shares, first_half, halvings
+from dwconv.schedules.cuda.gpu.cost import ADDING_LANES, SHARED_WORDS, adding_shares, first_half, halvings
 from dwconv.schedules.emit import Expr, bind, ceil_div, int32, serial, size_of, store, when
 
 

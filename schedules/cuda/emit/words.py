@@ -20,8 +20,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.hardware import TURNS_UNROLLED, VECTOR_BYTES
 from dwconv.schedules.emit import Expr, bind, int32, serial, store, when
 
 Start = tuple[Any, Expr]

@@ -10,16 +10,10 @@ from functools import cache
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
-from dwconv.schedules.cuda.gather_nchw.estimate import (
-    blocks_at_a_time,
-    issued,
-    plane_code,
-    plane_registers,
-)
+from dwconv.schedules.cuda.gather_nchw.estimate import blocks_at_a_time, issued, plane_code, plane_registers
 from dwconv.schedules.cuda.gather_nchw.space import Limit, limit_of_shared, limits, rules_of, snug
-from dwconv.schedules.cuda.gpu.hardware import SYSTEM_SHARED_BYTES, WARP
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS
-from dwconv.schedules.cuda.gpu.limits import RESIDENT_PLANES as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import LEAST_THREADS, SYSTEM_SHARED_BYTES, WARP
+from dwconv.schedules.cuda.gpu.hardware import RESIDENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import ConfigSpace, Knob, Value

@@ -10,17 +10,17 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut
-from dwconv.schedules.cuda.gather_nchw.estimate import (
-    row_code,
-    row_registers,
-    strip_code,
-    strip_registers,
-    strip_work,
+from dwconv.schedules.cuda.gather_nchw.estimate import row_code, row_registers, strip_code, strip_registers, strip_work
+from dwconv.schedules.cuda.gpu.hardware import GLOBAL_STRIP as MOST_STRIP_CODE
+from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_THREADS,
+    MOST_PADDED,
+    MOST_THREADS_Z,
+    SHARED_LANES,
+    WARP,
+    grid_misfit,
 )
-from dwconv.schedules.cuda.gpu.hardware import MOST_THREADS_Z, SHARED_LANES, WARP
-from dwconv.schedules.cuda.gpu.limits import GLOBAL_STRIP as MOST_STRIP_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, grid_misfit
-from dwconv.schedules.cuda.gpu.limits import STAGED_ROWS as MOST_ROW_CODE
+from dwconv.schedules.cuda.gpu.hardware import STAGED_ROWS as MOST_ROW_CODE
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis

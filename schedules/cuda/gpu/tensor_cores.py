@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from dwconv.problems.workload import DType, Workload
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
-from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.hardware import (
+    BANK_BYTES,
+    BANKS,
+    LINE_BYTES,
+    SECTOR_BYTES,
+    TURNS_UNROLLED,
+    VECTOR_BYTES,
+    WARP,
+)
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 
 ROWS, COLUMNS = 16, 8

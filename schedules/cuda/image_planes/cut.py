@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import ClassVar, TypeVar
 
 from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cuda.gpu.cost import SHARED_WORDS, first_half
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
 from dwconv.schedules.cuda.gpu.memory import exact_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
-from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, first_half
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 

@@ -14,13 +14,14 @@ from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, WARP
-from dwconv.schedules.cuda.gpu.limits import (
+from dwconv.schedules.cuda.gpu.hardware import (
     BACKWARD_PLANES,
+    LEAST_COPY_BYTES,
     LEAST_THREADS,
     MOST_IMAGES,
     MOST_PADDED,
     MOST_WORKSPACE_BYTES,
+    WARP,
     WEIGHT_GRADIENT_PLANES,
 )
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS

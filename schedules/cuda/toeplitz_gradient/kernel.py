@@ -10,7 +10,7 @@ For a bias dy is multiplied by ones, too.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,8 +40,40 @@ from dwconv.schedules.cuda.emit.words import (
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
-from dwconv.schedules.cuda.toeplitz_gradient.sums import Sums
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, serial, store, when
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Matrices of 16 × 8, four sums of each in a lane."""
+
+    cut: ToeplitzGradientCut
+    of_rows: Registers | None
+    """For every kernel row, unit of dy, and matrix of two units of x."""
+    of_pairs: Registers | None
+    """For every pair of kernel rows and unit of dy: the odd unit of x, for one of them and then for the other."""
+
+    @classmethod
+    def of(cls, cut: ToeplitzGradientCut) -> Sums:
+        """All zero."""
+        of_rows = Registers("sum", cut.group_kh, cut.units_w, cut.matrices, 4) if cut.matrices else None
+        of_pairs = Registers("sum_of_pair", cut.pairs_kh, cut.units_w, 4) if cut.has_odd_unit else None
+        for each in filter(None, (of_rows, of_pairs)):
+            each.clear()
+        return cls(cut=cut, of_rows=of_rows, of_pairs=of_pairs)
+
+    def of_row(self, tap: int) -> Iterator[tuple[int, int, Expr]]:
+        """(unit of x, column of dy, sum) of a lane for a kernel row, counted from its own place in both."""
+        for of in range(self.cut.units_w):
+            if self.of_rows is not None:
+                for matrix in range(self.cut.matrices):
+                    for each in range(4):
+                        yield matrix * 2 + each // 2, of * COLUMNS + each % 2, self.of_rows[tap, of, matrix, each]
+            if self.of_pairs is not None:
+                for each in range(2):
+                    value = self.of_pairs[tap // 2, of, tap % 2 * 2 + each]
+                    yield len(self.cut.band) - 1, of * COLUMNS + each, value
+
 
 HALVES = range(2)
 """Of the 16 rows of a product: words of 8 of them each."""
@@ -73,10 +105,8 @@ def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Sch
                 for warp_w in threads("warp_w", cut.warps_w, axis="y"):
                     for lane in threads("lane", WARP):
                         with blocks_per_sm(at_a_time):
-                            dynamic, waiting_elements = cut.shared_bytes > STATIC_SHARED_BYTES, cut.waiting_elements
-                            waiting = None
-                            if waiting_elements:
-                                waiting = shared("waiting", waiting_elements, dtype=cut.dtype, dynamic=dynamic)
+                            dynamic, size = cut.shared_bytes > STATIC_SHARED_BYTES, cut.waiting_elements
+                            waiting = shared("waiting", size, dtype=cut.dtype, dynamic=dynamic) if size else None
                             Block(
                                 cut=cut,
                                 n=n,
@@ -85,7 +115,7 @@ def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Sch
                                 into=totals if partial is None else [partial, partial],
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
                                 waiting=waiting,
-                                waiting_start=0 if waiting is None else start_of(waiting, elements=waiting_elements),
+                                waiting_start=0 if waiting is None else start_of(waiting, elements=size),
                                 passed=shared("passed", cut.words_passed, dynamic=dynamic),
                                 first_channel=block // parts * cut.planes,
                                 part=block % parts,
@@ -168,7 +198,7 @@ class Block:
             is_channel = self.first_channel + group * UNIT < cut.workload.channels
             return all_of(image + number < self.n, cut.workload.channels % cut.planes == 0 or is_channel)
 
-        together = {"first_image": image, "exists": exists, **self._all_threads}
+        together = {"first_image": image, "exists": exists, "thread": self._thread, "threads": cut.threads}
         channels = {"first_channel" if cut.channels_last else "channel": self.first_channel}
         held: Sequence[Waiting | PixelMaps | Maps] = self._maps(top)
         if cut.channels_last:
@@ -205,10 +235,6 @@ class Block:
     def _dy_at(self) -> int:
         """Where dy begins."""
         return self.cut.maps(self.cut.x).all_elements
-
-    @property
-    def _all_threads(self) -> dict[str, Any]:
-        return {"thread": self._thread, "threads": self.cut.threads}
 
     def _tops(self, top: Expr) -> tuple[Expr, Expr]:
         """From which rows of x and of dy those of the block are counted."""

@@ -10,9 +10,8 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
-from dwconv.schedules.cuda.gpu.limits import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
-from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_GRADIENT as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.hardware import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of

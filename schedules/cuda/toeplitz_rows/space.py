@@ -10,9 +10,8 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.limits import MOST_PADDED
-from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_ROWS as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import MOST_PADDED, WARP
+from dwconv.schedules.cuda.gpu.hardware import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of

@@ -11,9 +11,16 @@ from functools import lru_cache
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, VECTOR_BYTES, registers_left
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
-from dwconv.schedules.cuda.gpu.limits import WEIGHT_GRADIENT as MOST_PRODUCTS
+from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_THREADS,
+    LINE_BYTES,
+    MOST_IMAGES,
+    MOST_PADDED,
+    MOST_WORKSPACE_BYTES,
+    VECTOR_BYTES,
+    registers_left,
+)
+from dwconv.schedules.cuda.gpu.hardware import WEIGHT_GRADIENT as MOST_PRODUCTS
 from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import (
     block_works,
@@ -65,10 +72,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         rule(f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
         rule(f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
         rule("too many threads without work", lambda cut: cut.padded > MOST_PADDED),
-        rule(
-            f"more than {MOST_PRODUCTS} products unrolled",
-            lambda cut: products_of(cut) > MOST_PRODUCTS,
-        ),
+        rule(f"more than {MOST_PRODUCTS} products unrolled", lambda cut: products_of(cut) > MOST_PRODUCTS),
         rule("more threads than an SM has", lambda cut: cut.threads * cut.blocks_per_sm > target.threads_per_sm),
         rule("more registers than there are", starved),
         rule(
