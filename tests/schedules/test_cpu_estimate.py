@@ -168,8 +168,8 @@ def test_golden(golden: Golden) -> None:
     told: list[str] = []
     for workload in pinned():
         for config in some_configs(workload, 1, layout=workload.layout, target=MEASURED):
-            told += [f"{workload.key}: {config}", *map("    {}".format, terms_of(work_of(workload, config)))]
-    golden("cpu_work.txt", "\n".join(told) + "\n")
+            told.append(f"{workload.key}: {config}: {', '.join(terms_of(work_of(workload, config)))}\n")
+    golden("cpu_work.txt", "".join(told))
 
 
 def terms_of(work: CpuWork) -> Iterator[str]:
