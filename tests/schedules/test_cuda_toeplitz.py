@@ -426,7 +426,8 @@ PINNED = {
 }  # fmt: skip
 OTHERS = [
     ("wgrad_nhwc_toeplitz", {**PINNED["wgrad_nhwc_toeplitz"], "images": 4, "tiles_w": 2, "pipeline": 2, "lean": 1}),
-    *((name, {**PINNED["fprop_nhwc_toeplitz"], "interleave": 1, "lean": 1}) for name in ("fprop_nhwc_toeplitz", "dgrad_nhwc_toeplitz")),
+    ("fprop_nhwc_toeplitz", {**PINNED["fprop_nhwc_toeplitz"], "interleave": 1, "lean": 1}),
+    ("dgrad_nhwc_toeplitz", {**PINNED["fprop_nhwc_toeplitz"], "interleave": 1, "lean": 1}),
 ]
 """Copied ahead; interleaved."""
 
