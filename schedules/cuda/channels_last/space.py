@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
@@ -11,9 +11,16 @@ from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
 from dwconv.schedules.cuda.channels_last.start import Starts
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
 from dwconv.schedules.cuda.gpu.hardware import CHANNELS_LAST as MOST_CODE
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, LEAST_THREADS, MOST_PADDED, VECTOR_BYTES, grid_misfit
+from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_COPY_BYTES,
+    LEAST_THREADS,
+    MOST_PADDED,
+    VECTOR_BYTES,
+    grid_misfit,
+    limit_of_shared,
+)
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.schedules.space import ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
 
 MOST_STRIDE = 128
@@ -100,45 +107,37 @@ def _weights(gather: Gather, target: CudaTarget) -> list[str]:
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
 
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
-
     rows, columns = (-(-axis.outputs // axis.down) for axis in (gather.rows, gather.columns))
     wanted = rows * gather.rows.down * columns * gather.columns.down * gather.channels
     least_threads = min(LEAST_THREADS, -(-rows * columns * gather.channels // 64))
 
-    def computed(config: Config) -> int:
-        return math.prod(axis.computed for axis in cut(config).axes)
+    def computed(cut: Cut) -> int:
+        return math.prod(axis.computed for axis in cut.axes)
 
-    return [
-        Rule(f"more than {target.threads_per_block} threads", lambda c: cut(c).threads > target.threads_per_block),
-        Rule(f"fewer than {least_threads} threads", lambda c: cut(c).threads < least_threads),
-        Rule(
+    def most_registers(cut: Cut) -> int:
+        return min(target.registers_per_thread, target.registers_per_sm // cut.threads)
+
+    limits: list[Limit] = [
+        (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
+        (f"fewer than {least_threads} threads", lambda cut: cut.threads < least_threads),
+        (
             "a block's channels cannot be copied in vectors",
-            lambda c: c.stage == "shared" and not _can_be_staged(cut(c)),
+            lambda cut: cut.stage == "shared" and not _can_be_staged(cut),
         ),
-        Rule(
+        (
             "registers cannot be indexed by a loop over kernel rows",
-            lambda c: c.weights == "registers" and c.unroll == "kw",
+            lambda cut: cut.weights == "registers" and cut.unroll == "kw",
         ),
-        Rule(
+        (
             "kernel rows in loops share nothing between the rows of a strip",
-            lambda c: c.unroll == "kw" and c.tile_h > gather.rows.down and not cut(c).rows_together,
+            lambda cut: cut.unroll == "kw" and cut.rows.tile > gather.rows.down and not cut.rows_together,
         ),
-        Rule(f"more than {MOST_PADDED}× the results wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
-        Rule(
-            f"more than {target.shared_bytes_per_block} bytes of shared memory",
-            lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,
-        ),
-        Rule(
-            "more registers than there are",
-            lambda c: (
-                registers_of(cut(c)) > min(target.registers_per_thread, target.registers_per_sm // cut(c).threads)
-            ),
-        ),
+        (f"more than {MOST_PADDED}× the results wanted", lambda cut: computed(cut) > MOST_PADDED * wanted),
+        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        limit_of_shared(target),
+        ("more registers than there are", lambda cut: registers_of(cut) > most_registers(cut)),
     ]
+    return rules_of(partial(Cut.of, workload), limits)
 
 
 def _can_be_staged(cut: Cut) -> bool:

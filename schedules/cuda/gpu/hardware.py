@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Limit
 
 WARP = 32
 """Threads that issue together."""
@@ -136,6 +137,11 @@ BACKWARD_PLANES = 2800
 """Instructions: about 1.2 s, with what comes before NVRTC."""
 WEIGHT_GRADIENT_PLANES = 2600
 """Instructions: 2.7 s."""
+
+
+def limit_of_shared(target: CudaTarget) -> Limit:
+    most = target.shared_bytes_per_block
+    return f"more than {most} bytes of shared memory", lambda cut: cut.shared_bytes > most
 
 
 def grid_misfit(workload: Workload, gather: Gather) -> str | None:
