@@ -61,8 +61,7 @@ def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> N
         for share in threads("share", shares, axis="y"):
             for lane in threads("lane", ADDING_LANES):
                 result = block * ADDING_LANES + lane
-                added = Registers("added", 1)
-                added.clear()
+                added = Registers.zeros("added", 1)
                 with when(result < results):
                     for turn in serial("turn", -(-count // shares)):
                         part = turn * shares + share

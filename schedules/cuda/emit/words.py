@@ -98,6 +98,12 @@ class Registers:
         self.dtype = dtype
         self._buffer = IRBuilder.name(f"{name}_local", T.alloc_buffer((math.prod(sizes),), dtype, scope="local"))
 
+    @classmethod
+    def zeros(cls, name: str, *sizes: int, dtype: str = "float32") -> Registers:
+        registers = cls(name, *sizes, dtype=dtype)
+        registers.clear()
+        return registers
+
     def __getitem__(self, position: int | tuple[int, ...]) -> Expr:
         return self.vector(position, 1)
 

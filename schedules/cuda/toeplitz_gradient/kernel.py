@@ -18,7 +18,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.tensor_cores import Maps, PixelMaps, Waiting, load_matrices, map_at, multiply_add
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, Movers, PixelMaps, Waiting, load_matrices, multiply_add
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -162,9 +162,7 @@ class Block:
     def sum(self) -> None:
         cut = self.cut
         sums = Sums.of(cut)
-        bias = Registers("bias_sum", 4) if cut.workload.bias else None
-        if bias is not None:
-            bias.clear()
+        bias = Registers.zeros("bias_sum", 4) if cut.workload.bias else None
         items = ceil_div(self.n, cut.images) * cut.blocks_h
         items = tirx.truncdiv(items - self.part + (cut.split_n - 1), cut.split_n)  # of the block
         if cut.pipeline > 1:
@@ -198,13 +196,14 @@ class Block:
             is_channel = self.first_channel + group * UNIT < cut.workload.channels
             return all_of(image + number < self.n, cut.workload.channels % cut.planes == 0 or is_channel)
 
-        together = {"first_image": image, "exists": exists, "thread": self._thread, "threads": cut.threads}
-        channels = {"first_channel" if cut.channels_last else "channel": self.first_channel}
+        movers = Movers(
+            thread=self._thread, threads=cut.threads, first_image=image, channel=self.first_channel, exists=exists
+        )
         held: Sequence[Waiting | PixelMaps | Maps] = self._maps(top)
         if cut.channels_last:
             held = self._waiting(top) if cut.pipeline > 1 else self._pixels(top)
         for each, source in zip(held, (self.x, self.dy), strict=True):
-            each.copy(source, **channels, **together)
+            each.copy(source, movers)
         commit_copies()
 
     def _clear(self) -> None:
@@ -243,7 +242,7 @@ class Block:
     def _maps(self, top: Expr = 0) -> tuple[Maps, Maps]:
         """x and dy of the warp's channel."""
         cut, (top_x, top_dy) = self.cut, self._tops(top)
-        x, dy = (map_at(cut.maps(held), self.plane) for held in (cut.x, cut.dy))
+        x, dy = (cut.maps(held).map_at(self.plane) for held in (cut.x, cut.dy))
         return (
             Maps(held=cut.x, staged=self.staged, first=x, top=top_x, left=0),
             Maps(held=cut.dy, staged=self.staged, first=self._dy_at + dy, top=top_dy, left=-cut.offset),
@@ -383,8 +382,7 @@ class Block:
                 kernel_row = self.first_kh + group * cut.group_kh + tap
                 is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
                 with when(all_of(weight < weights, kernel_row < taps_h, is_channel)):
-                    added = Registers("added", 1)
-                    added.clear()
+                    added = Registers.zeros("added", 1)
                     first = weight // taps_w * cut.sums_of_group + weight % taps_w * cut.columns.step
                     first = in_register("first", first + cut.diagonal(0, 0))
                     for warp in unrolled("warp", cut.warps_w):
@@ -408,8 +406,7 @@ class Block:
         is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
         is_first = cut.blocks_kh == 1 or self.first_kh == 0  # all that have its kernel rows have summed up the same
         with when(all_of(self._thread < cut.planes, is_channel, is_first)):
-            added = Registers("added", 1)
-            added.clear()
+            added = Registers.zeros("added", 1)
             for warp in unrolled("warp", cut.warps_w):
                 for column in unrolled("column", COLUMNS):
                     at = self._thread * (cut.warps_kh * cut.sums_of_group) + warp * cut.sums_of_warp + column

@@ -44,8 +44,7 @@ def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
         x, dy, totals = as_one_axis(x), as_one_axis(dy), [as_one_axis(total) for total in totals]
         partial = None if workspace is None else as_one_axis(workspace)
         for place in threads_of(cut, channels):
-            sums = Registers("sums", cut.sums_of_channel, cut.vector_c)
-            sums.clear()
+            sums = Registers.zeros("sums", cut.sums_of_channel, cut.vector_c)
             with when(place.has_work()):
                 for version in of_any_width(cut, () if cut.channel_last else _rows(cut, axes)):
                     reader = Reader.of(version, axes, x, dy, channels=(x_channels, channels))
