@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import hypothesis
@@ -169,6 +170,11 @@ def threads_as_before() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+def digests(texts: dict[str, str]) -> str:
+    """A line of each, for ``golden``: of programs that are not there to be read."""
+    return "".join(f"{sha256(text.encode()).hexdigest()[:16]} {name}\n" for name, text in texts.items())
 
 
 @pytest.fixture

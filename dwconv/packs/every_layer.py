@@ -14,7 +14,7 @@ from typing import Any
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Sizes, Workload
-from dwconv.schedules.cpu.shared.registers import vector_registers
+from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
