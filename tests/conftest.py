@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +25,7 @@ from hypothesis import HealthCheck
 
 import dwconv
 from dwconv import settings
+from dwconv.errors import DwconvWarning
 from dwconv.kernels import load
 from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
@@ -231,6 +233,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     else:
         needs_native()
     return str(request.param)
+
+
+@pytest.fixture
+def said() -> Iterator[Callable[[], list[str]]]:
+    """What dwconv has warned of so far."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
 
 
 @pytest.fixture

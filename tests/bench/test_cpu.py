@@ -19,7 +19,7 @@ from bench.race import row_of as cpu_row_of
 from bench.results import write_results
 from dwconv.errors import BeyondLimit, WorkerDied
 from dwconv.measure.clock.timing import GLANCE, Taken
-from dwconv.measure.measuring import MeasureSetup
+from dwconv.measure.requests import MeasureSetup
 from dwconv.packs import every_layer
 from dwconv.problems.target import CpuTarget, Limits, cpu_target
 from dwconv.records.database import Database

@@ -8,7 +8,6 @@ import math
 import os
 import sys
 import threading
-import warnings
 from pathlib import Path
 
 import pytest
@@ -63,13 +62,6 @@ def planted(cached, logs, monkeypatch):
     torch.set_num_threads(2)
     yield plant_gain(monkeypatch)
     torch.set_num_threads(usual)
-
-
-@pytest.fixture
-def said():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
 
 
 @pytest.fixture
