@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+from dwconv import settings
 from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.runner import Workers
+from tests.measure.planted_kernels import TARGET
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +24,16 @@ def faulty():
     process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=2)
     yield process
     process.kill()
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
+
+
+@pytest.fixture(scope="module")
+def workers():
+    """They build and load planted kernels."""
+    planted = {name: f"tests.measure.planted_kernels:{name}" for name in ("build", "load")}
+    with Workers(TARGET, jobs=2, **planted) as workers:
+        yield workers

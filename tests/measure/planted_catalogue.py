@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tests.measure.planted_kernels import LARGEST, UNWRITTEN, PlantedKernel, artifact, candidate, workload
+from tests.measure.planted_kernels import UNWRITTEN, PlantedKernel, artifact, candidate, workload
 
-TINY = torch.finfo(torch.float32).tiny
+TINY, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
 
 
 @dataclass(kw_only=True)

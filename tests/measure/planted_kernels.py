@@ -16,13 +16,14 @@ import torch
 from dwconv.errors import BuildError, DeviceLost
 from dwconv.kernels.artifact import Argument, Artifact, Extent
 from dwconv.problems.reference import reference
+from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from tests.measure.planted_handlers import SOCKET, Faulty, first_time
 
+TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 UNWRITTEN = 0x7FC0DEAD  # what an output element holds that was not written
-LARGEST = torch.finfo(torch.float32).max
 
 
 def workload(pass_="fprop", **changes):
@@ -100,12 +101,11 @@ class PlantedKernel:
         if self.fault == "changes a user's input":
             inputs[0][0, 0, 0, 0] += 1
         result = self.compute(*inputs)
-        first, strides = inputs[0], inputs[0].stride()
+        strides = inputs[0].stride()
         is_wrong = {
             "wrong for users": True,
             "wrong for tensors with gaps": 0 not in strides and min(strides) > 1,
-            "wrong for expanded tensors": 0 in strides,
-            "wrong for users off a cache line": first.data_ptr() % 64 != 0,
+            "wrong for users off a cache line": inputs[0].data_ptr() % 64 != 0,
             "wrong for users at another batch": batch != self.first_batch,
             "wrong for users on one more thread": torch.get_num_threads() > self.threads,
             "wrong from the 3rd call on": self.calls >= 3,
@@ -165,18 +165,8 @@ class PlantedKernel:
                 values[5] += 1
             case "wrong on one more thread" if torch.get_num_threads() > self.threads:
                 values[5] += 1
-            case "loses NaN":
-                torch.nan_to_num_(values, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
-            case "loses infinities":
-                torch.nan_to_num_(values, nan=torch.nan, posinf=LARGEST, neginf=-LARGEST)
-            case "gives NaN for infinities":
-                values[values.isinf()] = torch.nan
             case "spreads NaN":
                 values[1:][values[:-1].isnan()] = torch.nan
-            case "overflows":
-                values *= torch.where(values.abs() > 1e25, torch.inf, 1.0)
-            case "flushes denormals":
-                values[values.abs() < torch.finfo(torch.float32).tiny] = 0.0
             case "loses small values":
                 values[values.abs() < 1e-6] = 0.0
             case "gives NaN":

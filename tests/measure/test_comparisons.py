@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from dwconv import settings
 from dwconv.errors import RequestFailed
 from dwconv.kernels import cache
 from dwconv.measure import comparisons as comparisons_module
@@ -19,19 +18,10 @@ from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
 from dwconv.records.record import Measurement, Status, Verdict
-from tests.measure.planted_kernels import artifact, candidate, workload
+from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 from tests.turns import slow
 
-TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
-pytestmark = pytest.mark.usefixtures("brief_timing")
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with Workers(
-        TARGET, jobs=2, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:load"
-    ) as workers:
-        yield workers
+pytestmark = pytest.mark.usefixtures("brief_timing", "no_pauses")
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +29,6 @@ def nothing_disturbs(monkeypatch, tmp_path):
     """Whatever else this machine does, and whatever other tests have found right."""
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
     monkeypatch.setattr(record_module, "CONTENDED", 2.0)
-    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
 
 
 def raced(workers, *comparisons, is_worth=lambda record: True):

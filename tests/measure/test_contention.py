@@ -11,12 +11,11 @@ from dwconv.measure.clock import contention
 from dwconv.measure.clock.contention import Load, Quiet, Reading, lost, lost_to_the_machine, others, oversubscription
 from dwconv.measure.requests import Check, Measured
 from dwconv.measure.runner import LocalRunner
-from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Verdict
 from tests.measure import planted_kernels
-from tests.measure.planted_kernels import candidate, workload
+from tests.measure.planted_kernels import TARGET, candidate, workload
 
 START = Reading(wall_s=10.0, caller_s=3.0, waits=7, switches=4, queued_s=1.0)
 
@@ -185,8 +184,7 @@ def finals(monkeypatch, *, kernel=QUIET, provider=QUIET):
 
     monkeypatch.setattr(LocalRunner, "_request", request)
     monkeypatch.setattr(LocalRunner, "_build", build)
-    target = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
-    runner = LocalRunner(workload(), target, workers=SimpleNamespace(start=lambda: None))
+    runner = LocalRunner(workload(), TARGET, workers=SimpleNamespace(start=lambda: None))
     (record,) = runner.confirm([candidate()])
     return record
 

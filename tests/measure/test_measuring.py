@@ -17,10 +17,8 @@ from dwconv.measure.building import misfit
 from dwconv.measure.clock.timing import CpuClock
 from dwconv.measure.measuring import Measurer, ready
 from dwconv.measure.requests import Check, Final, MeasureSetup, Prepare, Trial
-from dwconv.problems.target import CpuTarget, parse_target
-from tests.measure.planted_kernels import artifact, candidate, workload
-
-TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
+from dwconv.problems.target import parse_target
+from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +46,13 @@ def found(measurer, fault, of=None):
     [
         ("wrong off a cache line", "Trial", "value: 1 of 756 elements"),
         ("wrong from the 3rd call on", "Trial", "value: 1 of 756 elements"),
-        ("wrong at batch 1", "Check", "value: 1 of 378 elements"),
         ("wrong at batch 3", "Check", "value: 1 of 1134 elements"),
-        ("wrong at batch 7", "Check", "value: 1 of 2646 elements"),
         ("wrong every 10th run", "Trial or Check", ""),
         ("wrong on one more thread", "Check", "not deterministic: another run on the same inputs, threads="),
         ("writes after in a later run", "Check", "guard band: it wrote outside y"),
-        ("loses NaN", "Check", "value: "),
         ("spreads NaN", "Check", "value: "),
-        ("loses infinities", "Check", "value: "),
-        ("gives NaN for infinities", "Check", "value: "),
-        ("overflows", "Check", "value: "),
-        ("flushes denormals", "Check", "value: "),
         ("loses small values", "Check", "value: "),
         ("wrong for tensors with gaps", "Check", "value: called with tensors with gaps"),
-        ("wrong for expanded tensors", "Check", "value: called with an expanded tensor"),
         ("wrong for users off a cache line", "Check", "value: called with tensors that start off a cache line"),
         ("wrong for users at another batch", "Check", "value: called with tensors"),
         ("wrong for users on one more thread", "Check", "value: called with tensors in the other layout, threads=2"),
@@ -159,7 +149,6 @@ def test_calls_that_cannot_be_captured_do_not_take_part():
         ready({"b": lambda: None}, Clock())
 
 
-OF_TWO_VECTORS = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 GOOD = artifact(candidate())
 X, W, Y, WORKSPACE = GOOD.arguments
 
@@ -172,7 +161,7 @@ def with_arguments(*arguments):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_the_artifact_of_the_candidate_fits(pass_, layout):
     wanted = candidate(of=workload(pass_, layout=layout, bias=pass_ != "dgrad", multiplier=2, stride=(2, 1)))
-    assert misfit(wanted, artifact(wanted), target=OF_TWO_VECTORS) == ""
+    assert misfit(wanted, artifact(wanted), target=TARGET) == ""
 
 
 @pytest.mark.parametrize(
@@ -193,4 +182,4 @@ def test_the_artifact_of_the_candidate_fits(pass_, layout):
     ],
 )
 def test_others_do_not(answer, words):
-    assert misfit(candidate(), answer, target=OF_TWO_VECTORS).startswith(words)
+    assert misfit(candidate(), answer, target=TARGET).startswith(words)

@@ -28,7 +28,7 @@ from dwconv.measure.processes.started_process import Watch, _give_least_priority
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.system import cpu_facts
-from tests.measure.process_ends import gone, wait_until
+from tests.waiting import eventually, gone
 
 pytestmark = pytest.mark.usefixtures("started_anew")
 
@@ -215,7 +215,7 @@ def test_its_children_end_with_it(tmp_path):
         process.call("hang_with_children", timeout_s=1.0)
     children = [int(line) for line in written.read_text().split()]
     assert len(children) == 2
-    wait_until(lambda: all(gone(child) for child in children))
+    assert all(map(gone, children))
 
 
 def test_a_forgotten_one_ends():
@@ -223,7 +223,7 @@ def test_a_forgotten_one_ends():
     pid = process.call("answer", timeout_s=10)["pid"]
     del process
     gc.collect()
-    wait_until(lambda: gone(pid))
+    assert gone(pid)
 
 
 @pytest.mark.parametrize("deed", ["answer", "hang", "hang_natively", "hang_with_children"])
@@ -246,19 +246,17 @@ def test_ends_when_its_parent_is_killed(tmp_path, deed):
     )  # fmt: skip
     worker = int(parent.stdout.readline())
     if deed == "hang_with_children":
-        wait_until(
-            lambda: len((marks / "children").read_text().split()) == 2 if (marks / "children").exists() else False
-        )
+        assert eventually(lambda: (marks / "children").exists() and len((marks / "children").read_text().split()) == 2)
     else:
         time.sleep(0.2)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    wait_until(lambda: gone(worker))
+    assert gone(worker)
     if deed == "hang_with_children":
         children = [int(line) for line in (marks / "children").read_text().split()]
-        wait_until(lambda: all(gone(child) for child in children))
+        assert all(map(gone, children))
     if deed != "hang_natively":  # then the kernel ended it, at the time limit
-        wait_until(lambda: list(tmp_path.glob("dwconv-*")) == [])
+        assert eventually(lambda: list(tmp_path.glob("dwconv-*")) == [])
 
 
 def test_the_next_start_removes_what_is_left_of_a_killed_process(tmp_path, monkeypatch):
@@ -286,7 +284,7 @@ def test_the_next_start_removes_what_is_left_of_a_killed_process(tmp_path, monke
         os.kill(workers[0], signal.SIGKILL)
         parents[0].kill()
         parents[0].wait()
-        wait_until(lambda: unlocked(abandoned / "printed"))  # a zombie's other threads may still be ending
+        assert eventually(lambda: unlocked(abandoned / "printed"))  # a zombie's other threads may still be ending
         (tmp_path / "dwconv-worker-of-nobody").mkdir()
         assert len(list(tmp_path.iterdir())) == 3
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from dwconv.measure.clock.timing import Lap
-from dwconv.measure.providers import better_layout, pytorch_calls
+from dwconv.measure.providers import pytorch_calls
 from dwconv.problems.block import Block
 from dwconv.problems.operands import operands
 from dwconv.problems.reference import reference, right_answers
@@ -74,20 +73,3 @@ def test_blocks_are_those_of_the_workload(changes, text):
     for call in pytorch_calls(backward, *operands(backward, data="normal", seed=1)).values():
         dx, dw, *_ = call()
         assert dx.shape == backward.shape_of("dx") and dw.shape == backward.shape_of("dw")
-
-
-def test_better_layout_is_the_fastest():
-    class Clock:
-        def ready(self, call):
-            return call
-
-        def lap(self, call, *, times):
-            return Lap(seconds=call() * times)
-
-        def enough(self, effort):
-            return effort
-
-        def overall(self):
-            return lambda: 0.0
-
-    assert better_layout({"a-nchw": lambda: 3e-3, "a-nhwc": lambda: 2e-3}, clock=Clock()) == "a-nhwc"

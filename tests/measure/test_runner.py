@@ -11,45 +11,30 @@ from math import nan
 import psutil
 import pytest
 
-from dwconv import settings
 from dwconv.errors import EnvironmentFailure, WorkerCannotStart, WorkerTimeout
 from dwconv.kernels import cache
 from dwconv.measure import requests
 from dwconv.measure.requests import Check, Final, Measured, Prepare, Trial, new_record
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
-from dwconv.problems.target import CpuTarget, cpu_target, parse_target
+from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records.record import Measurement, Status, Verdict, is_current
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.system import memory, versions
 from tests.measure import planted_kernels
-from tests.measure.planted_kernels import artifact, candidate, workload
+from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 from tests.planted_records import workload_of
 from tests.turns import slow
 
-TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
-pytestmark = pytest.mark.usefixtures("brief_timing")
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with Workers(
-        TARGET, jobs=2, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:load"
-    ) as workers:
-        yield workers
+pytestmark = pytest.mark.usefixtures("brief_timing", "no_pauses")
 
 
 @pytest.fixture
 def runner(workers):
     with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=3.0, run_timeout_s=3.0) as runner:
         yield runner
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
 
 
 def named(records):

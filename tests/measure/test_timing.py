@@ -32,6 +32,7 @@ from dwconv.measure.clock.timing import (
     rounds_in_turns,
     time_in_turns,
 )
+from dwconv.measure.providers import better_layout
 from dwconv.problems.operands import operands
 from dwconv.problems.target import CudaTarget, cpu_target, parse_target
 from dwconv.problems.workload import PASSES, Workload
@@ -86,6 +87,11 @@ def test_takes_turns():
     assert taken["a"].median_us == pytest.approx(100) and taken["b"].median_us == pytest.approx(400)
     assert taken["a"].rounds == 5 and taken["a"].spread_us == pytest.approx(0, abs=1e-6)
     assert not taken["a"].computed
+
+
+def test_the_better_layout_is_the_fastest():
+    clock = FakeClock(nchw=[3000], nhwc=[2000])
+    assert better_layout(clock.calls(), clock=clock) == "nhwc"
 
 
 def test_a_call_longer_than_a_round_is_timed_alone():

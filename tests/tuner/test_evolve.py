@@ -1,4 +1,5 @@
-"""The Gaussian process ranks what it has not seen from a handful of candidates, and knows how sure it is."""
+"""The Gaussian process ranks what it has not seen from a handful of candidates, and knows how sure it is. Features tell
+configurations apart."""
 
 from __future__ import annotations
 
@@ -134,3 +135,17 @@ def test_one_candidate_is_enough_to_begin_with(count):
     process = model(close)
     process.fit(times(count, seed=5))
     assert np.isfinite(process.predict(CONFIGS)).all()
+
+
+def test_features_tell_all_configurations_apart_and_are_numbers_or_missing():
+    configs = list(UNION)
+    rows = Features(UNION, fake.WORKLOAD).rows(configs)
+    assert len(np.unique(np.nan_to_num(rows, nan=-99), axis=0)) == len(configs)
+    assert not np.isinf(rows).any()
+
+
+def test_features_spell_out_tiles_and_waste():
+    union = SpaceUnion([ConfigSpace("fake.one", Knob("tile_w", [1, 8]))])
+    narrow, wide = Features(union, fake.WORKLOAD).rows(list(union))  # 28 columns
+    assert 28.0 in 2**narrow and 1.0 in narrow
+    assert 4.0 in 2**wide and np.float32(32 / 28) in wide

@@ -98,12 +98,6 @@ def test_a_changed_template_makes_its_records_starts(log, monkeypatch):
     assert runner.measured[: strategies.MOST_WARM_STARTS] == fastest(before)
 
 
-def test_no_more_than_the_trials_are_tried(log, old):
-    runner = fake.FakeRunner()
-    assert tune(log, runner, trials=1).trials == 1
-    assert runner.measured == fastest(old, 1)
-
-
 def test_refresh_races_the_best_again_and_nothing_else(log, old):
     runner = fake.FakeRunner()
     result = tune(log, runner, plan=REFRESH, trials=None)

@@ -1,14 +1,18 @@
-"""Small kernels as text, run in the simulator."""
+"""Small kernels as text, run in the simulator; and what a worker does that runs one that breaks its process."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch
+from dwconv.kernels.entry import message
 from dwconv.measure.simulator.machine import Kind, Machine, Report
+from dwconv.measure.simulator.simulate import Simulation, source_only, verified
+from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
@@ -64,3 +68,27 @@ def run(
         machine(1, *(tensor.data_ptr() for tensor in tensors))
         assert machine.report is not None
         return Ran(report=machine.report, y=y.flatten())
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class HandlerSetup:
+    target: CudaTarget
+    folder: str
+    """Of compiled kernels."""
+
+
+class Vandal:
+    """Runs a kernel that never ends or, at a workload of several channels, one that breaks the process."""
+
+    def __init__(self, setup: HandlerSetup) -> None:
+        self._target = setup.target
+        self._folder = Path(setup.folder)
+
+    def __call__(self, candidate: Candidate) -> Simulation:
+        artifact = source_only(candidate, self._target)
+        planted = "while (n > 0) {}" if candidate.workload.channels == 1 else "__builtin_trap();"
+        source = artifact.source.replace("int n) {", f"int n) {{ {planted}", 1)
+        artifact = dataclasses.replace(artifact, source=source)
+        verdict, _ = verified(artifact, candidate.workload, folder=self._folder)
+        return Simulation(verdict=verdict, resources={})

@@ -27,8 +27,7 @@ from dwconv.measure.simulator.simulate import MOST_PRODUCTS, products, simulate,
 from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.records.record import Verdict
 from dwconv.schedules.template import Candidate, template
-from tests.measure.simulator.handlers import HandlerSetup
-from tests.measure.simulator.sources import kernel
+from tests.measure.simulator.sources import HandlerSetup, kernel
 from tests.schedules.cuda_layers import (
     SHAPES,
     SM_90,
@@ -128,7 +127,7 @@ def test_unused_memory_costs_nothing(objects: Path) -> None:
 @pytest.mark.slow
 def test_what_hangs_or_crashes_costs_its_worker(objects: Path) -> None:
     setup = HandlerSetup(target=SM_90, folder=str(objects))  # type: ignore[arg-type]
-    worker = IsolatedProcess("tests.measure.simulator.handlers:Vandal", setup, threads=1)
+    worker = IsolatedProcess("tests.measure.simulator.sources:Vandal", setup, threads=1)
     hanging, broken = (lowered(dataclasses.replace(LAYER, channels=channels)).candidate for channels in (1, 2))
     try:
         with pytest.raises(WorkerDied, match="SIGILL"):
