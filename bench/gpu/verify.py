@@ -87,7 +87,7 @@ def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 
     if jobs == 1 or len(workloads) < _FEW:
         chosen = [_chosen(workload, target) for workload in workloads]
     else:
-        pool = Pool("bench.gpu.verify:Chooser", MeasureSetup(target=target), size=jobs, threads=1)
+        pool = Pool("bench.gpu.verify:Chooser", MeasureSetup(target=target), size=jobs)
         answers: dict[int, list[tuple[int, Candidate]]] = {}
         try:
             for position, answer in pool.map(workloads, timeout_s=settings.WORKER_START_TIMEOUT_S):

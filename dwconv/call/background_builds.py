@@ -180,7 +180,7 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -
                 wanted[Make(candidate=candidate, target=built_for, threads=threads)] = None
     if not wanted or not can_load_libraries():
         return
-    pool = Pool(_HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)), threads=1)
+    pool = Pool(_HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)))
     try:
         for _ in pool.map(list(wanted), timeout_s=_LIMIT_S):
             pass

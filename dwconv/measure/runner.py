@@ -116,7 +116,6 @@ class Workers:
             "dwconv.measure.building:Builder",
             BuildSetup(target=target, build=build),
             size=jobs,
-            threads=1,
             misfit=partial(misfit_of_artifact, target=target),
         )
         self.measurer = measurer or IsolatedProcess(

@@ -321,7 +321,7 @@ class ComputeRunner:
         self._target = target
         self._timeout_s = timeout_s
         setup = PredictSetup(target=target, check=check)
-        self._workers = Pool("dwconv.tuner.gpu_cost:Predictor", setup, size=jobs, threads=1, misfit=_misfit)
+        self._workers = Pool("dwconv.tuner.gpu_cost:Predictor", setup, size=jobs, misfit=_misfit)
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
         """One record a candidate, as soon as it is known, its time computed."""

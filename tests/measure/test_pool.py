@@ -179,7 +179,7 @@ def test_a_process_that_never_gets_a_core_is_not_to_blame(faulty, monkeypatch):
 
 @pytest.fixture(scope="module")
 def pool():
-    pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2)
     yield pool
     pool.kill()
 
@@ -195,7 +195,7 @@ def test_pool_gives_answers_as_they_come(pool):
 
 
 def test_a_stream_takes_a_request_when_a_process_is_idle_and_ends_no_other_one(pool):
-    beside = Pool("tests.measure.planted_handlers:Sleeper", None, size=1, threads=1)._processes[0]
+    beside = Pool("tests.measure.planted_handlers:Sleeper", None, size=1)._processes[0]
     beside.call(0.0, timeout_s=30)
     coming, taken = iter([0.0, 1.0, 0.0, 0.0]), []
     beside.submit(0.0, timeout_s=30)
@@ -235,7 +235,7 @@ def test_a_pool_forgets_abandoned_requests(pool):
 
 @pytest.fixture(scope="module")
 def faulty_pool():
-    pool = Pool("tests.measure.planted_handlers:Faulty", "fine", size=2, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Faulty", "fine", size=2)
     yield pool
     pool.kill()
 
@@ -271,7 +271,7 @@ def test_nonsense_costs_one_request_even_if_it_is_found_late(faulty_pool, monkey
 
 
 def test_a_process_that_cannot_start_does_not_stop_the_others(monkeypatch):
-    pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2)
     first = pool._processes[0]
 
     def refuse():
@@ -295,7 +295,7 @@ def test_real_want_of_open_files(tmp_path):
         from dwconv.errors import EnvironmentFailure
         from dwconv.measure.processes.pool import Pool
         settings.RETRY_PAUSES_S = (0.0, 0.0)
-        pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2, threads=1)
+        pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2)
         opened = len(os.listdir("/proc/self/fd"))
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 2, most))
@@ -319,7 +319,7 @@ def test_real_want_of_disk_space(tmp_path, monkeypatch, capsys):
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], capture_output=True)
     if mounted.returncode:
         pytest.skip("only root can mount a small disk")
-    pool = Pool("tests.measure.planted_handlers:Faulty", "fine", size=1, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Faulty", "fine", size=1)
     try:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         pool.start()

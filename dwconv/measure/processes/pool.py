@@ -20,14 +20,12 @@ from dwconv.system import memory
 
 
 class Pool:
-    """``size`` processes that answer requests with the handler ``role``, made from ``setup``. ``misfit`` says what is
-    wrong with an answer. Together they may take as much memory as one process alone."""
+    """``size`` processes of one thread that answer requests with the handler ``role``, made from ``setup``. ``misfit``
+    says what is wrong with an answer. Together they may take as much memory as one process alone."""
 
-    def __init__(
-        self, role: str, setup: object, *, size: int, threads: int, misfit: Misfit = lambda request, answer: ""
-    ) -> None:
+    def __init__(self, role: str, setup: object, *, size: int, misfit: Misfit = lambda request, answer: "") -> None:
         self._processes = [
-            IsolatedProcess(role, setup, threads=threads, misfit=misfit, memory_share=MEMORY_SHARE / size)
+            IsolatedProcess(role, setup, threads=1, misfit=misfit, memory_share=MEMORY_SHARE / size)
             for _ in range(size)
         ]
 
