@@ -4,7 +4,7 @@ Untuned passes are tuned first. Then a kernel is timed against itself, as a cont
 pass is verified and timed once more, in turns with PyTorch's op on contiguous and on channels_last tensors, with oneDNN
 on tensors in its own layout and, with ``--compile``, with torch.compile: medians, ratios with their intervals, and the
 share of the machine's limit. A type of 16 bits is also held against our own float32 kernel of the same pass, in turns;
-with ``--any-size`` kernels of any size, tuned too, and those of any size and channels, against the one for the size.
+with ``--any-size`` kernels of any size, tuned too, and those of packs for every layer, against the one for the size.
 Rows that other work disturbed are timed again at the end.
 """
 
@@ -24,12 +24,13 @@ from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.measure.clock.timing import CACHES, Caches
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
+from dwconv.packs import every_layer
 from dwconv.problems.target import CpuTarget, Target, cpu_target
 from dwconv.problems.workload import DTYPES, LAYOUTS, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, can_run, templates_for
 from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.other_size import adopted
@@ -192,17 +193,35 @@ def control_of(chosen: Sequence[_Chosen], races: Races) -> Control:
 
 def _beside(chosen: _Chosen, target: CpuTarget, *, known: Database, any_size: bool) -> dict[str, Candidate]:
     """Our other kernels of the pass: in float32; of any size, of the best configuration that is known or else of the
-    nearest to ours."""
+    nearest to ours; and as a pack for every layer has it."""
     workload, beside = chosen.workload, {}
     if workload.dtype != "float32" and (wide := _best(replace(workload, dtype="float32"), target, known=known)):
         beside[WIDE_TYPE] = Candidate(wide.workload, wide.config)
     if any_size and chosen.record:
         of_any_size = workload.with_any_size()
-        for name, generic in ((ANY_SIZE, of_any_size), (ANY_CHANNELS, replace(of_any_size, any_channels=True))):
-            best = _best(generic, target, known=known) or chosen.record
-            if config := adopted(best.config, generic, target):
-                beside[name] = Candidate(generic, config)
+        best = _best(of_any_size, target, known=known) or chosen.record
+        if config := adopted(best.config, of_any_size, target):
+            beside[ANY_SIZE] = Candidate(of_any_size, config)
+        if packed := _packed(workload, target):
+            beside[ANY_CHANNELS] = packed
     return beside
+
+
+def _packed(workload: Workload, target: CpuTarget) -> Candidate | None:
+    """What runs a workload in a pack for every layer, chosen for its own size; None if nothing can."""
+    if len(workload.kernel) > 2:
+        return None
+    layer = every_layer.any_layer(
+        kernel=workload.kernel,
+        stride=workload.stride,
+        padding=workload.padding,
+        dtype=workload.dtype,
+        layout=workload.layout,
+    ).for_pass(workload.pass_)
+    if layer.layer_kind != workload.layer_kind or not can_run(layer, target):
+        return None
+    template = templates_for(layer, target)[0]
+    return Candidate(layer, every_layer.configs(template, layer, target)[0])
 
 
 def _raced(

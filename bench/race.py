@@ -22,7 +22,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import geometric_mean
 from types import TracebackType
@@ -38,6 +38,7 @@ from dwconv.errors import BuildError, WorkerError, one_line
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.entry import message
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.device import Captured, clock_of, get_ready, synchronize
 from dwconv.measure.clock.timing import (
     FINAL,
@@ -143,7 +144,9 @@ class Racer:
         else:
             self._add_rivals(request, tensors, ready=ready, refused=refused)
         for name, candidate in request.beside.items():
-            ready[name] = self._ours(self._right(candidate), self._tensors(candidate.workload, request.caches))
+            other = candidate.workload  # on the same tensors where it can be: its own would come from memory
+            its_own = tensors if other.dtype == workload.dtype else self._tensors(other, request.caches)
+            ready[name] = self._ours(_at(self._right(candidate), workload), its_own)
         kernels = self._launched(ready, refused=refused, ours=kernel.artifact)
         times = {}
         for caches in request.caches:
@@ -233,6 +236,13 @@ class Racer:
             elif launched is not None:
                 kernels[name] = tuple(sorted(each[:_MOST_OF_A_NAME] for each in launched))
         return kernels
+
+
+def _at(kernel: LoadedKernel, workload: Workload) -> LoadedKernel:
+    """A kernel of any number of channels at the size of a workload."""
+    if not (isinstance(kernel, Kernel) and kernel.any_size and kernel.workload.any_channels):
+        return kernel
+    return kernel.any_size.at(replace(kernel.workload, channels=workload.channels, input_size=workload.input_size))
 
 
 def _check(reason: str) -> None:

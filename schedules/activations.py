@@ -13,11 +13,13 @@ NaN propagates: comparisons that it fails keep z.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
+from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.block import Activation
 from dwconv.problems.workload import Epilogue
@@ -164,3 +166,28 @@ def _gate(z: Expr, like: Like, named: Callable[[str, Expr], Expr]) -> Expr:
     """(z + 3) / 6, between 0 and 1. The sum is exact where it is small."""
     gate = named("gate", z + like.float(3.0))
     return _at_most(named("gate", _at_least(gate, 0.0, like)), 6.0, like) * like.float(1 / 6)
+
+
+# -- on the CPU, where the C library's exp would be called once for each lane -----------------------------------------
+
+_POLYNOMIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+"""Of degree 7. Source of the coefficients: Cephes, expf."""
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+"""Their sum is ln 2; a small whole number times the first is exact."""
+_LEAST = -104.0
+"""exp of it, and of anything below, is 0 in float32."""
+
+
+def _exp_of_negative(x: Expr, like: Like) -> Expr:
+    """exp(x) for x ≤ 0: of x = n · ln 2 + r, a polynomial of r times 2ⁿ, which is multiplied in two halves since 2ⁿ may
+    be subnormal."""
+    x = bind("x", tirx.max(x, like.float(_LEAST)))
+    n = bind("n", T.call_llvm_pure_intrin(like.of("float32"), "llvm.nearbyint", x * like.float(1 / math.log(2))))
+    r = bind("r", x - n * like.float(_LN2_HIGH) - n * like.float(_LN2_LOW))
+    total = bind("total", polynomial(_POLYNOMIAL, r, like) * (r * r) + r + like.float(1.0))
+    whole = bind("whole", tirx.Cast(like.of("int32"), n))
+    half = bind("half", whole >> like.integer("int32", 1))
+    return total * like.power_of_two(half) * like.power_of_two(whole - half)
+
+
+ON_CPU = Activations(exp_of_negative=_exp_of_negative, quotient=operator.truediv)

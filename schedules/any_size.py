@@ -280,10 +280,7 @@ def any_axes(workload: Workload, symbols: dict[str, tirx.Var] | None = None) -> 
         return AnyAxis(**fields, known=axis, beyond=inputs_beyond(workload, number))
 
     return replace(
-        known,
-        depths=sized(known.depths, DEPTH),
-        rows=sized(known.rows, HEIGHT),
-        columns=sized(known.columns, WIDTH),
+        known, depths=sized(known.depths, DEPTH), rows=sized(known.rows, HEIGHT), columns=sized(known.columns, WIDTH)
     )
 
 

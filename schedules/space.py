@@ -72,6 +72,20 @@ class Rule:
     broken: Callable[[Config], bool]
 
 
+Limit = tuple[str, Callable[[Any], bool]]
+"""A reason that makes a cut illegal, and its test."""
+
+
+def rules_of(cut_of: Callable[[Config], Any], limits: Iterable[Limit]) -> list[Rule]:
+    """Limits of cuts, as rules of configurations. Those of one configuration are asked for one after the other."""
+    cut = lru_cache(maxsize=4)(cut_of)
+
+    def rule(reason: str, test: Callable[[Any], bool]) -> Rule:
+        return Rule(reason, lambda config: test(cut(config)))
+
+    return [rule(*limit) for limit in limits]
+
+
 _NAME = attrgetter("name")
 MOST_LISTED = 500_000
 """Configurations before the rules, that are looked through one by one: a few seconds."""

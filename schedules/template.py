@@ -1,24 +1,22 @@
 """ScheduleTemplate: a function from (workload, config, target) to a TVM schedule, and the registry of them.
 
-Templates of one family are a folder of ``schedules/cpu`` or ``schedules/cuda``, with a module ``templates.py`` that
-ends with ``TEMPLATES = (ScheduleTemplate(…), …)``; a folder put there is found, nothing else needs to know it. It
-imports TVM inside ``schedule``, so that it stays quick to find which templates fit.
+Templates of one family are a folder of ``schedules/cpu`` or ``schedules/cuda``, whose ``__init__.py`` ends with
+``TEMPLATES = (ScheduleTemplate(…), …)``; a folder put there is found, nothing else needs to know it. It imports TVM
+inside ``schedule``, so that it stays quick to find which templates fit.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Layout, Pass, Workload
-from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class ScheduleTemplate(Generic[AnyTarget]):
     most_axes: int = 2
     """Three if it also runs 3-D workloads, whose tensors have the depth before the height."""
     activates: bool = False
-    """True if it also runs an fprop with an epilogue."""
+    """True if it also runs an fprop with an epilogue; other passes have none."""
     any_size: bool = False
     """True if its kernels can take the sizes of images with each call, ``Workload.any_size``."""
     any_channels: bool = False
@@ -96,9 +94,8 @@ def all_templates() -> dict[str, ScheduleTemplate[Any]]:
     for device in ("cpu", "cuda"):
         folder: Any = importlib.import_module(f"dwconv.schedules.{device}")
         for module in pkgutil.iter_modules(folder.__path__):
-            name = f"{folder.__name__}.{module.name}"
-            if module.ispkg and find_spec(f"{name}.templates"):
-                found.update({each.name: each for each in importlib.import_module(f"{name}.templates").TEMPLATES})
+            family = importlib.import_module(f"{folder.__name__}.{module.name}")
+            found.update({each.name: each for each in getattr(family, "TEMPLATES", ())})
     return dict(sorted(found.items()))
 
 
@@ -190,40 +187,16 @@ def estimated_us(workload: Workload, config: Config, target: Target) -> float:
     return estimate_us(workload, config, target)
 
 
-def gather_family(
-    device: Literal["cpu", "cuda"],
-    suffix: str,
-    *,
-    layout: Layout,
-    most_axes: int = 2,
-    activates: bool = False,
-    any_size: bool = False,
-    any_channels: bool = False,
-    spreads_nan: bool = False,
-    misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None,
-    space: Callable[[str, Workload, AnyTarget], ConfigSpace],
-    schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule],
-    estimate_us: Callable[[Workload, Config, AnyTarget], float],
-    works: Callable[[Workload, Config, AnyTarget], Sequence[BlockWork]] | None = None,
-) -> tuple[ScheduleTemplate[AnyTarget], ...]:
-    """Templates ``DEVICE.fprop_SUFFIX`` and ``DEVICE.dgrad_SUFFIX``; ``space`` takes the template's name first. The
-    functions see from the workload which pass it is."""
-    return tuple(
-        ScheduleTemplate(
-            name=f"{device}.{pass_}_{suffix}",
-            device=device,
-            pass_=pass_,
-            layout=layout,
-            most_axes=most_axes,
-            activates=activates and pass_ == "fprop",
-            any_size=any_size,
-            any_channels=any_channels,
-            spreads_nan=spreads_nan,
-            misfit=misfit,
-            space=partial(space, f"{device}.{pass_}_{suffix}"),
-            schedule=schedule,
-            estimate_us=estimate_us,
-            works=works,
+def family(
+    name: str, passes: Iterable[Pass], *, space: Callable[[str, Workload, Any], ConfigSpace], **fields: Any
+) -> tuple[ScheduleTemplate[Any], ...]:
+    """A template of each pass, from one description: ``family("cpu.{pass_}_nhwc", GATHERS, …)``. Its functions see from
+    the workload which pass it is; ``space`` takes the template's name first."""
+
+    def template_of(pass_: Pass) -> ScheduleTemplate[Any]:
+        named = name.format(pass_=pass_)
+        return ScheduleTemplate(
+            name=named, device=named.split(".")[0], pass_=pass_, space=partial(space, named), **fields
         )
-        for pass_ in GATHERS
-    )
+
+    return tuple(map(template_of, passes))

@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import hypothesis
@@ -23,6 +25,7 @@ from hypothesis import HealthCheck
 
 import dwconv
 from dwconv import settings
+from dwconv.errors import DwconvWarning
 from dwconv.kernels import load
 from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
@@ -171,6 +174,11 @@ def threads_as_before() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+def digests(texts: dict[str, str]) -> str:
+    """A line of each, for ``golden``: of programs that are not there to be read."""
+    return "".join(f"{sha256(text.encode()).hexdigest()[:16]} {name}\n" for name, text in texts.items())
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compares a program with the one pinned in a file of that name; with ``--update-golden`` writes it there."""
@@ -225,6 +233,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     else:
         needs_native()
     return str(request.param)
+
+
+@pytest.fixture
+def said() -> Iterator[Callable[[], list[str]]]:
+    """What dwconv has warned of so far."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
 
 
 @pytest.fixture

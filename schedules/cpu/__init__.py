@@ -6,10 +6,11 @@ The families:
     gather_nchw/             fprop and dgrad, vectors of neighbouring columns
     weight_gradient_nhwc/    wgrad, vectors of channels
     weight_gradient_nchw/    wgrad, vectors of neighbouring columns
+    block_nhwc/              a block with BatchNorms
+    layer_norm_nhwc/         a convolution and its LayerNorm
 
 Beside them:
 
-    template.py              fprop and dgrad of a family, from one description
-    shared/                  what several spaces need to know, in plain integers: registers, threads, limits
-    emit/                    what several kernels are written with: vectors, loops, streamed stores, rows of planes
+    shared/                  what several spaces and estimates need to know, in plain integers
+    emit/                    what several kernels are written with
 """

@@ -13,5 +13,5 @@
     wgrad           NCHW, NHWC   toeplitz_gradient         products summed along diagonals, on tensor cores: the same
     of a block      NHWC         block_nhwc                norms and activations around the convolution
 
-What they share: ``gpu`` (the hardware, and what work costs it), ``emit`` (parts of kernels), ``gather_family``.
+What they share: ``gpu`` (the hardware, and what work costs it), ``emit`` (parts of kernels).
 """

@@ -1,4 +1,5 @@
-"""Runs of stages of bench cuda on the CPU: workers that are not there, and kernels that compute with the reference."""
+"""Runs of stages of bench cuda on the CPU: workers that are not there, kernels that compute with the reference, a clock
+on which every call takes as long."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from bench.gpu.run import Pace, Run, State
 from dwconv.errors import BuildError, RequestFailed
 from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.measure.clock.timing import Lap
 from dwconv.problems.reference import reference, right_answers
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import IMAGES, Layout, Pass, Workload
@@ -109,3 +111,32 @@ class NoWorkers:
         for position, candidate in enumerate(bodies):
             refused = self._unbuildable(candidate)
             yield position, RequestFailed("BuildError: too many registers") if refused else artifact(candidate)
+
+
+# -- a clock -----------------------------------------------------------------------------------------------------------
+
+
+class StillClock:
+    """Every call takes ten microseconds. What ``ready`` refuses is in ``uncapturable``, by number."""
+
+    def __init__(self, *, uncapturable: tuple[int, ...] = ()) -> None:
+        self.ready_for: list[object] = []
+        self.laps = 0
+        self.uncapturable = uncapturable
+
+    def ready(self, call):
+        self.ready_for.append(call)
+        if len(self.ready_for) - 1 in self.uncapturable:
+            raise BuildError("it cannot be captured: it waits for the device")
+        return call
+
+    def lap(self, call, *, times):
+        self.laps += 1
+        call()
+        return Lap(seconds=times * 1e-5)
+
+    def enough(self, effort):
+        return effort
+
+    def overall(self):
+        return lambda: 0.0

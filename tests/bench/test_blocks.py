@@ -15,7 +15,7 @@ from bench.cases import BLOCK_NETWORKS, ListedLayer, listed_layers
 from dwconv.problems.block import Block
 from dwconv.problems.layer_files import Layer
 from dwconv.problems.target import Limits
-from tests.bench.still_clock import StillClock
+from tests.bench.gpu_runs import StillClock
 from tests.planted_records import plant
 
 LIMITS = Limits(memory_gb_per_s=20, cache_gb_per_s=50, cache_bytes=1 << 20, peak_gflop_per_s=100)

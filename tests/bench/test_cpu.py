@@ -14,11 +14,13 @@ from bench import evidence as limits
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS
 from bench.evidence import Control
-from bench.race import Race, Raced, line_of, means_of
+from bench.race import Race, Raced, Racer, line_of, means_of
 from bench.race import row_of as cpu_row_of
 from bench.results import write_results
 from dwconv.errors import BeyondLimit, WorkerDied
-from dwconv.measure.clock.timing import Taken
+from dwconv.measure.clock.timing import GLANCE, Taken
+from dwconv.measure.requests import MeasureSetup
+from dwconv.packs import every_layer
 from dwconv.problems.target import CpuTarget, Limits, cpu_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
@@ -133,12 +135,23 @@ def test_kernels_of_any_size_are_held_against_ours_and_pytorch():
     assert "any size 0.40 × ours, least 0.20, 1.60 × better layout" in lines
 
 
+def test_the_kernel_of_a_pack_is_timed_at_the_size_of_the_layer():
+    target = cpu_target(threads=1)
+    layer = replace(FPROP, channels=24, input_size=(5, 9), layout="nhwc")
+    ours, packed = templates_for(layer, target)[0].space(layer, target).default, cpu._packed(layer, target)
+    race = Race(
+        candidate=Candidate(layer, ours), caches=("warm",), beside={"dwconv any channels": packed}, effort=GLANCE
+    )
+    assert "dwconv any channels" in Racer(MeasureSetup(target=target))(race).times["warm"].measurements
+
+
 def test_kernels_of_any_size_have_the_nearest_configuration():
     record = record_of(FPROP, config=CANDIDATE.config, device=TARGET.device)
     chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=FPROP, record=record, caches="warm")
     beside = cpu._beside(chosen, TARGET, known=Database.load(), any_size=True)
     any_size, any_channels = beside["dwconv any size"], beside["dwconv any channels"]
-    assert any_size.workload.any_size and not any_size.workload.any_channels and any_channels.workload.any_channels
+    assert any_size.workload.any_size and not any_size.workload.any_channels
+    assert any_channels in every_layer.candidates(TARGET, taps=(FPROP.kernel[1],)), "as in a pack for every layer"
     assert any_size.config.template == CANDIDATE.config.template
     assert not cpu._beside(chosen, TARGET, known=Database.load(), any_size=False)
     general = FPROP.with_any_size()

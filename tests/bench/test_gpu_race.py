@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -9,15 +11,14 @@ from bench.gpu import race as race_module
 from bench.gpu.limits import MeasureLimits, Sizes, as_limits
 from bench.gpu.race import GpuRacer, answer_of, in_words, race_stage, worst_first
 from bench.gpu.run import Pace
-from bench.gpu.worker import GpuFailure, Refused
+from bench.gpu.worker import GpuFailure, GpuWorker, Refused
 from bench.race import Race, Raced
 from dwconv.errors import WorkerCannotStart
 from dwconv.measure.clock.timing import Effort, Taken
 from dwconv.measure.requests import MeasureSetup
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
-from tests.bench.gpu_runs import TARGET, artifact, faults, run_of, workload
-from tests.bench.still_clock import StillClock
+from tests.bench.gpu_runs import TARGET, StillClock, artifact, faults, run_of, workload
 from tests.planted_records import record_of
 
 SIZES = Sizes(memory_bytes=1 << 12, small_bytes=1 << 10, product=8)
@@ -202,3 +203,77 @@ def test_what_was_lost_comes_first():
     answers = {"won": row(3.0, 2.0), "alone": row(None, None), "lost": row(1.4, 0.9), "failed": {"failed": "boom"},
                "lost more": row(0.5, None)}  # fmt: skip
     assert [name for name, _ in worst_first(answers)] == ["failed", "lost more", "lost", "won", "alone"]
+
+
+# -- a process with a GPU: what breaks in it costs one request ---------------------------------------------------------
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def worker(notes):
+    with GpuWorker("tests.bench.planted_gpu:Sticky", str(notes)) as made:
+        yield made
+
+
+def asked(notes):
+    return notes.read_text().splitlines()
+
+
+def test_a_broken_process_is_replaced_and_the_request_tried_once_more(worker, notes):
+    first = worker.ask("answer", timeout_s=20)
+    assert worker.ask("break once", timeout_s=20)["pid"] not in (first["pid"], os.getpid())
+    assert asked(notes) == ["answer", "break once", "break once"]
+    with pytest.raises(GpuFailure, match=r"^an illegal memory access$"):
+        worker.ask("break", timeout_s=20, again=False)
+    worker.ask("answer", timeout_s=20)
+    assert asked(notes)[3:] == ["break", "break", "answer"]
+
+
+def test_a_refusal_keeps_its_process_unless_every_failure_is_tried_again(worker, notes):
+    pid = worker.ask("answer", timeout_s=20)["pid"]
+    with pytest.raises(GpuFailure, match=r"^BuildError: refuse second line$"):
+        worker.ask("refuse", timeout_s=20, again=False)
+    assert worker.ask("answer", timeout_s=20)["pid"] == pid
+    with pytest.raises(GpuFailure):
+        worker.ask("refuse", timeout_s=20)
+    assert asked(notes).count("refuse") == 3
+    assert worker.ask("answer", timeout_s=20)["pid"] != pid
+
+
+def test_a_request_that_killed_its_process_is_tried_again_and_reported(worker, notes):
+    with pytest.raises(GpuFailure, match="exit status 3"):
+        worker.ask("die", timeout_s=20, again=False)
+    assert asked(notes) == ["die", "die"]
+
+
+def test_a_hang_ends_and_is_not_tried_again_where_there_is_no_time(worker, notes):
+    worker.ask("answer", timeout_s=20)
+    with pytest.raises(GpuFailure, match="no answer after"):
+        worker.ask("hang", timeout_s=0.3, within_s=0.2)
+    assert asked(notes).count("hang") == 1
+
+
+def test_a_broken_process_is_replaced_where_there_is_no_time_to_try_again(worker, notes):
+    with pytest.raises(GpuFailure):
+        worker.ask("break", timeout_s=20, within_s=0.2)
+    assert worker.ask("answer", timeout_s=20) and asked(notes) == ["break", "answer"]
+
+
+def test_in_this_process_nothing_is_tried_again(notes):
+    with GpuWorker("tests.bench.planted_gpu:Sticky", str(notes), here=True) as worker:
+        assert worker.ask("answer", timeout_s=20) == {"pid": os.getpid()}
+        with pytest.raises(GpuFailure):
+            worker.ask("break", timeout_s=20)
+    assert asked(notes) == ["answer", "break"]
+
+
+def test_a_process_that_cannot_start_is_no_failure_of_the_request(notes):
+    with (
+        GpuWorker("tests.bench.planted_gpu:Nobody", str(notes)) as worker,
+        pytest.raises(WorkerCannotStart, match="Nobody"),
+    ):
+        worker.ask("answer", timeout_s=20)

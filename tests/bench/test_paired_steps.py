@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import multiprocessing
 from collections import Counter
 from functools import partial
 
@@ -168,11 +169,14 @@ def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_firs
 
 def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkeypatch):
     """Here no step may be timed; where a model has none, the turns end."""
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload([paired_steps.__name__])
 
     def here(*of):
         raise AssertionError("a step is timed in this process")
 
     monkeypatch.setattr(paired_steps, "lap_of", here)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: forking)  # to import PyTorch once
     out = tmp_path / "figures.json"
     options = ["--model", "tests.bench.small_networks:TARDY", "--steps", "3", "--warmup", "1"]
     assert paired_steps.main([*options, "--apart", "--both-layouts", "--out", str(out)]) == 0

@@ -15,7 +15,7 @@ from bench.launched import passes_of
 from dwconv.call import loaded
 from dwconv.errors import DwconvWarning
 from dwconv.reporting.ran import so_far
-from tests.native_needed import both_ways, go_through_python, needs_native
+from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
@@ -33,12 +33,6 @@ def compiled():
     """Runs a function under ``torch.compile``, which keeps what it traced for other tests."""
     torch._dynamo.reset()
     return torch.compile(convolve, backend="aot_eager")
-
-
-@pytest.fixture
-def way(request, monkeypatch):
-    go_through_python(monkeypatch) if request.param == "interpreted" else needs_native()
-    return request.param
 
 
 def image(batch: int = 2) -> torch.Tensor:
@@ -85,13 +79,6 @@ def test_where_both_are_wanted_one_kernel_gives_them(way, batch):
 
 
 @both_ways
-def test_a_weight_keeps_its_strides(way):
-    x, w = image(), weight().detach().to(memory_format=torch.channels_last).requires_grad_()
-    assert ran(lambda: gradients(convolve, x, w)) == ONE
-    assert gradients(convolve, x, w)[1].stride() == w.stride()
-
-
-@both_ways
 @pytest.mark.parametrize("only", ["dgrad", "wgrad"])
 def test_where_one_is_wanted_its_own_kernel_runs(way, only):
     """Of the call alone, then of the very call that gave both: a weight may be frozen later, and a pipeline asks for
@@ -115,29 +102,6 @@ def test_a_bias_takes_wgrad(way):
 
 
 @both_ways
-def test_a_gradient_may_lie_as_it_likes(way):
-    """Expanded from one number, contiguous, a slice, and not aligned."""
-    x, w = image(), weight()
-    gradients(convolve, x, w)
-    sliced = torch.randn(2, 12, 9, 7).to(memory_format=torch.channels_last)[:, 2:10]
-    moved = torch.randn(2 * 8 * 9 * 7 + 1)[1:].view(2, 9, 7, 8).permute(0, 3, 1, 2)
-    for dy in (torch.ones(()).expand(SHAPE), torch.randn(SHAPE), sliced, moved):
-        ours, theirs = (torch.autograd.grad(function(x, w), (x, w), dy) for function in (convolve, exact))
-        check(ours, theirs)
-
-
-@both_ways
-def test_what_hooks_bring_back_may_lie_otherwise(way):
-    x, w = image(), weight()
-    gradients(convolve, x, w)
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda kept: kept, lambda kept: kept.clone().movedim(1, 0).contiguous().movedim(0, 1)
-    ):
-        ours = gradients(convolve, x, w)
-    check(ours, gradients(exact, x, w))
-
-
-@both_ways
 def test_of_a_slice_of_channels_both_run_apart(way):
     whole, w = torch.randn(2, 12, 9, 7).to(memory_format=torch.channels_last).requires_grad_(), weight()
 
@@ -146,18 +110,6 @@ def test_of_a_slice_of_channels_both_run_apart(way):
 
     assert ran(lambda: of_slice(convolve)) == TWO
     check(of_slice(convolve), of_slice(exact))
-
-
-@both_ways
-def test_it_can_be_differentiated_again(way):
-    x, w = image(), weight()
-    gradients(convolve, x, w)
-
-    def second(function):
-        dx, dw = torch.autograd.grad(function(x, w).sin().sum(), (x, w), create_graph=True)
-        return torch.autograd.grad(dx.sin().sum() + dw.sin().sum(), (x, w))
-
-    check(second(convolve), second(exact))
 
 
 def test_the_op_is_differentiable_by_itself():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import warnings
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ import dwconv
 from dwconv.call.call_plan import Plan, plan_for
 from dwconv.call.untuned_warnings import UntunedLayer, UntunedWarnings
 from dwconv.dispatch.decide import decide
-from dwconv.errors import BuildError, DwconvWarning
+from dwconv.errors import BuildError
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
@@ -35,42 +34,31 @@ def plan_of(*, batch: int = 2, width: int = 7, layout: str = "nhwc") -> Plan:
     return plan_for(Problem.of(workload), torch.device("cpu"))
 
 
-def said(caught) -> list[str]:
-    return [str(warning.message) for warning in caught if warning.category is DwconvWarning]
-
-
-@pytest.fixture
-def caught():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield caught
-
-
-def test_kernels_are_loaded_once_and_serve_every_batch(logs, caught):
+def test_kernels_are_loaded_once_and_serve_every_batch(logs, said):
     plant(logs / "log.jsonl", [WORKLOAD])
     kernels = {pass_: plan_of().kernels[pass_] for pass_ in PASSES}
     assert all(isinstance(kernel, Kernel) for kernel in kernels.values())
     assert not plan_of().is_pytorch
     assert plan_of(batch=2) is plan_of(batch=2)
     assert {pass_: plan_of(batch=5).kernels[pass_] for pass_ in PASSES} == kernels
-    assert said(caught) == []
+    assert said() == []
 
 
-def test_an_untuned_problem_is_named_once_with_the_command(logs, caught):
+def test_an_untuned_problem_is_named_once_with_the_command(logs, said):
     for batch in (2, 3, 2):
         assert plan_of(batch=batch).is_pytorch
         assert [plan_of(batch=batch).kernels[pass_] for pass_ in PASSES] == [None] * 3
-    assert said(caught) == [
+    assert said() == [
         "fprop, dgrad, wgrad of 2×8×9×7 nhwc float32, kernel 3×3, padding 1 run on PyTorch's own op: untuned on "
         f"{cpu_target().device}; tune them: python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc "
         f"--passes fprop,dgrad,wgrad{OTHERS}"
     ]
     for width in range(8, 30):  # sizes that change from step to step, as of sentences, would never end
         plan_of(width=width)
-    assert len(said(caught)) == 1
+    assert len(said()) == 1
     dwconv.convert(nn.Sequential())
     plan_of(width=30), plan_of(width=31)
-    assert len(said(caught)) == 2 and said(caught)[-1].startswith("fprop, dgrad, wgrad of 2×8×9×30 ")
+    assert len(said()) == 2 and said()[-1].startswith("fprop, dgrad, wgrad of 2×8×9×30 ")
 
 
 def layers_of(*kernels):
@@ -79,27 +67,27 @@ def layers_of(*kernels):
 
 
 @pytest.mark.parametrize("batch", [2, 5])
-def test_one_line_names_the_untuned_layers_of_an_example(logs, caught, batch):
+def test_one_line_names_the_untuned_layers_of_an_example(logs, said, batch):
     x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
     model = dwconv.convert(layers_of(3, 7, 3, 5, 9), x, seconds=0)
-    assert said(caught) == []
+    assert said() == []
     for _ in range(2):
         model(x.repeat_interleave(batch, 0)).sum().backward()
-    assert said(caught) == [
+    assert said() == [
         "15 passes of 5 depthwise layers run on PyTorch's own op, untuned; most to win in 0, 4, 1; tune them: "
         "dwconv.tune(model, example_inputs); dwconv.report(model) lists all"
     ]
     model(x[..., :6])
-    assert len(said(caught)) == 2 and said(caught)[-1].startswith("fprop, dgrad, wgrad of 2×8×9×6 ")
+    assert len(said()) == 2 and said()[-1].startswith("fprop, dgrad, wgrad of 2×8×9×6 ")
 
 
-def test_a_line_names_the_passes_and_the_command_of_one_untuned_layer_among_tuned_ones(logs, caught):
+def test_a_line_names_the_passes_and_the_command_of_one_untuned_layer_among_tuned_ones(logs, said):
     plant(logs / "log.jsonl", [dataclasses.replace(WORKLOAD, bias=True)], baseline_us=1e6)
     plant(logs / "log.jsonl", [workload_of(kernel=(5, 5), padding=2, bias=True)], passes=["dgrad"], baseline_us=1e6)
     x = tensors()[0]
     model = dwconv.convert(layers_of(3, 5), x, seconds=0)
     model(x).sum().backward()
-    (message,) = said(caught)
+    (message,) = said()
     assert message.startswith("fprop, wgrad of 2×8×9×7 nhwc float32, kernel 5×5, padding 2 with a bias run on ")
     assert message.endswith(" --bias --passes fprop,wgrad")
 
@@ -124,7 +112,7 @@ def test_layers_of_an_example_that_never_run_hold_nothing_back_for_good():
     assert alone.met("5", untuned(5)[1], {}) == str(UntunedLayer(problem=untuned(3)[1], decisions=untuned(3)[2]))
 
 
-def test_a_layer_with_a_bias_that_is_tuned_is_not_named(logs, caught):
+def test_a_layer_with_a_bias_that_is_tuned_is_not_named(logs, said):
     """Its dgrad asks for a plan without the bias, of which fprop and wgrad are untuned, but never run."""
     with_bias = dataclasses.replace(WORKLOAD, bias=True)
     log = TuningLog(logs / "log.jsonl")
@@ -135,10 +123,10 @@ def test_a_layer_with_a_bias_that_is_tuned_is_not_named(logs, caught):
     layer = dwconv.nn.DepthwiseConv2d(8, 3, padding=1)
     x = torch.randn(2, 8, 9, 7, requires_grad=True)
     layer(x.to(memory_format=torch.channels_last)).sum().backward()
-    assert said(caught) == []
+    assert said() == []
 
 
-def test_sizes_are_forgotten_before_they_fill_the_memory(logs, caught, monkeypatch):
+def test_sizes_are_forgotten_before_they_fill_the_memory(logs, said, monkeypatch):
     monkeypatch.setattr("dwconv.call.call_plan.MOST_PLANS", 3)
     first = plan_of()
     assert plan_of() is first
@@ -147,22 +135,22 @@ def test_sizes_are_forgotten_before_they_fill_the_memory(logs, caught, monkeypat
     assert plan_of() is not first
 
 
-def test_only_the_untuned_passes_are_named(logs, caught):
+def test_only_the_untuned_passes_are_named(logs, said):
     plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "dgrad"])
     assert plan_of().kernels["wgrad"] is None
     assert plan_of().kernels["dgrad"] is not None
-    (message,) = said(caught)
+    (message,) = said()
     assert message.startswith("wgrad of 2×8×9×7")
     assert message.endswith(f"--passes wgrad{OTHERS}")
 
 
-def test_what_pytorch_does_faster_is_not_worth_a_word(logs, caught):
+def test_what_pytorch_does_faster_is_not_worth_a_word(logs, said):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1)
     assert plan_of().is_pytorch
-    assert said(caught) == []
+    assert said() == []
 
 
-def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_once(logs, caught, monkeypatch):
+def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_once(logs, said, monkeypatch):
     plant(logs / "log.jsonl", [WORKLOAD])
 
     def fail(artifact):
@@ -171,24 +159,22 @@ def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_o
     monkeypatch.setattr(Kernel, "load", fail)
     for _ in range(2):
         assert plan_of().kernels["fprop"] is None
-    assert said(caught) == [
+    assert said() == [
         f"{WORKLOAD.key} runs on PyTorch's own op: its tuned kernel could not be built: no such luck{OTHERS}"
     ]
     assert "no such luck" in dwconv.explain(*tensors(), padding=1)["fprop"].reason
 
 
-def test_without_a_cache_kernels_are_built_and_one_line_says_that_they_are_not_kept(
-    logs, caught, tmp_path, monkeypatch
-):
+def test_without_a_cache_kernels_are_built_and_one_line_says_that_they_are_not_kept(logs, said, tmp_path, monkeypatch):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     (tmp_path / "home").symlink_to(tmp_path / "unmounted")
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "home" / "cache"))
     assert all(isinstance(plan_of().kernels[pass_], Kernel) for pass_ in PASSES)
-    (message,) = said(caught)
+    (message,) = said()
     assert "are not kept" in message and f"{tmp_path / 'home'} is a link that leads nowhere" in message
 
 
-def test_a_broken_tvm_does_not_stop_a_training_step(logs, caught, monkeypatch):
+def test_a_broken_tvm_does_not_stop_a_training_step(logs, said, monkeypatch):
     plant(logs / "log.jsonl", [WORKLOAD])
 
     def fail(name):
@@ -200,7 +186,7 @@ def test_a_broken_tvm_does_not_stop_a_training_step(logs, caught, monkeypatch):
         dwconv.conv2d(x, w, padding=1), torch.nn.functional.conv2d(x, w, padding=1, groups=8), rtol=0, atol=0
     )
     dwconv.conv2d(x[:1], w, padding=1)
-    assert said(caught) == ["everything runs on PyTorch's own op: libtvm.so: cannot open shared object file"]
+    assert said() == ["everything runs on PyTorch's own op: libtvm.so: cannot open shared object file"]
 
 
 ERRORS = [AssertionError(), TypeError("no number"), KeyError("knob"), ValueError("odd"), RecursionError("too deep")]
@@ -208,7 +194,7 @@ ERRORS = [AssertionError(), TypeError("no number"), KeyError("knob"), ValueError
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("where", ["dwconv.kernels.kernel.Kernel.load", "dwconv.call.call_plan.decisions"])
-def test_no_error_of_choosing_or_building_stops_a_training_step(logs, caught, monkeypatch, where, error):
+def test_no_error_of_choosing_or_building_stops_a_training_step(logs, said, monkeypatch, where, error):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
 
     def fail(*arguments, **named):
@@ -220,11 +206,11 @@ def test_no_error_of_choosing_or_building_stops_a_training_step(logs, caught, mo
         y, exact = dwconv.conv2d(x, w, padding=1), torch.nn.functional.conv2d(x, w, padding=1, groups=8)
         torch.testing.assert_close(y, exact)
         torch.testing.assert_close(*(torch.autograd.grad(each.sum(), (x, w)) for each in (y, exact)))
-    (message,) = said(caught)
+    (message,) = said()
     assert str(error) in message
 
 
-def test_ctrl_c_is_no_error_of_building(logs, caught, monkeypatch):
+def test_ctrl_c_is_no_error_of_building(logs, said, monkeypatch):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
 
     def interrupt(artifact):
@@ -235,24 +221,24 @@ def test_ctrl_c_is_no_error_of_building(logs, caught, monkeypatch):
         dwconv.conv2d(*tensors(), padding=1)
 
 
-def test_of_several_untuned_passes_every_reason_is_named(logs, caught):
+def test_of_several_untuned_passes_every_reason_is_named(logs, said):
     TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD.for_pass("wgrad"), config=Config.of("cpu.no_such")))
     plan_of()
-    (message,) = said(caught)
+    (message,) = said()
     assert f"untuned on {cpu_target().device}; no tuned configuration is legal any more" in message
 
 
-def test_a_damaged_log_is_named_once_and_the_rest_of_it_used(logs, caught):
+def test_a_damaged_log_is_named_once_and_the_rest_of_it_used(logs, said):
     plant(logs / "log.jsonl", [WORKLOAD])
     with (logs / "log.jsonl").open("a") as file:
         file.write("garbage\n")
     assert plan_of().kernels["fprop"] is not None
     plan_of(batch=9)
-    (message,) = said(caught)
+    (message,) = said()
     assert message.startswith(f"log={logs / 'log.jsonl'}: 1 damaged line set aside; line 4: not a tuning record")
 
 
-def test_the_kernels_of_another_number_of_threads_run_with_the_same_bits(logs, caught):
+def test_the_kernels_of_another_number_of_threads_run_with_the_same_bits(logs, said):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6, threads=2)
     x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
     layer = dwconv.nn.DepthwiseConv2d(8, 3, padding=1, bias=False)
@@ -272,10 +258,10 @@ def test_the_kernels_of_another_number_of_threads_run_with_the_same_bits(logs, c
             assert all(map(torch.equal, step(), first))
     finally:
         torch.set_num_threads(before)
-    assert said(caught) == []
+    assert said() == []
 
 
-def test_what_was_fastest_on_few_threads_takes_all_at_a_larger_batch(logs, caught):
+def test_what_was_fastest_on_few_threads_takes_all_at_a_larger_batch(logs, said):
     plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop"], baseline_us=1e6)
     (record,) = TuningLog(logs / "log.jsonl").load().records
     target = cpu_target()
@@ -287,7 +273,7 @@ def test_what_was_fastest_on_few_threads_takes_all_at_a_larger_batch(logs, caugh
         assert plan_of(batch=batch).kernels["fprop"].artifact.candidate.config.threads == threads
 
 
-def test_the_nearest_legal_configuration_is_what_is_built(logs, caught):
+def test_the_nearest_legal_configuration_is_what_is_built(logs, said):
     plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop"], baseline_us=1e6)
     (record,) = TuningLog(logs / "log.jsonl").load().records
     (logs / "log.jsonl").unlink()
@@ -299,7 +285,7 @@ def test_the_nearest_legal_configuration_is_what_is_built(logs, caught):
     assert "store=cached instead of streamed" in explained.reason
 
 
-def test_reset_reads_the_logs_again(logs, caught):
+def test_reset_reads_the_logs_again(logs, said):
     assert plan_of().is_pytorch
     plant(logs / "log.jsonl", [WORKLOAD])
     assert plan_of().is_pytorch
@@ -307,7 +293,7 @@ def test_reset_reads_the_logs_again(logs, caught):
     assert not plan_of().is_pytorch
 
 
-def test_the_kernel_of_the_nearest_batch_runs(logs, caught):
+def test_the_kernel_of_the_nearest_batch_runs(logs, said):
     target = cpu_target()
     plant(logs / "log.jsonl", [WORKLOAD.with_batch(1)], passes=["fprop"])
     default = TuningLog(logs / "log.jsonl").load().records[0].config

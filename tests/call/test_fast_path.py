@@ -104,9 +104,13 @@ def test_without_gradients_there_is_no_graph():
     assert convolve(x.detach(), w.detach()).grad_fn is None
 
 
-def test_a_gradient_in_another_layout_is_read_right():
+def test_a_gradient_may_lie_as_it_likes():
+    """Expanded from one number, contiguous, a slice, and not aligned."""
     x, w = leaves()
-    for dy in (torch.ones(()).expand(WORKLOAD.output_shape), torch.randn(WORKLOAD.output_shape)):
+    n, c, *size = WORKLOAD.output_shape
+    sliced = torch.randn(n, c + 4, *size).to(memory_format=torch.channels_last)[:, 2 : c + 2]
+    moved = torch.randn(n * c * size[0] * size[1] + 1)[1:].view(n, *size, c).movedim(-1, 1)
+    for dy in (torch.ones(()).expand(WORKLOAD.output_shape), torch.randn(WORKLOAD.output_shape), sliced, moved):
         ours, reference = (torch.autograd.grad(function(x, w), (x, w), dy) for function in (convolve, exact))
         check(ours, reference)
 
@@ -122,6 +126,11 @@ def test_hooks_checkpoints_and_saved_tensor_hooks_are_heeded():
     with torch.autograd.graph.saved_tensors_hooks(lambda saved: packed.append(saved) or saved, lambda saved: saved):
         y = convolve(x, w)
     assert len(packed) == 2
+    check(torch.autograd.grad(y.sin().sum() * 2, (x, w)), reference)
+    with torch.autograd.graph.saved_tensors_hooks(
+        torch.Tensor.clone, lambda kept: kept.movedim(1, 0).contiguous().movedim(0, 1)
+    ):
+        y = convolve(x, w)
     check(torch.autograd.grad(y.sin().sum() * 2, (x, w)), reference)
 
     y = checkpoint(convolve, x, w, use_reentrant=False)
@@ -142,8 +151,8 @@ def test_gradients_of_gradients_and_batches_of_them_go_through_the_ops():
     dys = torch.randn(3, *WORKLOAD.output_shape)
     second, batched = [], []
     for function in (convolve, exact):
-        (dx,) = torch.autograd.grad(function(x, w).sin().sum(), x, create_graph=True)
-        second.append(torch.autograd.grad(dx.sin().sum(), (x, w)))
+        dx, dw = torch.autograd.grad(function(x, w).sin().sum(), (x, w), create_graph=True)
+        second.append(torch.autograd.grad(dx.sin().sum() + dw.sin().sum(), (x, w)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what has no rule for batches, and is called once for each
             batched.append(torch.autograd.grad(function(x, w), (x, w), dys, is_grads_batched=True))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dwconv
 from dwconv.call.call_plan import Plan
-from dwconv.errors import DwconvWarning, InvalidWorkload
+from dwconv.errors import DwconvWarning
 from dwconv.problems.problem import memory_format
 from tests.planted_records import plant, workload_of
 from tests.turns import slow
@@ -314,86 +314,3 @@ def test_an_untuned_call_is_pytorchs_own_to_the_bit_and_warns_once(logs):
     assert [warning.category for warning in caught] == [DwconvWarning]
     assert results[0].grad_fn.name() == "ConvolutionBackward0"
     assert torch.equal(results[0], F.conv2d(x, w, padding=1, groups=6))
-
-
-# -- what is no depthwise convolution --------------------------------------------------------------------------------
-
-X, W = torch.zeros(2, 8, 6, 6), torch.zeros(8, 1, 3, 3)
-BAD = [
-    ((X, W, None, 0), "stride=0 must be at least 1"),
-    ((X, W, None, 1, -1), "padding=-1 must be at least 0"),
-    ((X, W, None, 1, 0, 0), "dilation=0 must be at least 1"),
-    ((X, W, None, (1, 2, 3)), "stride=(1, 2, 3) is not one number, or 2"),
-    ((X, W, None, 1, "full"), "padding='full' is unknown; use a number, 'same' or 'valid'"),
-    ((X, W, None, 2, "same"), "padding=same needs stride 1, not 2×2; give the padding as a number"),
-    ((X, W, None, 1, 0, 1, 4), "groups=4 with 8 input channels is not depthwise; use groups=8, or torch.nn.functional"),
-    ((X, W, None, 1, 0, 3), "kernel=3×3 with dilation=3×3 does not fit the input of 6×6 padded by 0×0×0×0"),
-    (
-        (X, torch.zeros(12, 1, 3, 3)),
-        "weight of shape 12×1×3×3 is not (C·multiplier, 1, KH, KW) with C=8 input channels",
-    ),
-    ((X, torch.zeros(8, 2, 3, 3)), "weight of shape 8×2×3×3 is not"),
-    ((X, torch.zeros(8, 1, 3)), "weight of shape 8×1×3 is not"),
-    ((X, torch.zeros(0, 1, 3, 3)), "weight of shape 0×1×3×3 is not"),
-    ((X[0, 0], W), "input of shape 6×6 is not (N, C, H, W) or (C, H, W)"),
-    ((X, W, torch.zeros(7)), "bias of shape 7 does not fit 8 output channels"),
-    ((X, W.double()), "input is torch.float32, weight torch.float64; convert one, or use torch.autocast"),
-    ((X, W, torch.zeros(8, dtype=torch.float16)), "input is torch.float32, bias torch.float16"),
-    ((X, W.to("meta")), "input is on cpu, weight on meta; move one of them"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[message[:40] for _, message in BAD])
-def test_bad_arguments_are_one_line_that_names_them(logs, arguments, message):
-    for call in (dwconv.conv2d, dwconv.explain):
-        with pytest.raises(InvalidWorkload) as caught:
-            call(*arguments)
-        if call is dwconv.conv2d or arguments[1].dim() == 4:
-            assert message in str(caught.value)
-        assert "\n" not in str(caught.value)
-
-
-VOLUME = torch.zeros(2, 8, 4, 5, 6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((VOLUME[0, 0], torch.zeros(8, 1, 3, 3, 3)), "input of shape 4×5×6 is not (N, C, D, H, W) or (C, D, H, W)"),
-        ((VOLUME, W), "weight of shape 8×1×3×3 is not (C·multiplier, 1, KD, KH, KW) with C=8 input channels"),
-        ((VOLUME, torch.zeros(8, 1, 3, 3, 3), None, (1, 2)), "stride=(1, 2) is not one number, or 3"),
-        (
-            (VOLUME, torch.zeros(8, 1, 3, 3, 3), None, 1, ((1, 1), (1, 1))),
-            "is not one number, or 3, or ((front, back), (top, bottom), (left, right))",
-        ),
-        (
-            (VOLUME, torch.zeros(8, 1, 7, 3, 3), None, 1, (1, 0, 0)),
-            "input of 4×5×6 padded by 1×1×0×0×0×0 (front, back, top, bottom, left, right); use a smaller kernel",
-        ),
-    ],
-)
-def test_conv3d_names_its_own_arguments(logs, arguments, message):
-    for call in (dwconv.conv3d, dwconv.explain):
-        with pytest.raises(InvalidWorkload) as caught:
-            call(*arguments)
-        if call is dwconv.conv3d or arguments[1].dim() == 5:
-            assert message in str(caught.value)
-
-
-def test_a_volume_for_conv2d_is_named(logs):
-    with pytest.raises(InvalidWorkload, match=r"input of shape 2×8×4×5×6 is not \(N, C, H, W\) or \(C, H, W\)"):
-        dwconv.conv2d(VOLUME, W)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((torch.zeros(12, 1, 3),), "weight of shape 12×1×3 is not (C·multiplier, 1, K) with C=8 input channels"),
-        ((torch.zeros(8, 1, 3), None, 1, 0, 1, 4), "use groups=8, or torch.nn.functional.conv1d"),
-        ((torch.zeros(8, 1, 3), None, (1, 2)), "stride=(1, 2) is not one number"),
-    ],
-)
-def test_conv1d_names_its_own_arguments(logs, arguments, message):
-    with pytest.raises(InvalidWorkload) as caught:
-        dwconv.conv1d(torch.zeros(2, 8, 6), *arguments)
-    assert message in str(caught.value)

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import sys
 import threading
-import warnings
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ import dwconv
 from dwconv import kernels, native, settings
 from dwconv.call import background_builds, call_plan, functional
 from dwconv.call.call_plan import plans
-from dwconv.errors import DwconvWarning, WorkerCannotStart
+from dwconv.errors import WorkerCannotStart
 from dwconv.kernels import cache
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import cpu_target
@@ -105,13 +104,6 @@ def maker(builders, logs, monkeypatch):
 def nothing_ready(built):
     for path in built.rglob("*.*"):
         path.unlink()
-
-
-@pytest.fixture
-def said():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
 
 
 def tensors(*sizes, dtype=torch.float32):

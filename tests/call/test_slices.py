@@ -21,21 +21,11 @@ from dwconv.kernels.operand import x_pitch_of
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES
 from tests.call.test_causal import CHANNELS, TAPS, plant_all, problem_of
-from tests.native_needed import go_through_python, needs_native
+from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 COPIES = {"aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy", "aten::cat"}
-
-
-@pytest.fixture(params=["compiled", "interpreted"])
-def way(request, monkeypatch) -> str:
-    """The road of the calls that follow the first of their kind."""
-    if request.param == "interpreted":
-        go_through_python(monkeypatch)
-    else:
-        needs_native()
-    return request.param
 
 
 def copies_of(run) -> list[str]:
@@ -90,6 +80,7 @@ def parameters(name: str) -> tuple[Tensor, Tensor]:
     return torch.randn(8, 1, *kernel_size, requires_grad=True), torch.randn(8, requires_grad=True)
 
 
+@both_ways
 @pytest.mark.parametrize("name", SIZES)
 def test_kernels_read_slices_in_place(logs, way, name):
     plant(logs / "log.jsonl", [SIZES[name]], template_layout=SIZES[name].layout, baseline_us=1e6)
@@ -186,6 +177,7 @@ def test_autocast_lowers_slices(logs):
 # -- tensors that lie otherwise than the kernel was taught -------------------------------------------------------------
 
 
+@both_ways
 @pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("channels", [8, 16])
 def test_hooks_may_bring_back_what_was_saved_with_other_strides(logs, way, channels, lies):
@@ -201,6 +193,7 @@ def test_hooks_may_bring_back_what_was_saved_with_other_strides(logs, way, chann
         check(x, w, bias)
 
 
+@both_ways
 def test_kernels_are_built_for_a_few_pitches(logs, way, monkeypatch):
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     w, bias = parameters("2-D")
@@ -222,6 +215,7 @@ def test_pitches_that_meet_in_the_cache_are_copied_where_pixels_are_read_often(l
     assert [plan_kernels.reads_slices(made[pass_], pitch) for pass_ in PASSES] == [in_place, False, in_place]
 
 
+@both_ways
 def test_without_a_kernel_for_slices_they_are_copied(logs, way, monkeypatch):
     """As where nothing can be built."""
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
@@ -232,6 +226,7 @@ def test_without_a_kernel_for_slices_they_are_copied(logs, way, monkeypatch):
     assert pitches_that_ran() == {("fprop", 0), ("wgrad", 0), ("dgrad", None)}
 
 
+@both_ways
 def test_a_kernel_that_is_wrong_on_slices_alone_does_not_run(logs, way, monkeypatch):
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv.call.call_plan import plan_for
-from dwconv.errors import BuildError, DwconvWarning, InvalidSetting, Untuned
+from dwconv.errors import BuildError, InvalidSetting, Untuned
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
@@ -30,14 +29,6 @@ COMMAND = "python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --pass
 @pytest.fixture
 def planted(logs, monkeypatch):
     return plant_gain(monkeypatch)
-
-
-@pytest.fixture
-def said():
-    """What dwconv warned of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
 
 
 def tensors(*, batch=2, grad=True, dtype=torch.float32):

@@ -52,7 +52,11 @@ def source_of(name: str, knobs: dict[str, Any] | None = None, **changes: object)
 
 STRIP = {"planes": 8, "threads_h": 2, "threads_w": 2, "rows_ahead": 1}
 PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "fprop_nchw_strip": ("cuda.fprop_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"dtype": "float16"}),
+    "fprop_nchw_strip": (
+        "cuda.fprop_nchw_strip",
+        {**STRIP, "tile_h": 2, "tile_w": 8},
+        {"input_size": (4, 16), "dtype": "float16"},
+    ),
     "dgrad_nchw_strip": ("cuda.dgrad_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"stride": (2, 2)}),
     "fprop_nchw_plane": (
         "cuda.fprop_nchw_plane",

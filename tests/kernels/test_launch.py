@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +19,13 @@ import torch
 from dwconv.errors import BuildError, NoDevice
 from dwconv.kernels import launch
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.kernels.cpu import describe
+from dwconv.kernels.cuda import lower
+from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, templates_for
+from tests.standin import compiled
 
 WORKLOAD = Workload(pass_="fprop", batch=3, channels=2, input_size=(4, 4), kernel=(1, 1))
 X, W, Y = (
@@ -195,3 +204,44 @@ def test_the_error_of_an_old_driver_names_the_way_out(driver: StandIn, version: 
 def test_without_a_gpu_nothing_is_loaded() -> None:
     with pytest.raises(NoDevice, match="no"):
         launch.load_cuda(artifact())
+
+
+# -- where there is a driver -------------------------------------------------------------------------------------------
+
+
+LOWERED = """
+import tvm_ffi
+from tests.kernels.test_launch import lowered
+from tvm.base import _LOADED_LIBS
+
+name = "tvm_callback_cuda_compile"
+before = tvm_ffi.get_global_func(name)
+print("tvm_runtime_cuda" in _LOADED_LIBS, lowered(), lowered(), tvm_ffi.get_global_func(name).same_as(before))
+"""
+
+
+def lowered() -> str:
+    """The digest of a source."""
+    target = parse_target("cuda:sm_90")
+    assert isinstance(target, CudaTarget)
+    workload = Workload(pass_="fprop", batch=2, channels=8, input_size=(9, 9), kernel=(3, 3))
+    template = templates_for(workload, target)[0]
+    function = Candidate(workload, template.space(workload, target).default).schedule(target).mod["main"]
+    source, _ = lower(function, tuple(describe(buffer) for buffer in function.params), arch=target.arch)
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+@pytest.fixture
+def with_driver(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that finds a driver."""
+    if reason := compiled.why_not():
+        pytest.skip(reason)
+    compiled.driver(tmp_path)
+    root = Path(__file__).resolve().parents[2]
+    return os.environ | {"LD_LIBRARY_PATH": compiled.library_path(tmp_path), "PYTHONPATH": str(root)}
+
+
+def test_a_candidate_is_lowered_to_the_same_source_and_not_compiled_by_tvm(with_driver: dict[str, str]) -> None:
+    done = subprocess.run([sys.executable, "-c", LOWERED], env=with_driver, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", lowered(), lowered(), "True"]

@@ -1,17 +1,23 @@
-"""Models by name; libraries of models are stood in for by fakes."""
+"""Models by name, of libraries that are fakes; and blocks of well-known models, if their libraries are here."""
 
 from __future__ import annotations
 
+import copy
 import sys
 import traceback
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 from torch import nn
 
+import dwconv
+from dwconv.call.call_plan import plans
 from dwconv.errors import BrokenInstallation, InvalidWorkload
 from dwconv.model.by_name import load_model
+from dwconv.tuner import model_race
 from tests.models import TinyNet
+from tests.planted_records import plant
 
 NAMES = ["mobilenetv3_small_050", "mobilenetv3_large_100", "convnext_tiny", "resnet50"]
 
@@ -30,7 +36,7 @@ def fake(name: str, **contents: object) -> ModuleType:
     return module
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def libraries(monkeypatch):
     def list_models():
         return NAMES
@@ -53,6 +59,7 @@ def libraries(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", transformers)
 
 
+@pytest.mark.usefixtures("libraries")
 @pytest.mark.parametrize(
     ("spec", "asked", "options"),
     [
@@ -67,6 +74,7 @@ def test_libraries_make_models_with_random_weights(spec, asked, options):
     assert (model.asked, model.options) == (asked, options)
 
 
+@pytest.mark.usefixtures("libraries")
 def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
     assert isinstance(load_model("tests.models:TinyNet"), TinyNet)
     (tmp_path / "their_models.py").write_text("from torch import nn\nmade = nn.ReLU()\nnumber = lambda: 3\n")
@@ -77,6 +85,7 @@ def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
         load_model("their_models:number")
 
 
+@pytest.mark.usefixtures("libraries")
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -98,6 +107,7 @@ def test_what_is_unknown_is_answered_with_what_is_known(spec, words):
     assert words in str(raised.value)
 
 
+@pytest.mark.usefixtures("libraries")
 def test_a_package_that_is_missing_or_broken_is_named_with_the_way_out(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "timm")
     monkeypatch.setattr(sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "MAPPING")])
@@ -126,8 +136,55 @@ def test_a_package_that_is_missing_or_broken_is_named_with_the_way_out(monkeypat
         load_model("timm:convnext_tiny")
 
 
+@pytest.mark.usefixtures("libraries")
 def test_an_error_of_the_users_own_module_is_raised_as_it_is(monkeypatch, tmp_path):
     (tmp_path / "broken_models.py").write_text("import something_else_that_is_missing")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="something_else_that_is_missing"):
         load_model("broken_models:Net")
+
+
+# -- blocks of well-known models ---------------------------------------------------------------------------------------
+
+
+MODELS = {
+    "timm:mobilenetv2_050": (17, "bn+relu6,bn+relu6"),
+    "timm:tf_efficientnet_b0": (16, "bn@0.001+silu,bn@0.001+silu"),
+    "torchvision:mobilenet_v3_small": (11, "bn@0.001+hardswish,bn@0.001+hardswish"),
+    "transformers:mobilenet_v2": (17, "none,bn@0.001+relu6"),  # which pads x by itself, before the convolution
+}
+"""How many depthwise layers each has, and how most of their blocks are made."""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_learns_the_same(name, logs, monkeypatch):
+    pytest.importorskip(name.partition(":")[0])
+    monkeypatch.setattr(model_race, "race_for", lambda *args, **kwargs: [])
+    torch.manual_seed(0)
+    model = load_model(name).to(memory_format=torch.channels_last).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    x = torch.randn(4, 3, 64, 64).to(memory_format=torch.channels_last)
+    exact = copy.deepcopy(model).double()
+    dwconv.convert(model, x, blocks=True)
+    seen = [block for block in dwconv.summary(model).discovery.blocks if block.problem]
+    depthwise, usual = MODELS[name]
+    assert sum(block.calls for block in seen) == depthwise
+    assert usual in {str(block.problem.block) for block in seen}
+    some = [block for block in seen if str(block.problem.block) == usual][:3]
+    plant(logs / "cpu.jsonl", [block.problem.workload("forward") for block in some])
+    dwconv.reset()
+    for each, given in ((model, x), (exact, x.double())):
+        output = each(given)
+        output = output if isinstance(output, torch.Tensor) else output.last_hidden_state
+        output.square().sum().backward()
+    ran = [plan.tally.counted_ops() for plan in plans() if plan.problem.block]
+    assert sum(ops["forward"] for ops in ran) == sum(ops["backward"] for ops in ran) >= len(some)
+    for got, wanted in zip(model.buffers(), exact.buffers(), strict=True):
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=1e-3)
+    found = torch.cat([parameter.grad.double().flatten() for parameter in model.parameters()])
+    right = torch.cat([parameter.grad.flatten() for parameter in exact.parameters()])
+    assert (found - right).norm() < 0.01 * right.norm()

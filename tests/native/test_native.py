@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import sys
 
 import pytest
 import torch
@@ -14,11 +13,9 @@ from torch._dynamo import compiled_autograd
 import dwconv
 from dwconv import native
 from dwconv.call.call_plan import plan_for
-from dwconv.errors import BuildError, DwconvWarning
-from dwconv.native import compile as compiling
+from dwconv.errors import DwconvWarning
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES
-from tests import forked
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 
@@ -223,30 +220,6 @@ def test_a_kernel_takes_only_tensors_in_its_layout(logs):
         assert native.run(fprop.native, *inputs) is None
     larger = torch.cat([x, x]).contiguous(memory_format=torch.channels_last)
     assert torch.equal(native.run(fprop.native, larger, w), torch.cat([fprop(x, w)] * 2))
-
-
-@pytest.mark.parametrize(
-    ("compiler", "told"), [("nowhere-c++", r"there is no C\+\+ compiler nowhere-c\+\+; "), ("false", "false failed")]
-)
-def test_without_a_compiler_it_says_why(monkeypatch, tmp_path, compiler, told):
-    monkeypatch.setenv("CXX", compiler)
-    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
-    with pytest.raises(BuildError, match=told):
-        compiling.load_compiled()
-    assert not list(tmp_path.rglob("*.so*"))
-
-
-def test_it_can_be_left_out(logs):
-    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
-    script = (
-        "import os; os.environ['DWCONV_NATIVE'] = '0'; import torch, dwconv; from dwconv import native\n"
-        f"x = torch.randn({WORKLOAD.input_shape}).to(memory_format=torch.channels_last)\n"
-        "w = torch.randn(8, 1, 3, 3, requires_grad=True)\n"
-        "for _ in range(2): y = dwconv.conv2d(x, w, padding=1)\n"
-        "print(y.grad_fn.name(), native.why_not)"
-    )
-    done = forked.run([sys.executable, "-c", script], text=True, timeout=300)
-    assert done.stdout.strip() == "DwconvConvolutionBackward DWCONV_NATIVE=0 is set"
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from dwconv.native import once
 from dwconv.native.attempt import Attempt, OutOfTime
 from dwconv.native.once import Made, made_once
 from dwconv.system import private_files
+from tests.waiting import eventually
 
 LONG_S = 600.0
 
@@ -65,11 +65,8 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def until(condition) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def is_said(caplog: pytest.LogCaptureFixture, words: str) -> bool:
+    return eventually(lambda: any(words in line for line in caplog.messages))
 
 
 def second_waits(
@@ -77,7 +74,7 @@ def second_waits(
 ) -> Future[Made]:
     """Asks while another is making it; returns when it says that it waits."""
     second = threads.submit(ask, path, maker)
-    until(lambda: any("another process compiles the thing: waiting for it" in line for line in caplog.messages))
+    assert is_said(caplog, "another process compiles the thing: waiting for it")
     return second
 
 
@@ -131,7 +128,7 @@ def test_background_work_blocks_on_others_but_no_call_blocks_on_it(path, threads
     slow.go.set()
     assert first.result() == Made(content=b"made")
     later = threads.submit(ask, path, third, in_background=True, instead_of=b"made")
-    until(lambda: any("another process compiles the thing: used here when" in line for line in caplog.messages))
+    assert is_said(caplog, "another process compiles the thing: used here when")
     assert third.times == 0
     second.go.set()
     assert foreground.result() == later.result() == Made(content=b"made") and third.times == 1
@@ -156,7 +153,7 @@ def test_nothing_begins_that_can_no_longer_be_finished(path, threads, caplog):
     first = threads.submit(ask, path, slow)
     assert slow.begun.wait(60)
     second = threads.submit(ask, path, late, limit_s=once._WORTH_S)
-    until(lambda: any("waiting for it" in line for line in caplog.messages))
+    assert is_said(caplog, "waiting for it")
     slow.go.set()
     with pytest.raises(OutOfTime, match="ended without a result"):
         second.result()
@@ -200,7 +197,7 @@ def test_the_next_process_takes_the_place_of_a_killed_one(path, tmp_path, thread
     count, maker = tmp_path / "count", Maker()
     holder = start(count, taking_s=LONG_S)
     try:
-        until(lambda: count.exists() and count.read_text())
+        assert eventually(lambda: count.exists() and count.read_text())
         second = second_waits(path, maker, threads, caplog)
     finally:
         holder.kill()

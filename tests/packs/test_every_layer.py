@@ -22,7 +22,7 @@ from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target
 from dwconv.schedules.template import templates_for
 from dwconv.system import cpu_facts
 from tests.packs.clean import run_clean
-from tests.packs.forging import forge, made_for, refused
+from tests.packs.forging import forge
 from tests.packs.test_export import error_of
 
 SETS = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
@@ -125,19 +125,6 @@ def test_a_wrong_kernel_is_found_at_first_use_and_pytorchs_op_runs(of_every_laye
     assert {pass_: bool(kernel) for pass_, kernel in plan.kernels.items()} == {
         "fprop": False, "dgrad": False, "wgrad": True
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"instructions": ["amx-fp99"]}, "its machine code may need amx-fp99, which this CPU does not have"),
-        ({"arch": "riscv64"}, "it is for Linux on riscv64, this is Linux on "),
-    ],
-)
-def test_a_pack_of_another_instruction_set_is_refused(of_every_layer, no_packs, tmp_path, fields, words):
-    pack = Path(shutil.copytree(of_every_layer, tmp_path / "pack"))
-    forge(pack, made_for(**fields))
-    refused(pack, words)
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,10 @@ def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_is_built")
-def test_every_pass_runs_the_packs_kernel(pack):
+@pytest.mark.parametrize("batch", [1, 4, 9])
+def test_every_pass_runs_the_packs_kernel(pack, batch):
     loaded = dwconv.load_pack(pack)
-    plan, ours, theirs = step()
+    plan, ours, theirs = step(batch=batch)
     assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
     assert set(plan.kernels) == {"fprop", "dgrad", "wgrad"}
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
@@ -72,15 +73,6 @@ def test_a_volume_runs_the_packs_kernels(pack):
         for convolve in (dwconv.conv3d, torch.nn.functional.conv3d)
     )
     (plan,) = plans()
-    assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.usefixtures("nothing_is_built")
-@pytest.mark.parametrize("batch", [1, 9])
-def test_at_any_batch_size(pack, batch):
-    dwconv.load_pack(pack)
-    plan, ours, theirs = step(batch=batch)
     assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from dwconv.records.line import encode
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import Measurement
 from tests.planted_records import record_of, workload_of
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = record_of(workload_of())
@@ -239,13 +239,6 @@ def lock(tmp_path):
     taken.release()
 
 
-def until(is_so):
-    deadline_s = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline_s, "it never came to that"
-        time.sleep(0.01)
-
-
 def test_a_writer_that_waits_says_so_once(lock, monkeypatch, capsys):
     log = TuningLog(lock.path)
     said, say = [], log._say_that_it_waits
@@ -255,7 +248,7 @@ def test_a_writer_that_waits_says_so_once(lock, monkeypatch, capsys):
         lock.hold()
         writer = threading.Thread(target=log.append, args=(RECORD,), daemon=True)
         writer.start()
-        until(lambda times=times: len(said) == times)
+        assert eventually(lambda times=times: len(said) == times)
         assert writer.is_alive(), "it goes on waiting"
         lock.release()
         writer.join(60)
@@ -290,7 +283,7 @@ def test_a_log_that_is_replaced_while_a_writer_waits_is_the_one_written(lock, mo
     lock.hold()
     writer = threading.Thread(target=log.append, args=(RECORD,), daemon=True)
     writer.start()
-    until(lambda: said)
+    assert eventually(lambda: said)
     other = TuningLog(lock.path.with_name("other.jsonl"))
     other.append(RECORD)
     other.path.replace(lock.path)
@@ -402,7 +395,7 @@ def test_a_child_neither_closes_nor_keeps_its_parents_file(tmp_path):
         handle = os.open(log.path, os.O_RDWR)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # though the child lives
         os.close(handle)
-        until(lambda: other.read_text() == "still open")
+        assert eventually(lambda: other.read_text() == "still open")
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import pickle
 
 import pytest
@@ -11,25 +12,18 @@ import torch
 from torch import nn
 
 import dwconv
+from dwconv.call import tally as tally_module
 from dwconv.call.call_plan import plans
-from tests.native_needed import go_through_python, needs_native
+from dwconv.call.tally import Tally
+from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked", "logs"),
     pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
 ]
+
 X = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
-
-
-@pytest.fixture(params=["compiled", "interpreted"])
-def way(request, monkeypatch):
-    """The road of the calls that follow the first of their kind."""
-    if request.param == "interpreted":
-        go_through_python(monkeypatch)
-    else:
-        needs_native()
-    return request.param
 
 
 def twins(*, bias=False):
@@ -50,6 +44,7 @@ def step(model, x=X):
     model(x).sum().backward()
 
 
+@both_ways
 @pytest.mark.parametrize("tuned", [True, False])
 def test_each_layer_has_its_own_calls(logs, way, tuned):
     if tuned:
@@ -63,6 +58,7 @@ def test_each_layer_has_its_own_calls(logs, way, tuned):
     assert calls(model) == {("0",): (3, 3), ("1",): (5, 3, 4)}, "the input of the first needs no gradient"
 
 
+@both_ways
 def test_calls_are_counted_where_they_are_taken(logs, way):
     plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
     model = twins()
@@ -73,6 +69,7 @@ def test_calls_are_counted_where_they_are_taken(logs, way):
     assert taken == (6 if way == "compiled" else 0)
 
 
+@both_ways
 def test_another_model_with_the_same_layers_counts_for_itself(way):
     model, other = twins(), twins()
     step(model)
@@ -81,6 +78,7 @@ def test_another_model_with_the_same_layers_counts_for_itself(way):
     assert calls(model)["1",] == (1, 1, 1) and calls(other)["1",] == (2, 2, 2)
 
 
+@both_ways
 def test_a_model_that_is_gone_leaves_nothing_to_the_next(logs, way):
     """Not even if a weight of the next lies where one of it lay."""
     plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
@@ -94,6 +92,7 @@ def test_a_model_that_is_gone_leaves_nothing_to_the_next(logs, way):
     assert len(plan.tally.counted()) == 0
 
 
+@both_ways
 def test_copies_begin_anew_and_checkpoints_change_nothing(way):
     model = twins()
     step(model)
@@ -162,6 +161,7 @@ def test_one_axis_is_counted():
     assert calls(model) == {("",): (2, 2)}
 
 
+@both_ways
 def test_reset_begins_anew(way):
     model = twins()
     step(model)
@@ -181,3 +181,27 @@ def test_an_example_is_no_call():
     step(model)
     assert calls(model, X) == {("0",): (1, 1), ("1",): (1, 1, 1)}
     assert not any(map(any, calls(model, X[:1]).values())), "of other sizes"
+
+
+# -- weights that are gone ---------------------------------------------------------------------------------------------
+
+
+def test_a_weight_at_the_address_of_an_earlier_one_counts_for_itself(monkeypatch):
+    monkeypatch.setattr(tally_module, "id", lambda _: 7, raising=False)
+    tally = Tally()
+    gone, here = torch.ones(1), torch.ones(1)
+    for _ in range(3):
+        tally.count(gone, for_x=True, for_w=True)
+    del gone
+    tally.count(here, for_x=False, for_w=True)
+    (counted,) = tally.counted()
+    assert counted.weight is here and dict(counted.passes) == {"fprop": 1, "dgrad": 0, "wgrad": 1}
+
+
+def test_weights_that_are_made_anew_in_every_call_fill_no_memory(monkeypatch):
+    places = itertools.count()
+    monkeypatch.setattr(tally_module, "id", lambda _: next(places), raising=False)
+    tally = Tally()
+    for _ in range(100):
+        tally.count(torch.ones(1), for_x=False, for_w=False)
+    assert len(tally._of_weights) <= 2 and tally.counted() == []

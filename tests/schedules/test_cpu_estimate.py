@@ -15,8 +15,7 @@ from dwconv.errors import InvalidConfig
 from dwconv.problems.block import Block
 from dwconv.problems.target import CacheLevel, CpuTarget, KiB, Limits, MiB
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, row_tiles
-from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, folded, largest_share, price
+from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, column_tiles, folded, largest_share, price, row_tiles
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, estimated_us, templates_for
@@ -142,8 +141,7 @@ def test_larger_tiles_load_less(name: str, more: dict[str, int | str], fewer: di
 
 
 def work_of(workload: Workload, config: Config) -> CpuWork:
-    templates = all_templates()[config.template].schedule.__module__
-    module = importlib.import_module(templates.replace("templates", "estimate"))
+    module = importlib.import_module(f"{all_templates()[config.template].schedule.__module__}.estimate")
     work: CpuWork = module.cpu_work(workload, config, TARGET)
     return work
 
@@ -170,8 +168,8 @@ def test_golden(golden: Golden) -> None:
     told: list[str] = []
     for workload in pinned():
         for config in some_configs(workload, 1, layout=workload.layout, target=MEASURED):
-            told += [f"{workload.key}: {config}", *map("    {}".format, terms_of(work_of(workload, config)))]
-    golden("cpu_work.txt", "\n".join(told) + "\n")
+            told.append(f"{workload.key}: {config}: {', '.join(terms_of(work_of(workload, config)))}\n")
+    golden("cpu_work.txt", "".join(told))
 
 
 def terms_of(work: CpuWork) -> Iterator[str]:

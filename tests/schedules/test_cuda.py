@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
@@ -51,30 +49,6 @@ def test_legal_configurations_fit_the_hardware() -> None:
         assert 32 <= threads <= SM_90.threads_per_block
         assert config.planes <= 64, "CUDA allows 64 threads on z"
         assert config.block_h % config.tile_h == 0
-
-
-sizes = st.integers(1, 40)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
-    multiplier=st.sampled_from([1, 2, 3]),
-    size=st.tuples(sizes, sizes),
-    kernel=st.tuples(st.integers(1, 7), st.integers(1, 7)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    padding=st.tuples(st.tuples(*[st.integers(0, 3)] * 2), st.tuples(*[st.integers(0, 3)] * 2)),
-)
-def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride, padding) -> None:  # type: ignore[no-untyped-def]
-    try:
-        workload = Workload(
-            pass_="fprop", batch=1, channels=channels, multiplier=multiplier, input_size=size, kernel=kernel,
-            stride=stride, padding=padding,
-        )  # fmt: skip
-    except InvalidWorkload:
-        return
-    space = templates_for(workload, SM_90)[0].space(workload, SM_90)
-    assert space.why_illegal(space.default) is None
 
 
 def test_the_default_is_staged_in_shared_memory_and_strided_by_virtual_threads() -> None:

@@ -25,7 +25,7 @@ from dwconv.problems.operands import operands
 from dwconv.problems.workload import PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
-from tests.conftest import Golden
+from tests.conftest import Golden, digests
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90
 from tests.turns import in_turns
@@ -212,26 +212,17 @@ def test_sizes_of_several_symbols() -> None:
     assert sized(size, {"od": 5, "ow": 9, "n": 2}) == 90
 
 
-@pytest.mark.parametrize(
-    ("pass_", "tile"),
-    [
-        ("dgrad", {"tile_h": 2, "tile_w": 2, "threads_c": 8, "threads_w": 2, "threads_h": 2, "vthread_w": 1}),
-        ("wgrad", {"tile_h": 2, "tile_w": 2, "unroll_h": 2, "threads_c": 8, "threads_p": 4}),
-    ],
-    ids=str,
-)
-def test_the_source_is_pinned(pass_: Pass, tile: dict[str, Value], golden: Golden) -> None:
-    workload = of_pass(layer(32, (8, 8), (3, 3), stride=(2, 2)), pass_)
-    found = candidate(workload, {**STRAIGHT, **tile, "vector_c": 2, "weights": "registers"})
-    golden(f"cuda_{pass_}_nhwc_any.cu", source_only(found, SM_90).source)
-
-
-@pytest.mark.parametrize("pass_", ["fprop", "wgrad"])
-def test_the_contiguous_source_is_pinned(pass_: Pass, golden: Golden) -> None:
-    workload = layer(8, (4, 8), (1, 3), layout="nchw").for_pass(pass_)
-    tile: dict[str, Value] = {"planes": 8, "threads_h": 2, "tile_h": 1, "threads_w": 2, "tile_w": 2, "rows_ahead": 0}
-    found = candidate(workload, {**tile, "threads_c": 2, "unroll_h": 1, "threads_p": 16})
-    golden(f"cuda_{pass_}_nchw_any.cu", source_only(found, SM_90).source)
+def test_the_sources_are_pinned(golden: Golden) -> None:
+    """By their digests: those of one size are there to be read."""
+    strided, contiguous = layer(32, (8, 8), (3, 3), stride=(2, 2)), layer(8, (4, 8), (1, 3), layout="nchw")
+    tile: dict[str, Value] = {"threads_c": 8, "threads_w": 2, "threads_h": 2, "unroll_h": 2, "threads_p": 4}
+    strip: dict[str, Value] = {"planes": 8, "threads_h": 2, "tile_h": 1, "threads_w": 2, "tile_w": 2, "rows_ahead": 0}
+    wanted = {**STRAIGHT, **TWO, **tile, "vector_c": 2, "vthread_w": 1, "weights": "registers"}
+    found = {f"{pass_}, NHWC": candidate(of_pass(strided, pass_), wanted) for pass_ in PASSES}
+    for pass_ in PASSES:
+        own = {**strip, "threads_c": 2, "unroll_h": 1, "threads_p": 16}
+        found[f"{pass_}, NCHW"] = candidate(contiguous.for_pass(pass_), own)
+    golden("cuda_any_size.txt", digests({name: source_only(each, SM_90).source for name, each in found.items()}))
 
 
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad"])

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
@@ -259,28 +257,3 @@ def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -
     base = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 7, "tile_w": 7, "split_n": 2, "pipeline": 2}
     with pytest.raises(InvalidConfig, match=reason):
         space(workload).check({**base, **knobs})
-
-
-sizes = st.integers(1, 34)
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
-    size=st.tuples(sizes, sizes),
-    kernel=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
-    padding=st.tuples(st.tuples(*[st.integers(0, 15)] * 2), st.tuples(*[st.integers(0, 15)] * 2)),
-    dtype=st.sampled_from(DTYPES),
-)
-def test_what_fits_has_a_default(channels, size, kernel, stride, dilation, padding, dtype) -> None:  # type: ignore[no-untyped-def]
-    try:
-        workload = Workload(
-            pass_="backward", batch=1, channels=channels, input_size=size, kernel=kernel, stride=stride,
-            dilation=dilation, padding=padding, dtype=dtype, block=NOTHING,
-        )  # fmt: skip
-    except InvalidWorkload:
-        return
-    if TEMPLATE.misfit(workload, SM_90) is None:
-        assert space(workload).why_illegal(space(workload).default) is None

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
@@ -251,32 +249,6 @@ def test_16_bits_take_the_share_of_the_time_that_the_page_says(pass_: Pass) -> N
 
 
 # -- the space -------------------------------------------------------------------------------------------------------
-
-
-sizes = st.integers(1, 40)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    pass_=st.sampled_from(BLOCK_PASSES),
-    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
-    size=st.tuples(sizes, sizes),
-    kernel=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    padding=st.tuples(*[st.tuples(*[st.integers(0, 5)] * 2)] * 2),
-    text=st.sampled_from((BOTH_GRADIENTS, *BLOCKS)),
-    dtype=st.sampled_from(DTYPES),
-)
-def test_every_workload_has_a_default(pass_, channels, size, kernel, stride, padding, text, dtype) -> None:  # type: ignore[no-untyped-def]
-    try:
-        workload = Workload(
-            pass_=pass_, batch=1, channels=channels, input_size=size, kernel=kernel, stride=stride, padding=padding,
-            layout="nhwc", block=Block.parse(text), dtype=dtype,
-        )  # fmt: skip
-    except InvalidWorkload:
-        return
-    (found,) = templates_for(workload, SM_90)
-    assert found.space(workload, SM_90).why_illegal(found.space(workload, SM_90).default) is None
 
 
 def test_what_cannot_run_is_named() -> None:

@@ -6,10 +6,9 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DTYPES, Workload
 from dwconv.schedules.cuda.emit.sliding_sum import Reach
@@ -17,7 +16,7 @@ from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes, exact_vectors, least_vectors, spread_vectors
 from dwconv.schedules.emit import all_of
 from dwconv.schedules.taps import Axis
-from dwconv.schedules.template import all_templates, templates_for
+from dwconv.schedules.template import all_templates
 from tests.schedules.test_cuda import layer
 from tests.turns import every
 
@@ -114,36 +113,6 @@ def test_legal_configurations_fit_the_hardware(name: str) -> None:
         assert config.threads_h <= 64, "CUDA allows 64 threads on z"
         if name.startswith("cuda.dgrad"):
             assert config.tile_w % 2 == 0, "a tile holds whole periods of the taps"
-
-
-sizes = st.integers(1, 40)
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    pass_=st.sampled_from(["fprop", "dgrad"]),
-    dtype=st.sampled_from(DTYPES),
-    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
-    multiplier=st.sampled_from([1, 2, 3]),
-    size=st.tuples(sizes, sizes),
-    kernel=st.tuples(st.integers(1, 31), st.integers(1, 31)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
-    padding=st.tuples(st.tuples(*[st.integers(0, 15)] * 2), st.tuples(*[st.integers(0, 15)] * 2)),
-)
-def test_every_workload_has_a_template_and_each_of_them_a_default(  # type: ignore[no-untyped-def]
-    pass_, dtype, channels, multiplier, size, kernel, stride, dilation, padding
-) -> None:
-    try:
-        workload = Workload(
-            pass_=pass_, batch=1, channels=channels, multiplier=multiplier, input_size=size, kernel=kernel,
-            stride=stride, dilation=dilation, padding=padding, dtype=dtype,
-        )  # fmt: skip
-    except InvalidWorkload:
-        return
-    for template in templates_for(workload, SM_90):
-        space = template.space(workload, SM_90)
-        assert space.why_illegal(space.default) is None, template.name
 
 
 # -- vectors -------------------------------------------------------------------------------------------------------

@@ -9,16 +9,14 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dwconv.errors import InvalidConfig
 from dwconv.kernels import build
 from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
+from dwconv.schedules.cuda.channels_last import TEMPLATES as CHANNELS_LAST
 from dwconv.schedules.cuda.channels_last.patch import row_pitch
-from dwconv.schedules.cuda.channels_last.templates import TEMPLATES as CHANNELS_LAST
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, estimated_us
 from tests.conftest import Golden
@@ -203,32 +201,6 @@ def test_a_default_of_many_taps_is_no_last_resort(size: int, kernel: int, dtype:
     drawn = (space.sample(rng) for _ in range(60))
     least_us = min(estimated_us(workload, config, SM_90) for config in drawn if config is not None)
     assert estimated_us(workload, space.default, SM_90) < 1.5 * least_us
-
-
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    def pair(most: int) -> st.SearchStrategy[tuple[int, int]]:
-        return st.tuples(st.integers(1, most), st.integers(1, most))
-
-    pads = st.tuples(st.integers(0, 3), st.integers(0, 3))
-    kernel, dilation, padding, beyond = draw(pair(31)), draw(pair(3)), draw(st.tuples(pads, pads)), draw(pair(40))
-    least = [max(0, d * (k - 1) - sum(pad)) for k, d, pad in zip(kernel, dilation, padding, strict=True)]
-    return layer(
-        draw(st.sampled_from([1, 2, 3, 20, 58, 96])), (least[0] + beyond[0], least[1] + beyond[1]), kernel,
-        pass_=draw(st.sampled_from(PASSES)), multiplier=draw(st.sampled_from([1, 1, 2, 3])),
-        stride=draw(pair(9)), dilation=dilation, padding=padding, dtype=draw(st.sampled_from(DTYPES)),
-    )  # fmt: skip
-
-
-@given(workloads())
-@settings(max_examples=15, deadline=None)
-def test_every_workload_has_a_default_that_fits_the_hardware(workload: Workload) -> None:
-    assert TEMPLATES[workload.pass_].misfit(workload, SM_90) is None
-    space = space_of(workload)
-    default = space.default
-    assert space.why_illegal(default) is None
-    assert default.threads_c * default.threads_w * default.threads_h <= SM_90.threads_per_block
-    assert default.threads_h <= 64, "CUDA allows 64 threads on z"
 
 
 def test_what_cannot_run_is_named() -> None:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import Kernel
@@ -178,31 +176,6 @@ def test_there_is_something_to_search(workload: Workload, layout: Layout) -> Non
     knobs = space(dataclasses.replace(workload, layout=layout))
     rng = random.Random(0)
     assert len({knobs.sample(rng) for _ in range(60)} - {None}) > 45
-
-
-sizes = st.integers(1, 40)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
-    multiplier=st.sampled_from([1, 2, 3]),
-    size=st.tuples(sizes, sizes),
-    kernel=st.tuples(st.integers(1, 31), st.integers(1, 31)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    padding=st.tuples(st.tuples(*[st.integers(0, 15)] * 2), st.tuples(*[st.integers(0, 15)] * 2)),
-    layout=st.sampled_from(LAYOUTS),
-    dtype=st.sampled_from(DTYPES),
-)
-def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride, padding, layout, dtype) -> None:  # type: ignore[no-untyped-def]
-    try:
-        workload = Workload(
-            pass_="wgrad", batch=1, channels=channels, multiplier=multiplier, input_size=size, kernel=kernel,
-            stride=stride, padding=padding, layout=layout, dtype=dtype,
-        )  # fmt: skip
-    except InvalidWorkload:
-        return
-    assert space(workload).why_illegal(space(workload).default) is None
 
 
 def test_what_cannot_run_is_named() -> None:

@@ -15,7 +15,7 @@ from dwconv.kernels.cpu import assembly
 from dwconv.kernels.load import addresses_ir, openmp_ir
 from dwconv.problems.target import CpuTarget, ForcedVectorSet, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
-from dwconv.schedules.cpu.shared.registers import CACHE_LINE_BYTES, vector_registers
+from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES, vector_registers
 from dwconv.schedules.template import Candidate
 from dwconv.system import cpu_facts
 from tests.schedules.cpu_layers import assert_right, built, layer, lying, some_configs, template_of

@@ -1,1 +1,62 @@
-"""BatchNorm, activation, convolution, BatchNorm, activation as one, in NHWC."""
+"""A block, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the statistics of
+the batch or, in inference, with those that are given.
+
+Level one: a task is `block_h` rows of the result of one image in `block_c` channels. It goes down the rows, and keeps
+what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
+Level two: `tile_w` columns of one vector of channels are summed in registers; channels inside columns or columns inside
+channels (`order`). The next row may be prefetched (`prefetch`).
+
+    x                     ring, zeros around          y                    forward: 5 passes over memory
+    ┌─────────────────┐   ┌─┬───────────────┬─┐       ┌────────────────┐     x · x y · y z
+    │ norm1, act1     │──►│0│ ░░░░░░░       │0│──►    │  ▓▓▓▓▓ tile_w  │   backward: 9
+    │ of one more row │   │0│ ░░░░░░░       │0│ taps  └────────────────┘     dz y · dz y x dx · dx x dx
+    └─────────────────┘   └─┴───────────────┴─┘                            A statistic is a barrier: ·
+                                                                           inference: 2, x z
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, Workload
+from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.block_nhwc.estimate import estimate_us
+from dwconv.schedules.cpu.block_nhwc.space import block_space, why_unfit
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import family
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    cut = Cut(workload, config, target)
+    if workload.any_size:
+        from dwconv.schedules.any_size import any_axes
+
+        cut = replace(cut, any_axes=any_axes(cut.gathered))
+    if workload.pass_ == "forward":
+        from dwconv.schedules.cpu.block_nhwc.forward import schedule_forward
+
+        return schedule_forward(cut)
+    if workload.pass_ == "inference":
+        from dwconv.schedules.cpu.block_nhwc.forward import schedule_inference
+
+        return schedule_inference(cut)
+    from dwconv.schedules.cpu.block_nhwc.backward import schedule_backward
+
+    return schedule_backward(cut)
+
+
+TEMPLATES = family(
+    "cpu.block_{pass_}_nhwc",
+    (*BLOCK_PASSES, *EVAL_PASSES),
+    layout="nhwc",
+    any_size=True,
+    misfit=why_unfit,
+    space=block_space,
+    schedule=schedule,
+    estimate_us=estimate_us,
+)

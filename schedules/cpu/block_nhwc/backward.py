@@ -15,15 +15,13 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.block_nhwc.channels import NormTensors
+from dwconv.schedules.activations import ON_CPU
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
 from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
-from dwconv.schedules.cpu.block_nhwc.sums import Held, Parts, channel_loop, totals
+from dwconv.schedules.cpu.block_nhwc.norms import Held, NormTensors, Parts, channel_loop, totals
 from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
-from dwconv.schedules.cpu.emit.activations import with_derivative
-from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import prefetch, scratch
+from dwconv.schedules.cpu.emit.words import load, prefetch, scratch, store_rounded
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
 
 TOTAL, DOT = range(2)
@@ -67,7 +65,7 @@ class Backward(BlockKernel):
         assert self.norm2 is not None
         span = self.vectors.span(vector.start)
         y = bind("y_value", load(self.tensors["y"], image, pixel, span))
-        _, slope = with_derivative(self.cut.block.act2, self.norm2.normalised(y, vector))
+        _, slope = ON_CPU.with_derivative(self.cut.block.act2, self.norm2.normalised(y, vector))
         return bind("d", load(self.tensors["dz"], image, pixel, span) * slope), y
 
     def terms_of_norm2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> list[Expr]:
@@ -124,7 +122,7 @@ class Backward(BlockKernel):
                 prefetch(self.tensors["x"], task.image, pixel + out + columns.outputs, vector.start)
         activated = []
         for value in values:
-            a, slope = with_derivative(
+            a, slope = ON_CPU.with_derivative(
                 self.cut.block.act1, self.norm1.normalised(value, vector) if self.norm1 else value
             )
             activated.append((bind("a", a), bind("slope", slope)))

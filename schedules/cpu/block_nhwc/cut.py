@@ -9,7 +9,7 @@ from typing import Any
 from dwconv.problems.block import Block
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
+from dwconv.schedules.cpu.shared.limits import channel_lanes, vector_count
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import WIDTH, Axes, inputs_beyond
 

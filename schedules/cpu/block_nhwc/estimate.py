@@ -8,18 +8,8 @@ from dwconv.problems.block import Activation
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
-from dwconv.schedules.cpu.shared.cost import (
-    ACTIVATED,
-    LINE_BYTES,
-    CpuWork,
-    Traffic,
-    conversions,
-    folded,
-    largest_share,
-    price,
-)
-from dwconv.schedules.cpu.shared.registers import vector_registers
-from dwconv.schedules.cpu.shared.threads import threads_of
+from dwconv.schedules.cpu.shared.cost import ACTIVATED, CpuWork, Traffic, conversions, folded, largest_share, price
+from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES, threads_of, vector_registers
 from dwconv.schedules.space import Config
 
 APPLIED: dict[Activation, float] = {
@@ -69,7 +59,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         loads, stores = reads + 3 * taps + swept + 2 * ringed + x, ringed + taps + written
         widened = ringed * (2 if block.norm2 else 1) + x + swept
         products *= 2
-    lines = 1 + (ITEMSIZE[workload.dtype] * cut.lanes / LINE_BYTES if workload.channels % cut.lanes else 0.0)
+    lines = 1 + (ITEMSIZE[workload.dtype] * cut.lanes / CACHE_LINE_BYTES if workload.channels % cut.lanes else 0.0)
     threads, tasks = threads_of(config, target), workload.batch * cut.results.blocks * cut.channel_blocks
     return CpuWork(
         tasks=tasks,

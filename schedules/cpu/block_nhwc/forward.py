@@ -1,23 +1,35 @@
-"""The forward pass of a block.
+"""The forward passes of a block. In training:
 
 x ─► moments ─► mean1, var1 ─► scale, shift
 x ─► scale, shift, act1 ─► ring of rows ─► convolution ─► y, its moments ─► mean2, var2 ─► scale, shift
 y ─► scale, shift, act2 ─► z
+
+In evaluation statistics are given, so that x is read once and z is written once:
+
+mean, var ─► scale, shift, of each norm
+x ─► scale, shift, act1 ─► ring of rows ─► convolution, in registers ─► scale, shift, act2 ─► z
 """
 
 from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.block_nhwc.channels import NormTensors
+from dwconv.schedules.activations import ON_CPU
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
 from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
-from dwconv.schedules.cpu.block_nhwc.sums import FIRST, PIVOT, SECOND, Held, Parts, channel_loop, combined_moments
+from dwconv.schedules.cpu.block_nhwc.norms import (
+    FIRST,
+    PIVOT,
+    SECOND,
+    Held,
+    NormTensors,
+    Parts,
+    channel_loop,
+    combined_moments,
+)
 from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
-from dwconv.schedules.cpu.emit.activations import activation
-from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import prefetch
+from dwconv.schedules.cpu.emit.words import load, prefetch, store_rounded
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
 
 
@@ -51,12 +63,12 @@ class Forward(BlockKernel):
         """What is made of y."""
         assert self.norm2 is not None
         y = load(self.tensors["y"], image, pixel, self.vectors.span(vector.start))
-        return activation(self.cut.block.act2, self.norm2.normalised(y, vector))
+        return ON_CPU.activation(self.cut.block.act2, self.norm2.normalised(y, vector))
 
     def read(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """What the convolution reads."""
         x = load(self.tensors["x"], image, pixel, self.vectors.span(vector.start))
-        return activation(self.cut.block.act1, self.norm1.normalised(x, vector) if self.norm1 else x)
+        return ON_CPU.activation(self.cut.block.act1, self.norm1.normalised(x, vector) if self.norm1 else x)
 
     def convolve(self) -> None:
         """y, and its moments if a norm follows."""
@@ -115,3 +127,33 @@ class Forward(BlockKernel):
                     value = self.read(task.image, source_row * columns.inputs + source_column, vector)
                     pivot.add((0,), value * self.weights.vector(vector.number, 0, 0, kh, kw))
             store(self.partial, pivot[(0,)], task.part, PIVOT, vectors.slot(vector.number))
+
+
+def schedule_inference(cut: Cut) -> s_tir.Schedule:
+    """Parameters, images with their rows and columns as one axis of pixels: x (n, H·W, C), w (C, KH, KW), γ, β, mean
+    and variance of each norm (C,), z (n, OH·OW, C), or y without a second norm, and workspaces."""
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        inference = Inference.arguments(cut, n, gathers="fprop", sums=0)
+        inference.set_normalised()
+        inference.weights.pack()
+        for task in tasks(cut, inference.vectors, n):
+            inference.convolve_rows(task, None)
+    return s_tir.Schedule(builder.get())
+
+
+class Inference(Forward):
+    def set_normalised(self) -> None:
+        """Scales and shifts, from the statistics that are given."""
+        for norm in filter(None, (self.norm1, self.norm2)):
+            for number in serial("vector", self.vectors.count):
+                vector = NumberedVector(number, bind("c", self.vectors.start(number)))
+                norm.set_normalised(vector, norm.load("mean", vector), norm.load("var", vector))
+
+    def store(self, task: Task, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
+        vector = task.vector(v)
+        pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)
+        result = self.tensors["z" if self.norm2 else "y"]
+        for at, value in enumerate(sums):
+            z = ON_CPU.activation(self.cut.block.act2, self.norm2.normalised(value, vector)) if self.norm2 else value
+            store_rounded(result, z, task.image, pixel + at, self.vectors.span(vector.start))

@@ -1,21 +1,109 @@
-"""What all passes of a block have: their tensors, and the pixels that they go through."""
+"""What all passes of a block have: their tensors, and what goes from pixel to pixel of an image, all channels of each:
+sums, and results that no other pixel has a part in."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from dwconv.problems.workload import IMAGES, Pass
-from dwconv.schedules.cpu.block_nhwc.channels import TABLE_ROWS, NormTensors
-from dwconv.schedules.cpu.block_nhwc.cut import Cut, RowBlocks
-from dwconv.schedules.cpu.block_nhwc.pixels import Pixels
-from dwconv.schedules.cpu.block_nhwc.sums import Parts
-from dwconv.schedules.cpu.emit.channel_weights import PackedWeights
-from dwconv.schedules.cpu.emit.vectors import Vectors
-from dwconv.schedules.cpu.emit.words import argument, seen_as, settled
-from dwconv.schedules.emit import Expr, ceil_div, is_number
+from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut, RowBlocks
+from dwconv.schedules.cpu.block_nhwc.norms import FIRST, PIVOT, SECOND, TABLE_ROWS, Held, NormTensors, Parts
+from dwconv.schedules.cpu.emit.pixels import PackedWeights
+from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
+from dwconv.schedules.cpu.emit.words import argument, load, parallel, seen_as, settled, store_rounded
+from dwconv.schedules.emit import Expr, bind, ceil_div, is_number, least, serial, store
 from dwconv.schedules.gather import Gather
+
+AT_ONCE = 8
+"""Pixels whose sums are taken in registers: they are loaded and stored once for so many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels:
+    """The pixels of images, in parts."""
+
+    vectors: Vectors
+    parts: Parts
+
+    def tasks(self) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+        """A parallel loop over the parts: (part, image, its first pixel, the pixel after its last)."""
+        parts = self.parts
+        hold = bind if is_number(parts.pixels) else settled
+        for part in parallel("part", parts.count):
+            image = hold("image", part // parts.blocks)
+            first = hold("first", part % parts.blocks * parts.pixels)
+            yield part, image, first, hold("stop", least(first + parts.pixels, parts.image_pixels))
+
+    def all_vectors(self) -> Iterator[NumberedVector]:
+        for number in serial("vector", self.vectors.count):
+            yield NumberedVector(number, bind("c", self.vectors.start(number)))
+
+    def sum_moments(self, image_of: Any, partial: Any) -> None:
+        """The moments of a tensor (n, pixels, C), about the first pixel of each part."""
+        span = self.vectors.span
+        for part, image, first, stop in self.tasks():
+            for vector in self.all_vectors():
+                pivot = load(image_of, image, first, span(vector.start))
+                store(partial, pivot, part, PIVOT, self.vectors.slot(vector.number))
+
+            def moments(pixel: Expr, vector: NumberedVector, image: Expr = image, part: Expr = part) -> list[Expr]:
+                pivot = partial[part, PIVOT, self.vectors.slot(vector.number)]
+                off = bind("off", load(image_of, image, pixel, span(vector.start)) - pivot)
+                return [off, off * off]
+
+            self._sum(partial, part, first, stop, [FIRST, SECOND], moments)
+
+    def sum_of(self, terms: Callable[[Expr, Expr, NumberedVector], list[Expr]], partial: Any, *, rows: int) -> None:
+        """Sums of ``terms`` of an image's pixel, as many as ``rows``."""
+        for part, image, first, stop in self.tasks():
+
+            def of_pixel(pixel: Expr, vector: NumberedVector, image: Expr = image) -> list[Expr]:
+                return terms(image, pixel, vector)
+
+            self._sum(partial, part, first, stop, list(range(rows)), of_pixel)
+
+    def _sum(
+        self,
+        partial: Any,
+        part: Expr,
+        first: Expr,
+        stop: Expr,
+        rows: list[int],
+        terms: Callable[[Expr, NumberedVector], list[Expr]],
+    ) -> None:
+        held = Held.of(self.vectors, partial, part, rows=len(rows), count=self.vectors.count)
+        held.clear(0)
+        for band in serial("band", ceil_div(self.parts.pixels, BAND_PIXELS)):
+            start = bind("band_first", least(first + band * BAND_PIXELS, stop))
+            end = bind("band_stop", least(start + BAND_PIXELS, stop))
+            whole = bind("whole", start + (end - start) // AT_ONCE * AT_ONCE)
+            for size, begin, turns in ((AT_ONCE, start, (whole - start) // AT_ONCE), (1, whole, end - whole)):
+                for turn in serial("turn", turns):
+                    pixel = bind("pixel", begin + turn * size)
+                    for vector in self.all_vectors():
+                        found = [terms(pixel + at, vector) for at in range(size)]
+                        for row in rows:
+                            held.add(vector.number, row, sum_in_pairs([each[row] for each in found]))
+            held.flush(0)
+
+    def map(self, result: Any, of: Callable[[Expr, Expr, NumberedVector], Expr]) -> None:
+        """result[image, pixel, c] = of(image, pixel, vector), which may read the result there: where vectors overlap,
+        the last is computed before the one before it is stored."""
+        vectors = self.vectors
+        overlaps = vectors.elements % vectors.lanes != 0
+        for _, image, first, stop in self.tasks():
+            for pixel in serial("pixel", first, stop):
+                last = NumberedVector(vectors.count - 1, vectors.start(vectors.count - 1))
+                kept = bind("kept", of(image, pixel, last)) if overlaps else None
+                for number in serial("vector", vectors.count - overlaps):
+                    vector = NumberedVector(number, bind("c", number * vectors.lanes))
+                    store_rounded(result, of(image, pixel, vector), image, pixel, vectors.span(vector.start))
+                if overlaps:
+                    store_rounded(result, kept, image, pixel, vectors.span(last.start))
+
 
 Kernel = TypeVar("Kernel", bound="BlockKernel")
 

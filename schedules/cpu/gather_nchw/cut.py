@@ -10,8 +10,7 @@ from typing import Any
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import RowCut, block_width, column_blocks
-from dwconv.schedules.cpu.shared.planes import loads_per_read
-from dwconv.schedules.cpu.shared.registers import column_lanes
+from dwconv.schedules.cpu.shared.limits import column_lanes, loads_per_read
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis, Run, full_source_loops

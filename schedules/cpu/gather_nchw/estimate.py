@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
-from dwconv.schedules.cpu.shared.axis_work import AxisWork, row_tiles
-from dwconv.schedules.cpu.shared.cost import ACTIVATED, CpuWork, Traffic, conversions, largest_share, price
-from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
-from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
-from dwconv.schedules.cpu.shared.threads import threads_of
-from dwconv.schedules.gather import Gather
+from dwconv.schedules.cpu.shared.cost import (
+    ACTIVATED,
+    AxisWork,
+    CpuWork,
+    ReadWork,
+    ScratchWork,
+    Traffic,
+    conversions,
+    largest_share,
+    lines_of_columns,
+    price,
+    row_tiles,
+)
+from dwconv.schedules.cpu.shared.limits import threads_of, vector_count, vector_registers
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis, full_source_loops
 
@@ -27,7 +35,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = Cut(_gather(workload), config, target)
+    cut = Cut.of(workload, config, target)
     work, rows, columns, lanes = cut.work, cut.work.rows, cut.work.columns, cut.lanes
     down, across = (
         row_tiles(rows, config.tile_h),
@@ -163,8 +171,3 @@ def _cell(columns: Axis) -> tuple[int, int]:
 def _loops(rows: Axis, tile_h: int) -> int:
     """Loops over source rows of a tile."""
     return len(full_source_loops(rows, tile_h))
-
-
-@lru_cache(maxsize=64)
-def _gather(workload: Workload) -> Gather:
-    return Gather.of(workload)

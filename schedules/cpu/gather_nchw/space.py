@@ -6,11 +6,18 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import Cut, spans_rows
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_width, tile_sizes, width_knob
-from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
-from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
-from dwconv.schedules.cpu.shared.registers import column_lanes, sum_registers, vector_count
-from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit, sums_in_registers
-from dwconv.schedules.cpu.shared.threads import thread_knobs
+from dwconv.schedules.cpu.shared.limits import (
+    SMALL_KERNEL,
+    TILE_WITHIN_BLOCK,
+    WIDE_KERNEL,
+    code_within_limit,
+    column_lanes,
+    scratch_within_cache,
+    sum_registers,
+    sums_in_registers,
+    thread_knobs,
+    vector_count,
+)
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 
@@ -58,10 +65,7 @@ def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
 
     return [
         TILE_WITHIN_BLOCK,
-        Rule(
-            "taps in loops read scratch memory",
-            lambda config: config.unroll == "none" and config.stage == "none",
-        ),
+        Rule("taps in loops read scratch memory", lambda config: config.unroll == "none" and config.stage == "none"),
         Rule(
             "blocks of columns with a stride are read in place",
             lambda config: config.stage != "none" and cut(config).column_blocks > 1 and not spans_rows(work),

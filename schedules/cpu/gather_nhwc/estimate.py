@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.cut import Cut
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, rolled_column_tiles, row_tiles
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut
 from dwconv.schedules.cpu.shared.cost import (
     ACTIVATED,
-    LINE_BYTES,
     CpuWork,
     Traffic,
+    column_tiles,
     conversions,
     folded,
     largest_share,
     price,
+    rolled_column_tiles,
+    row_tiles,
 )
-from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
-from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS, threads_of
+from dwconv.schedules.cpu.shared.limits import (
+    CACHE_LINE_BYTES,
+    PARALLEL_WEIGHTS,
+    threads_of,
+    vector_count,
+    vector_registers,
+)
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 
@@ -30,7 +35,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = Cut(_gather(workload), config, target)
+    cut = GatherCut.of(workload, config, target)
     work, unroll, lanes, channel_blocks = cut.work, config.unroll, cut.lanes, cut.channel_blocks
     depths, rows, columns = work.depths, work.rows, work.columns
     planes = workload.batch * depths.outputs
@@ -45,7 +50,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     tiles = planes * groups * height * across.tiles
     each = met * vectors * work.fan_in  # what follows is for each vector of channels and each source channel
     # A vector of unaligned channels spans two lines; with a multiplier it is gathered, lane by lane.
-    lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
+    lines = 1 + (work.itemsize * lanes / CACHE_LINE_BYTES if work.channels % lanes else 0.0)
     loads = float(rows_read) * (across.products if unroll == "none" else across.reads)
     loads *= lines if work.multiplier == 1 else 1.5 * lanes
     weights, spilled = _weight_loads(cut, tiles=height * across.tiles, rows_read=rows_read, products=products)
@@ -75,7 +80,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     )
 
 
-def _weight_loads(cut: Cut, *, tiles: int, rows_read: int, products: int) -> tuple[float, float]:
+def _weight_loads(cut: GatherCut, *, tiles: int, rows_read: int, products: int) -> tuple[float, float]:
     """(weights that tiles load, multiply-adds that load their own) for a vector of channels: registers hold the weights
     of all taps, those of a kernel row, or too few of them."""
     work, config = cut.work, cut.config
@@ -91,7 +96,7 @@ def _weight_loads(cut: Cut, *, tiles: int, rows_read: int, products: int) -> tup
     return 0.0, products * (1 - 0.5 * max(0, free) / (taps * config.vectors_c))
 
 
-def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ...]:
+def _traffic(cut: GatherCut, workload: Workload, *, threads: int) -> tuple[Traffic, ...]:
     """``order`` decides what a core touches between two tiles that read the same lines: all that the loops inside of
     the one over these tiles go through."""
     work, config = cut.work, cut.config
@@ -145,7 +150,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
     )
 
 
-def _columns_read(cut: Cut) -> int:
+def _columns_read(cut: GatherCut) -> int:
     """By a task."""
     columns = cut.work.columns
     return columns.inputs if cut.column_blocks == 1 else columns.spanned(cut.block_columns)[1]
@@ -154,8 +159,3 @@ def _columns_read(cut: Cut) -> int:
 def _sizes(work: Gather) -> tuple[int, int]:
     """Elements of the source and of the result, of one image."""
     return math.prod(work.axes.inputs) * work.source_channels, math.prod(work.axes.outputs) * work.channels
-
-
-@lru_cache(maxsize=64)
-def _gather(workload: Workload) -> Gather:
-    return Gather.of(workload)

@@ -1,6 +1,8 @@
 """The kernel of fprop and dgrad in NHWC: every result is a sum of what its taps meet in the source.
 
 result[o, c] = bias[c] + Σ over k of source[meets(o, k), c] · w[c, k]     (schedules/taps.py says what meets what)
+
+In a register tile every source vector is loaded once and multiplied into all sums that it meets.
 """
 
 from __future__ import annotations
@@ -15,17 +17,33 @@ from tvm import s_tir, tirx
 
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import AnyAxis, any_axes, channels_of
-from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, is_one, tile_columns, tile_rows
-from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_one, tile_columns, tile_rows
+from dwconv.schedules.cpu.emit.pixels import PixelRow
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel
-from dwconv.schedules.cpu.gather_nhwc.cut import Cut
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
-from dwconv.schedules.cpu.gather_nhwc.tile import PixelTile
-from dwconv.schedules.emit import BATCH, Expr, bind, divided, is_number, kernel, nest
-from dwconv.schedules.taps import Run
+from dwconv.schedules.cpu.shared.limits import vector_registers
+from dwconv.schedules.emit import (
+    BATCH,
+    Expr,
+    bind,
+    ceil_div,
+    divided,
+    inside,
+    is_number,
+    kernel,
+    least,
+    most,
+    nest,
+    planes_met,
+    serial,
+    when,
+)
+from dwconv.schedules.taps import Axis, Run, TapLoop
 
 
-def schedule_gather(workload: Workload, cut: Cut, *, streamed_above: int | None) -> s_tir.Schedule:
+def schedule_gather(workload: Workload, cut: GatherCut, *, streamed_above: int | None) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, dy (n, OH, OW, C′) if the
     epilogue takes it, result (n, OH, OW, C′), workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with
     depths before heights. ``streamed_above``: the result of a larger batch is streamed, of images of any size a
@@ -49,7 +67,7 @@ class PixelTask:
     begins with vector ``first_vector``."""
 
     tensors: PixelTensors
-    cut: Cut
+    cut: GatherCut
     image: Expr
     depth: Expr
     top: Expr
@@ -91,7 +109,7 @@ class PixelTask:
         return columns.cuts(config.tile_w, overlap=True, narrower=not is_number(self.cut.work.channels))
 
 
-def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:
+def tasks(tensors: PixelTensors, cut: GatherCut, n: Expr) -> Iterator[PixelTask]:
     """Shares out images × depths × blocks of rows, or of columns × blocks of channels over the threads."""
     column_blocks, channel_blocks, stream = cut.column_blocks, cut.channel_blocks, tensors.stream
     row_blocks = cut.rows.blocks * column_blocks
@@ -106,13 +124,179 @@ def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:
             top = bind("top", task // channel_blocks % row_blocks // column_blocks * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
             yield PixelTask(
-                tensors=tensors,
-                cut=cut,
-                image=image,
-                depth=depth,
-                top=top,
-                columns=columns,
-                first_vector=first_vector,
+                tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns, first_vector=first_vector
             )
         if stream:
             stream.fence()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelTile:
+    """``tile_h`` rows from ``top`` on × the columns of a run from ``left`` on × some vectors of channels, of one plane.
+
+    In 3-D a loop goes over the planes of the source that the plane meets: of each, the tile sums what it would in 2-D.
+    """
+
+    tensors: PixelTensors
+    cut: GatherCut
+    image: Expr
+    depth: Expr
+    top: Expr
+    left: Expr
+    run: Run
+    vectors: list[NumberedVector]
+
+    def sum(self) -> None:
+        """Computes and stores the results of the tile."""
+        unroll = self.cut.config.unroll
+        if unroll == "taps":
+            self._sum_unrolled()
+            return
+        for row in range(self.cut.config.tile_h):
+            self._sum_row(row, columns_too=unroll == "none")
+
+    def _sum_unrolled(self) -> None:
+        """All taps, straight code; one test for each source row keeps out of the padding."""
+        work, tile_h = self.cut.work, self.cut.config.tile_h
+        rows, columns = work.rows, work.columns
+        sums = self._zeros(tile_h)
+        for plane in self._planes():
+            weights = self._weights(plane, [(kh, kw) for kh in range(rows.taps) for kw in range(columns.taps)])
+            for row_at, row_pairs in rows.reads(tile_h).items():
+                row = bind("source_row", rows.origin(self.top) + row_at)
+                source = plane.row(row)
+                with when(inside(row, rows.inputs)):
+                    for column, column_pairs in self._columns():
+                        for v, vector in enumerate(self.vectors):
+                            value = plane.load(source, column, vector)
+                            for out_row, kh in row_pairs:
+                                for out_column, kw in column_pairs:
+                                    sums.add((out_row, out_column, v), value * weights(v, kh, kw))
+        for row in range(tile_h):
+            with when(self._has(row)):
+                self._store(sums, row, row)
+
+    def _sum_row(self, row: int, *, columns_too: bool) -> None:
+        """Row ``row`` of the tile, with a loop over its kernel rows; ``columns_too``: and one over kernel columns."""
+        rows = self.cut.work.rows
+        taps, origin = ascending(rows.tap_loop(row)), rows.origin(self.top)
+        add_columns = self._add_rolled_columns if columns_too else self._add_columns
+        with when(self._has(row)):
+            sums = self._zeros(1)
+            if taps is not None:
+                for plane in self._planes():
+                    for q in serial("q_h", *live_turns(rows, taps, origin)):
+                        source_row = bind("source_row", origin + taps.at + q * taps.delta)
+                        add_columns(sums, plane, source_row, bind("kh", taps.first + q * taps.period))
+            self._store(sums, 0, row)
+
+    def _planes(self) -> Iterator[SourcePlane]:
+        """Loops over the planes of the source that the tile sums."""
+        work = self.cut.work
+        for m in serial("m", work.fan_in):
+            for kd, depth in planes_met(work.depths, self.depth):
+                yield SourcePlane(self.tensors, (self.image, *work.axes.index(depth)), m, kd)
+
+    def _add_columns(self, sums: Accumulators, plane: SourcePlane, row: Expr, kh: Expr) -> None:
+        columns = self.cut.work.columns
+        source = plane.row(row)
+        weights = self._weights(plane, [(kh, kw) for kw in range(columns.taps)])
+        for column, pairs in self._columns():
+            for v, vector in enumerate(self.vectors):
+                value = plane.load(source, column, vector)
+                for out, kw in pairs:
+                    sums.add((0, out, v), value * weights(v, kh, kw))
+
+    def _weights(self, plane: SourcePlane, taps: list[tuple[Expr, int]]) -> Callable[[int, Expr, int], Expr]:
+        """The weights of ``taps`` for the vector of a number, in registers if they find room."""
+        if not self._holds(len(taps)):
+            return lambda v, kh, kw: plane.weight(self.vectors[v], kh, kw)
+        held = {
+            (v, tap): bind("weight", plane.weight(vector, *tap))
+            for v, vector in enumerate(self.vectors)
+            for tap in taps
+        }
+        return lambda v, kh, kw: held[v, (kh, kw)]
+
+    def _holds(self, taps: int) -> bool:
+        free = vector_registers(self.cut.target) - self.cut.sums - 2
+        return not self.cut.work.axes.are_known and taps * len(self.vectors) <= free
+
+    def _columns(self) -> Iterator[tuple[Expr, list[tuple[int, int]]]]:
+        """The columns of the source that the tile reads, each with the (output, tap) pairs that it meets."""
+        columns = self.cut.work.columns
+        for at, pairs in columns.reads_of(self.run):
+            column = columns.origin(self.left) + at
+            with when(inside(column, columns.inputs) if columns.is_tested(self.run, at) else True):
+                yield column, pairs
+
+    def _add_rolled_columns(self, sums: Accumulators, plane: SourcePlane, row: Expr, kh: Expr) -> None:
+        columns, width = self.cut.work.columns, self.run.width
+        origin, source = columns.origin(self.left), plane.row(row)
+        for phase in range(min(columns.down, width)):
+            taps = ascending(columns.tap_loop(phase))
+            if taps is None:
+                continue
+            bounds = (0, taps.count) if self.run.interior else live_turns(columns, taps, origin)
+            for q in serial("q_w", *bounds):
+                for out in range(phase, width, columns.down):
+                    column = origin + columns.origin(out - phase) + taps.at + q * taps.delta
+                    for v, vector in enumerate(self.vectors):
+                        weight = plane.weight(vector, kh, taps.first + q * taps.period)
+                        sums.add((0, out, v), plane.load(source, column, vector) * weight)
+
+    def _zeros(self, rows: int) -> Accumulators:
+        return Accumulators(self.tensors.vectors, rows, self.run.width, len(self.vectors))
+
+    def _has(self, row: int) -> Expr:
+        return has_row(self.cut.rows, self.top, row)
+
+    def _store(self, sums: Accumulators, summed: int, row: int) -> None:
+        """Row ``summed`` of the sums to row ``row`` of the tile."""
+        columns, tensors = self.cut.work.columns, self.tensors
+        at = (self.image, *self.cut.work.axes.index(self.depth, self.top + row))
+        result = tensors.row(tensors.result, *at)
+        dy = tensors.row(tensors.dy, *at) if self.cut.work.reads_dy else None
+        for column in range(self.run.width):
+            with when(self.left + column < columns.outputs if columns.may_lack(self.run, column) else True):
+                for v, vector in enumerate(self.vectors):
+                    total = sums[summed, column, v]
+                    tensors.store(total, result, self.left + column, vector=vector, dy=dy)
+
+
+@dataclass(frozen=True)
+class SourcePlane:
+    """One plane of the source, in the ``m``-th of the channels that a result sums, which the result meets at tap ``kd``
+    along the depth."""
+
+    tensors: PixelTensors
+    at: tuple[Expr, ...]
+    m: Expr
+    kd: Expr
+
+    def row(self, row: Expr) -> PixelRow:
+        return self.tensors.row(self.tensors.source, *self.at, row)
+
+    def load(self, row: PixelRow, column: Expr, vector: NumberedVector) -> Expr:
+        return self.tensors.load(row, column, vector=vector, m=self.m)
+
+    def weight(self, vector: NumberedVector, kh: Expr, kw: Expr) -> Expr:
+        return self.tensors.weights.vector(vector.number, self.m, self.kd, kh, kw)
+
+
+def ascending(taps: TapLoop | None) -> TapLoop | None:
+    """The same taps in the order of what they meet."""
+    if taps is None or taps.delta > 0:
+        return taps
+    last = taps.count - 1
+    return TapLoop(
+        first=taps.first + last * taps.period, period=-taps.period, count=taps.count,
+        at=taps.at + last * taps.delta, delta=-taps.delta,
+    )  # fmt: skip
+
+
+def live_turns(axis: Axis, taps: TapLoop, origin: Expr) -> tuple[Expr, Expr]:
+    """The bounds of q within which a tap loop, ascending, stays inside the source."""
+    start = origin + taps.at
+    first = bind("first", most(ceil_div(-start, taps.delta), 0))
+    return first, bind("stop", most(first, least(ceil_div(axis.inputs - start, taps.delta), taps.count)))

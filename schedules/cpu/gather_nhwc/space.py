@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.cut import Cut
-from dwconv.schedules.cpu.gather_nhwc.stores import store_knob
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut, store_knob
 from dwconv.schedules.cpu.shared.blocks import (
     LONG_WIDTH,
     block_heights,
@@ -15,16 +14,18 @@ from dwconv.schedules.cpu.shared.blocks import (
     tile_sizes,
     width_knob,
 )
-from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
-from dwconv.schedules.cpu.shared.registers import (
+from dwconv.schedules.cpu.shared.limits import (
+    TILE_WITHIN_BLOCK,
+    WIDE_KERNEL,
     channel_lanes,
+    code_within_limit,
     fills_cache_lines,
     sum_registers,
     sums_beside,
     sums_in_flight,
+    sums_in_registers,
+    thread_knobs,
 )
-from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit, sums_in_registers
-from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 
@@ -68,15 +69,12 @@ def unrolling(work: Gather) -> list[str]:
 
 
 def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> Cut:
-        return Cut(work, config, target)
+    def cut(config: Config) -> GatherCut:
+        return GatherCut(work, config, target)
 
     return [
         TILE_WITHIN_BLOCK,
-        Rule(
-            "a tile holds more vectors than a block has",
-            lambda config: config.vectors_c > cut(config).block_vectors,
-        ),
+        Rule("a tile holds more vectors than a block has", lambda config: config.vectors_c > cut(config).block_vectors),
         Rule(
             "kernel rows in a loop share nothing between the rows of a tile",
             lambda config: config.unroll != "taps" and config.tile_h > work.rows.down,

@@ -16,10 +16,8 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cpu.emit.lanes import keep, total
-from dwconv.schedules.cpu.emit.storage import load, store_rounded
-from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import prefetch
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors, keep, sum_in_pairs, total
+from dwconv.schedules.cpu.emit.words import load, prefetch, store_rounded
 from dwconv.schedules.emit import Expr, bind, serial, store, when
 
 AT_ONCE = 4

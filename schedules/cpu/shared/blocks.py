@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dwconv.problems.target import CpuTarget
-from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
+from dwconv.schedules.cpu.shared.limits import channel_lanes, vector_count
 from dwconv.schedules.space import Config, Knob, divisors
 from dwconv.schedules.taps import Axes, Axis
 

@@ -19,6 +19,8 @@ from functools import cache
 
 from dwconv.problems.target import CacheLevel, CpuTarget
 from dwconv.problems.workload import DType
+from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES
+from dwconv.schedules.taps import Axis, column_runs, rolled_column_runs
 from dwconv.system.cpu_facts import KiB, MiB
 
 # What a core does in its slots. Constants without a source were fitted, then rounded: least squares, in logarithms,
@@ -72,7 +74,6 @@ LAST_LEVEL_GB_PER_S = 25.0
 """Of one thread; so is the next."""
 MEMORY_GB_PER_S = 10.0
 REGION_US = 2.5
-LINE_BYTES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +151,8 @@ def conversions(dtype: DType, *, loaded: float, stored: float) -> float:
 def folded(pitch_bytes: int, run_bytes: float) -> float:
     """How many times as much cache runs take that are ``pitch_bytes`` apart: a pitch of many lines, if it is divisible
     by a power of two, puts all of them into few of the cache's sets."""
-    lines, beyond = divmod(pitch_bytes, LINE_BYTES)
-    return 1.0 if beyond else max(1.0, math.gcd(lines, 64) * LINE_BYTES / max(run_bytes, LINE_BYTES))
+    lines, beyond = divmod(pitch_bytes, CACHE_LINE_BYTES)
+    return 1.0 if beyond else max(1.0, math.gcd(lines, 64) * CACHE_LINE_BYTES / max(run_bytes, CACHE_LINE_BYTES))
 
 
 def _slots(work: CpuWork) -> float:
@@ -218,3 +219,127 @@ def _core(target: CpuTarget, threads: int) -> _Core:
     levels = limits.levels if limits and limits.levels else (first, second, shared)
     region_us = limits.region_us if limits and limits.region_us else REGION_US
     return _Core(slots_per_us=slots_per_us, levels=levels, memory_gb_per_s=memory, region_us=region_us)
+
+
+# -- tiles side by side along an axis ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisWork:
+    """Tiles side by side along an axis; padding is neither read nor multiplied."""
+
+    tiles: int
+    reads: int
+    """Inputs that tiles read, each as often as there are tiles that read it."""
+    products: int
+    """Pairs of an output and a tap that meet an input."""
+    span: int
+    """Inputs from the first to the last that one tile reads."""
+    edges: int
+    """Tiles that have code of their own, since their inputs are partly padding, or fewer."""
+
+
+@cache
+def row_tiles(axis: Axis, size: int) -> AxisWork:
+    """Tiles of ``size`` rows in a loop. The last computes rows beyond the end, too, as far as there are inputs."""
+    tiles = -(-axis.outputs // size)
+    reads = products = 0
+    for at, pairs in axis.reads(size).items():
+        live = axis.live_tiles(at, width=size)
+        reads += live
+        products += live * len(pairs)
+    return AxisWork(tiles=tiles, reads=reads, products=products, span=axis.spanned(size)[1], edges=0)
+
+
+@cache
+def column_tiles(axis: Axis, size: int) -> AxisWork:
+    """Tiles of ``size`` columns, written out at the edges."""
+    return _column_tiles(axis, size, rolled=False)
+
+
+@cache
+def rolled_column_tiles(axis: Axis, size: int) -> AxisWork:
+    """The same where taps are loops, and edges therefore narrow."""
+    return _column_tiles(axis, size, rolled=True)
+
+
+def _column_tiles(axis: Axis, size: int, *, rolled: bool) -> AxisWork:
+    runs = rolled_column_runs(axis, size) if rolled else column_runs(axis, size)
+    met = [(run.tiles, axis.reads_of(run)) for run in runs]
+    return AxisWork(
+        tiles=sum(tiles for tiles, _ in met),
+        reads=sum(tiles * len(reads) for tiles, reads in met),
+        products=sum(tiles * sum(len(pairs) for _, pairs in reads) for tiles, reads in met),
+        span=axis.spanned(size)[1],
+        edges=sum(run.tiles for run in runs if not run.interior),
+    )
+
+
+# -- vectors of columns, and rows that are copied to scratch memory first ------------------------------------------
+
+
+def lines_of_columns(lanes: int) -> float:
+    """Cache lines of a vector of columns, on average: it begins at any column."""
+    return 1 + 4 * (lanes - 1) / CACHE_LINE_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadWork:
+    """Instructions that read a vector of columns once, on average."""
+
+    loads: float
+    shuffles: float
+
+    @classmethod
+    def of(cls, columns: Axis, *, lanes: int, stage: str) -> ReadWork:
+        """With a stride, read in place, all columns in between are loaded, and split by phase."""
+        if stage == "none" and columns.up > 1:
+            return cls(loads=1.5 * lines_of_columns(lanes), shuffles=2.0)
+        return cls(loads=lines_of_columns(lanes), shuffles=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScratchWork:
+    """What copying rows to scratch memory takes, in vectors."""
+
+    scratches: int = 0
+    """Times that scratch memory is allocated; the next, that it is filled."""
+    fills: int = 0
+    copied: float = 0.0
+    cleared: float = 0.0
+    phases: int = 1
+
+    @classmethod
+    def of(
+        cls, columns: Axis, *, lanes: int, scratches: int, fills: int, rows_filled: int, rows_held: int
+    ) -> ScratchWork:
+        """``rows_filled``: those that are copied each time. ``rows_held``: those that scratch memory has room for, and
+        that are cleared at each allocation."""
+        pitch = columns.inputs / lanes + 2
+        return cls(
+            scratches=scratches,
+            fills=fills,
+            copied=fills * rows_filled * columns.inputs / lanes,
+            cleared=scratches * rows_held * pitch,
+            phases=columns.up,
+        )
+
+    @property
+    def loads(self) -> float:
+        return self.copied * min(2, self.phases)
+
+    @property
+    def stores(self) -> float:
+        return self.copied + self.cleared
+
+    @property
+    def shuffles(self) -> float:
+        return self.copied if self.phases > 1 else 0.0
+
+    @property
+    def turns(self) -> float:
+        return self.copied + self.cleared / 2
+
+    def traffic(self, *, lanes: int, held_bytes: float) -> Traffic:
+        """Stored, and loaded again."""
+        return Traffic(bytes=2 * 4.0 * lanes * self.copied, held_bytes=held_bytes)

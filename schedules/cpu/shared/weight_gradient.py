@@ -7,7 +7,7 @@ dbias[c] = Σ over n, o of dy[n, o, c]
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
@@ -30,14 +30,7 @@ class WeightGradient:
 
     @classmethod
     def of(cls, workload: Workload) -> WeightGradient:
-        return cls(
-            axes=Axes.of_convolution(workload),
-            channels=workload.out_channels,
-            dtype=workload.dtype,
-            multiplier=workload.multiplier,
-            bias=workload.bias,
-            x_pitch=workload.x_pitch or workload.channels,
-        )
+        return _of(workload)
 
     @property
     def depths(self) -> Axis:
@@ -68,6 +61,19 @@ class WeightGradient:
         """(the first, how many) kernel columns that are summed at the same time: ``group_kw``, the last perhaps
         fewer."""
         return [(kw, min(group_kw, self.columns.taps - kw)) for kw in range(0, self.columns.taps, group_kw)]
+
+
+@lru_cache(maxsize=16)
+def _of(workload: Workload) -> WeightGradient:
+    """Every configuration of a search needs it."""
+    return WeightGradient(
+        axes=Axes.of_convolution(workload),
+        channels=workload.out_channels,
+        dtype=workload.dtype,
+        multiplier=workload.multiplier,
+        bias=workload.bias,
+        x_pitch=workload.x_pitch or workload.channels,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,56 @@
-"""The weight gradient on the CPU, NCHW: vectors of neighbouring columns."""
+"""wgrad, NCHW, CPU.
+
+Level one, `parallel="channels"`: a task owns one channel in all images, and there is nothing to add. Or
+`parallel="planes"`: a task is one channel of one image; what the images give is then added in order.
+Level two: `tile_h` rows × one vector of dy stay in registers, with the sums of `group_kh` × `group_kw` taps.
+`stage`: `block_h` rows of x are read in place, or first copied to scratch memory, columns split by phase.
+In 1-D a task by planes is `block_w` columns of a single row, and the groups of a wide kernel may be a loop
+(`unroll="group"`).
+
+    x, kw columns on              dy                         registers
+    ┌─────────────────┐           ┌────────────┐             ┌──────┬──────┬──────┐
+    │ ░░░░░░░░        │           │ ▓▓▓▓▓▓▓▓   │             │ kw 0 │ kw 1 │ kw 2 │  group_kh × group_kw vectors of
+    │ ░░░░░░░░        │     ×     │ ▓▓▓▓▓▓▓▓   │ tile_h ──►  ├──────┼──────┼──────┤  sums; their lanes are added up
+    │ ░░░░░░░░        │           │            │             │      │      │      │  once, at the end
+    │ ░░░░░░░░        │           │            │             └──────┴──────┴──────┘
+    └─────────────────┘           └────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.shared.limits import plane_misfit
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.estimate import estimate_us
+from dwconv.schedules.cpu.weight_gradient_nchw.space import weight_gradient_space
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import family
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
+    ``parallel="planes"``, workspace (n, C·M, KH, KW) and workspace_1 (n, C·M) for the bias."""
+    from dwconv.schedules.cpu.weight_gradient_nchw.kernel import schedule_weight_gradient
+
+    return schedule_weight_gradient(workload, Cut.of(workload, config, target))
+
+
+TEMPLATES = family(
+    "cpu.wgrad_nchw",
+    ["wgrad"],
+    layout="nchw",
+    most_axes=3,
+    any_size=True,
+    any_channels=True,
+    misfit=plane_misfit,
+    space=weight_gradient_space,
+    schedule=schedule,
+    estimate_us=estimate_us,
+    version=2,
+)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.axis_work import column_tiles
-from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
-from dwconv.schedules.cpu.shared.registers import vector_registers
-from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
-from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS, threads_of
-from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient, x_rows_read
+from dwconv.schedules.cpu.shared.cost import (
+    CpuWork,
+    ReadWork,
+    ScratchWork,
+    Traffic,
+    column_tiles,
+    conversions,
+    largest_share,
+    lines_of_columns,
+    price,
+)
+from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS, threads_of, vector_registers
+from dwconv.schedules.cpu.shared.weight_gradient import x_rows_read
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.space import Config
 
@@ -22,7 +28,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = Cut(_gradient(workload), config, target)
+    cut = Cut.of(workload, config, target)
     work, rows, columns, lanes = cut.work, cut.work.rows, cut.work.columns, cut.lanes
     images, taps, threads = workload.batch * work.channels, math.prod(work.axes.taps), threads_of(config, target)
     planes = images * work.depths.live_pairs  # pairs of a plane of dy and one of x
@@ -117,8 +123,3 @@ def _scratch(cut: Cut, *, planes: int, tasks: int) -> ScratchWork:
         rows_filled=min(spanned, rows.inputs),
         rows_held=spanned,
     )
-
-
-@lru_cache(maxsize=64)
-def _gradient(workload: Workload) -> WeightGradient:
-    return WeightGradient.of(workload)

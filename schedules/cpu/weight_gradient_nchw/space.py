@@ -6,11 +6,15 @@ from __future__ import annotations
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import preferred_width, width_knob
-from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
-from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
-from dwconv.schedules.cpu.shared.registers import sum_registers
-from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit
-from dwconv.schedules.cpu.shared.threads import thread_knobs
+from dwconv.schedules.cpu.shared.limits import (
+    SMALL_KERNEL,
+    TILE_WITHIN_BLOCK,
+    WIDE_KERNEL,
+    code_within_limit,
+    scratch_within_cache,
+    sum_registers,
+    thread_knobs,
+)
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors

@@ -9,12 +9,10 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.any_size import any_pieces
-from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, lanes_inside, load_columns, total
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
-from dwconv.schedules.cpu.emit.storage import load_lanes
-from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
-from dwconv.schedules.cpu.emit.words import argument
+from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors, keep, lanes_from, lanes_inside, load_columns, total
+from dwconv.schedules.cpu.emit.words import argument, load_lanes
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, serial, when
@@ -169,10 +167,7 @@ class PlanePair:
         """The tile of ``height`` rows of dy from (``row``, ``column``) on."""
         inputs, rows, vectors = self.inputs, self.inputs.rows, self.inputs.vectors
         gradient = [
-            bind(
-                "dy_value",
-                load_columns(vectors, inputs.dy, self.dy.row(row + out), column, is_tested=is_tested),
-            )
+            bind("dy_value", load_columns(vectors, inputs.dy, self.dy.row(row + out), column, is_tested=is_tested))
             for out in range(height)
         ]
         for row_at, row_pairs in rows.part(0, taps.height).reads(height).items():

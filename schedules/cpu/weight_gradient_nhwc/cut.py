@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import column_blocks
-from dwconv.schedules.cpu.shared.code_size import RowCode, load_cost
-from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, vector_count
+from dwconv.schedules.cpu.shared.limits import RowCode, channel_lanes, load_cost, sum_registers, vector_count
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.space import Config
 
 
 @dataclass(frozen=True)
-class Cut:
+class WeightCut:
     """``group_kh`` × ``group_kw`` taps of ``vectors_c`` vectors of channels are summed at the same time, over tiles of
     ``tile_h`` × ``tile_w`` dy."""
 
@@ -23,7 +22,7 @@ class Cut:
     target: CpuTarget
 
     @classmethod
-    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> Cut:
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> WeightCut:
         return cls(WeightGradient.of(workload), config, target)
 
     @property

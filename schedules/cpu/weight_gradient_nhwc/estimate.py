@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.axis_work import column_tiles
-from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
-from dwconv.schedules.cpu.shared.registers import vector_registers
-from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS, threads_of
-from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient, x_rows_read
-from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, column_tiles, conversions, folded, largest_share, price
+from dwconv.schedules.cpu.shared.limits import CACHE_LINE_BYTES, PARALLEL_SUMS, threads_of, vector_registers
+from dwconv.schedules.cpu.shared.weight_gradient import x_rows_read
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.space import Config
 
 
@@ -22,7 +19,7 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut = Cut(_gradient(workload), config, target)
+    cut = WeightCut.of(workload, config, target)
     work, rows, lanes, threads = cut.work, cut.work.rows, cut.lanes, threads_of(config, target)
     across, sharing = _Across.of(cut), _Sharing.of(cut, batch=workload.batch, threads=threads)
     planes = workload.batch * work.depths.live_pairs  # pairs of a plane of dy and one of x
@@ -35,7 +32,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     products = vectors * met * across.products
     tiles = planes * groups * dy_rows / cut.tile_h * across.tiles
     # A vector of unaligned channels spans two lines; with a multiplier x is gathered, lane by lane.
-    lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
+    lines = 1 + (work.itemsize * lanes / CACHE_LINE_BYTES if work.channels % lanes else 0.0)
     dy_loads = vectors * dy_rows * across.outputs
     x_loads = vectors * x_rows * across.reads
     # The dy of a tile that find no register are loaded by the multiply-adds.
@@ -78,7 +75,7 @@ class _Across:
     products: int
 
     @classmethod
-    def of(cls, cut: Cut) -> _Across:
+    def of(cls, cut: WeightCut) -> _Across:
         columns = cut.work.columns
         if cut.config.unroll == "none":  # every product is a turn of a loop, and loads both
             products = column_tiles(columns, 1).products
@@ -95,7 +92,7 @@ class _Across:
         )
 
     @classmethod
-    def _of_groups(cls, cut: Cut) -> _Across:
+    def _of_groups(cls, cut: WeightCut) -> _Across:
         """Tiles in the interior of each group; beside it, and where a tile does not fit in, dy one by one."""
         columns, width = cut.work.columns, cut.config.tile_w
         tiles = outputs = reads = products = 0
@@ -129,7 +126,7 @@ class _Sharing:
     regions: int = 1
 
     @classmethod
-    def of(cls, cut: Cut, *, batch: int, threads: int) -> _Sharing:
+    def of(cls, cut: WeightCut, *, batch: int, threads: int) -> _Sharing:
         config, taps = cut.config, math.prod(cut.work.axes.taps)
         results = cut.vectors * taps
         if config.parallel == "channels":
@@ -154,7 +151,7 @@ class _Sharing:
         )
 
 
-def _traffic(cut: Cut, sharing: _Sharing, *, workload: Workload, threads: int) -> tuple[Traffic, ...]:
+def _traffic(cut: WeightCut, sharing: _Sharing, *, workload: Workload, threads: int) -> tuple[Traffic, ...]:
     work, config, rows, columns = cut.work, cut.config, cut.work.rows, cut.work.columns
     x = float(work.itemsize) * workload.batch * math.prod(work.axes.inputs) * work.input_channels
     dy = float(work.itemsize) * workload.batch * math.prod(work.axes.outputs) * work.channels
@@ -194,9 +191,4 @@ def _traffic(cut: Cut, sharing: _Sharing, *, workload: Workload, threads: int) -
 def _partial_sums(sharing: _Sharing, *, threads: int) -> Traffic:
     """Written by one thread, and read by others a line here and a line there."""
     far = float("inf") if threads > 1 else sharing.partial_bytes
-    return Traffic(bytes=2 * sharing.partial_bytes, held_bytes=far, run_bytes=LINE_BYTES, neighbour_bytes=far)
-
-
-@lru_cache(maxsize=64)
-def _gradient(workload: Workload) -> WeightGradient:
-    return WeightGradient.of(workload)
+    return Traffic(bytes=2 * sharing.partial_bytes, held_bytes=far, run_bytes=CACHE_LINE_BYTES, neighbour_bytes=far)

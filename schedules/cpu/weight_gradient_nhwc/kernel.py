@@ -16,14 +16,14 @@ from dwconv.schedules.any_size import any_axes, channels_of
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as
-from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
-from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, is_number, kernel, least, serial, size_of, store
 
 
-def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
+def schedule_weight_gradient(workload: Workload, cut: WeightCut) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
     are images, workspace (tasks, sums, C·M in whole vectors): the partial sums. In 3-D with depths before heights."""
     n = tirx.Var(BATCH, "int32")

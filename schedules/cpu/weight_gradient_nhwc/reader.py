@@ -11,11 +11,10 @@ from typing import Any
 from dwconv.schedules.any_size import AnyAxis
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
 from dwconv.schedules.cpu.emit.pixels import PixelRow
-from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import argument, prefetch
+from dwconv.schedules.cpu.emit.words import argument, load, prefetch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
-from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums
 from dwconv.schedules.emit import Expr, bind, inside, is_number, least, most, nest, serial, when
 from dwconv.schedules.taps import Axis, Run, column_runs
@@ -49,13 +48,13 @@ class GradientTile:
 class PixelReader:
     """Loads x and dy a vector of channels at a time."""
 
-    cut: Cut
+    cut: WeightCut
     vectors: Vectors
     x: Any
     dy: Any
 
     @classmethod
-    def arguments(cls, cut: Cut, vectors: Vectors, n: Expr) -> PixelReader:
+    def arguments(cls, cut: WeightCut, vectors: Vectors, n: Expr) -> PixelReader:
         """Emits the kernel's parameters."""
         work = cut.work
         x = argument("x", (n, *work.axes.inputs, work.x_pitch), work.dtype)
@@ -89,12 +88,7 @@ class PixelReader:
             self._add(sums, tile)
 
     def _pixels(
-        self,
-        taps: RegisterTaps,
-        planes: Planes,
-        block: OutputRange,
-        within: ColumnBlock,
-        vectors: list[NumberedVector],
+        self, taps: RegisterTaps, planes: Planes, block: OutputRange, within: ColumnBlock, vectors: list[NumberedVector]
     ) -> Iterator[GradientTile]:
         """Loops over the dy that a single tap, whose column is a turn of a loop, meets."""
         columns = self.cut.work.columns
@@ -105,12 +99,7 @@ class PixelReader:
                 yield GradientTile(planes=planes, top=row, left=column, height=1, width=1, reads=reads, vectors=vectors)
 
     def _group_tiles(
-        self,
-        taps: RegisterTaps,
-        planes: Planes,
-        block: OutputRange,
-        within: ColumnBlock,
-        vectors: list[NumberedVector],
+        self, taps: RegisterTaps, planes: Planes, block: OutputRange, within: ColumnBlock, vectors: list[NumberedVector]
     ) -> Iterator[GradientTile]:
         """Loops over the dy that a group of taps, whose first column is a turn of a loop, meets: tiles of those that
         meet no padding, and one by one those beside them, which may."""
@@ -136,12 +125,7 @@ class PixelReader:
                 yield tile(row, column, 1, is_edge=True)
 
     def _tiles(
-        self,
-        taps: RegisterTaps,
-        planes: Planes,
-        block: OutputRange,
-        within: ColumnBlock,
-        vectors: list[NumberedVector],
+        self, taps: RegisterTaps, planes: Planes, block: OutputRange, within: ColumnBlock, vectors: list[NumberedVector]
     ) -> Iterator[GradientTile]:
         """Loops over tiles of dy, in the ``order`` of the configuration."""
         columns, config = self.cut.work.columns.part(taps.kw, taps.width), self.cut.config

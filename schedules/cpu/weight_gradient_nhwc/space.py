@@ -6,18 +6,18 @@ from __future__ import annotations
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, preferred_width, width_knob
-from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
-from dwconv.schedules.cpu.shared.registers import (
+from dwconv.schedules.cpu.shared.limits import (
+    WIDE_KERNEL,
     channel_lanes,
+    code_within_limit,
     fills_cache_lines,
     sum_registers,
+    thread_knobs,
     vector_count,
     vector_registers,
 )
-from dwconv.schedules.cpu.shared.rules import code_within_limit
-from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
-from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 from dwconv.schedules.taps import HEIGHT
 
@@ -96,8 +96,8 @@ def prefetch_knob(workload: Workload) -> Knob:
 
 
 def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> Cut:
-        return Cut(work, config, target)
+    def cut(config: Config) -> WeightCut:
+        return WeightCut(work, config, target)
 
     out_h, vectors, registers = work.rows.outputs, vectors_in(work, target), sum_registers(target)
     return [
@@ -112,10 +112,7 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
             "the vectors of channels do not divide into tasks",
             lambda config: config.parallel == "channels" and vectors % config.vectors_c != 0,
         ),
-        Rule(
-            f"more sums than {registers} registers",
-            lambda config: cut(config).sums > registers,
-        ),
+        Rule(f"more sums than {registers} registers", lambda config: cut(config).sums > registers),
         Rule(
             "more dy in a tile than registers hold",
             lambda config: config.tile_h * config.tile_w * config.vectors_c > most_dy(target),

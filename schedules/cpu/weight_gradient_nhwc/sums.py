@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
-from dwconv.schedules.cpu.emit.words import argument, scratch
+from dwconv.schedules.cpu.emit.words import argument, scratch, store_rounded
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, WeightGradient, pieces
-from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.emit import Expr, bind, serial, store
 
 
@@ -24,7 +23,7 @@ class Tap:
     kw: Expr
 
 
-def tap_groups(cut: Cut) -> Iterator[RegisterTaps]:
+def tap_groups(cut: WeightCut) -> Iterator[RegisterTaps]:
     """The taps that are summed at the same time. Those along the depth are a loop, kernel rows one by one are one,
     several at a time are unrolled. Kernel columns are unrolled, too, unless ``unroll`` is "none": then every tap is a
     turn of a loop, or "group": then every group of columns is. For a bias one group, outside of these loops, sums dy

@@ -154,8 +154,7 @@ class Backward(PassTensors):
 
             return of
 
-        sums = Registers("sum", cut.tile_rows, cut.vector_c)
-        sums.clear()
+        sums = Registers.zeros("sum", cut.tile_rows, cut.vector_c)
         for tile in place.tiles(self.n):
             thread = Thread(cut=cut, place=place, tile=tile, memory=memory, table=table1 if norm1 else None)
             with when(place.has_channels):

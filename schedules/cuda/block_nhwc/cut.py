@@ -12,8 +12,8 @@ from functools import cached_property
 
 from dwconv.problems.block import Block
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
+from dwconv.schedules.cuda.gpu.cost import SHARED_WORDS, first_half
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, first_half
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axes, Axis
 

@@ -10,7 +10,7 @@ from dwconv.problems.block import Activation
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, STAGED_AHEAD, BlockCut, TileAxis, adding_shares
-from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
+from dwconv.schedules.cuda.gpu.cost import ADDED_AT_A_TIME, ADDING_REGISTERS, LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import (
     BANK_BYTES,
     LINE_BYTES,
@@ -20,7 +20,6 @@ from dwconv.schedules.cuda.gpu.hardware import (
     WARP,
     registers_left,
 )
-from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_REGISTERS
 
 APPLIED: dict[Activation, int] = {"identity": 0, "relu": 1, "relu6": 2, "hardswish": 3, "silu": 15, "gelu": 25}
 """Instructions of an activation, about; and, the next, of the activation and its derivative."""

@@ -120,8 +120,7 @@ def sum_terms(
     """Sums of terms of each pixel. ``prepare`` is called by each thread, with its channel, and gives what makes the
     terms, as many as ``partial`` has rows, of values of ``images`` in a lane."""
     for place in pixel_places(cut, pixels):
-        sums = Registers("sum", partial.rows, cut.vector_c)
-        sums.clear()
+        sums = Registers.zeros("sum", partial.rows, cut.vector_c)
         with when(place.has_channels):
             terms = prepare(place.channel)
             for batch in place.batches():

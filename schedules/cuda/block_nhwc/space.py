@@ -6,23 +6,26 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works, code_size, registers_of
 from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.hardware import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_THREADS,
     LINE_BYTES,
+    MOST_PADDED,
+    MOST_WORKSPACE_BYTES,
     STATIC_SHARED_BYTES,
     SYSTEM_SHARED_BYTES,
     VECTOR_BYTES,
+    limit_of_shared,
     registers_left,
 )
-from dwconv.schedules.cuda.gpu.limits import CHANNELS_LAST as MOST_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, MOST_WORKSPACE_BYTES
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
 
 LANES = (1, 2, 4, 8)
@@ -49,22 +52,15 @@ def why_unfit(workload: Workload, target: CudaTarget) -> str | None:
 @lru_cache(maxsize=64)
 def block_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
     knobs = knobs_of(workload)
-    rules = _rules(workload, target)
+    limits = _limits(workload, target)
 
     def is_legal(cut: BlockCut) -> bool:
-        return not any(broken(cut) for _, broken in rules)
-
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> BlockCut:
-        return BlockCut.of(workload, config)
+        return not any(broken(cut) for _, broken in limits)
 
     return ConfigSpace(
         name,
         *(Knob(knob, values) for knob, values in knobs.items()),
-        rules=[
-            Rule(reason, lambda config, broken=broken: broken(cut(config)))  # type: ignore[misc]
-            for reason, broken in rules
-        ],
+        rules=rules_of(partial(BlockCut.of, workload), limits),
         preferred=lambda: preferred(workload, target, knobs, is_legal),
     )
 
@@ -119,7 +115,7 @@ def _least(workload: Workload) -> BlockCut:
 # -- what cannot run, or cannot be fast ----------------------------------------------------------------------------
 
 
-def _rules(workload: Workload, target: CudaTarget) -> list[tuple[str, Callable[[BlockCut], bool]]]:
+def _limits(workload: Workload, target: CudaTarget) -> list[Limit]:
     axes = axes_of(workload)
     wanted = [-(-axis.outputs // axis.down) * axis.down for axis in (axes.rows, axes.columns)]
     least_threads = min(LEAST_THREADS, -(-math.prod(wanted) * workload.channels // 64))
@@ -136,10 +132,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[tuple[str, Callable[[
         (f"more than {most} threads", lambda cut: max(cut.tile_threads, cut.pixel_threads) > most),
         (f"fewer than {least_threads} threads", lambda cut: cut.tile_threads < least_threads),
         (f"more than {MOST_PADDED}× the results wanted", lambda cut: computed(cut) > MOST_PADDED),
-        (
-            f"more than {target.shared_bytes_per_block} bytes of shared memory",
-            lambda cut: cut.shared_bytes > target.shared_bytes_per_block,
-        ),
+        limit_of_shared(target),
         (
             f"more than {STATIC_SHARED_BYTES} bytes of shared memory besides the patch",
             lambda cut: cut.static_bytes > STATIC_SHARED_BYTES,

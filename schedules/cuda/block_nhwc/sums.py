@@ -198,8 +198,7 @@ def _add_parts(
             for share in threads("share", shares, axis="y"):
                 for lane in threads("lane", ADDING_LANES):
                     channel = block * ADDING_LANES + lane
-                    totals = Registers("total", sums)
-                    totals.clear()
+                    totals = Registers.zeros("total", sums)
                     with when(True if channels % ADDING_LANES == 0 else channel < channels):
                         for turn in serial("turn", -(-parts // shares)):
                             part = turn * shares + share

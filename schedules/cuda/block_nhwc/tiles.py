@@ -217,10 +217,7 @@ class SharedMemory:
                 store(self.weights, in_float32(w[first + at]), at % cut.taps * cut.weight_pitch + at // cut.taps)
 
     def stage(
-        self,
-        tile: Tile,
-        images: Sequence[Any],
-        prepare: Callable[[], Callable[[Sequence[Expr], int], Expr]],
+        self, tile: Tile, images: Sequence[Any], prepare: Callable[[], Callable[[Sequence[Expr], int], Expr]]
     ) -> None:
         """The patch of a tile, from ``images`` of what the convolution reads. ``prepare`` gives what makes a value of
         theirs in a lane."""

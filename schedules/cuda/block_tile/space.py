@@ -8,9 +8,8 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
 from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_of, staged_bytes
-from dwconv.schedules.cuda.gpu.hardware import BANKS
-from dwconv.schedules.cuda.gpu.limits import BLOCK_TILE as MOST_PRODUCTS
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.hardware import BANKS, LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.hardware import BLOCK_TILE as MOST_PRODUCTS
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 
 
@@ -128,10 +127,7 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         Rule(f"more than {target.threads_per_block} threads", lambda c: _threads(c) > target.threads_per_block),
         Rule(f"fewer than {least_threads} threads", lambda c: _threads(c) < least_threads),
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule(
-            f"more than {MOST_PRODUCTS} FMAs and weights unrolled",
-            lambda c: unrolled(c) > MOST_PRODUCTS,
-        ),
+        Rule(f"more than {MOST_PRODUCTS} FMAs and weights unrolled", lambda c: unrolled(c) > MOST_PRODUCTS),
         Rule(
             "more registers than there are",
             lambda c: (

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
-from dwconv.schedules.cuda.channels_last.start import Starts
-from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.limits import CHANNELS_LAST as MOST_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, grid_misfit
+from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, AxisCut, Cut
+from dwconv.schedules.cuda.channels_last.estimate import code_size, conflicts, registers_of, work_of
+from dwconv.schedules.cuda.gpu.cost import price
+from dwconv.schedules.cuda.gpu.hardware import CHANNELS_LAST as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_COPY_BYTES,
+    LEAST_THREADS,
+    LINE_BYTES,
+    MOST_PADDED,
+    VECTOR_BYTES,
+    grid_misfit,
+    limit_of_shared,
+)
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
 
 MOST_STRIDE = 128
@@ -101,48 +111,37 @@ def _weights(gather: Gather, target: CudaTarget) -> list[str]:
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
 
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> Cut:
-        return Cut.of(workload, config)
-
     rows, columns = (-(-axis.outputs // axis.down) for axis in (gather.rows, gather.columns))
     wanted = rows * gather.rows.down * columns * gather.columns.down * gather.channels
     least_threads = min(LEAST_THREADS, -(-rows * columns * gather.channels // 64))
 
-    def computed(config: Config) -> int:
-        return math.prod(axis.computed for axis in cut(config).axes)
+    def computed(cut: Cut) -> int:
+        return math.prod(axis.computed for axis in cut.axes)
 
-    return [
-        Rule(f"more than {target.threads_per_block} threads", lambda c: cut(c).threads > target.threads_per_block),
-        Rule(f"fewer than {least_threads} threads", lambda c: cut(c).threads < least_threads),
-        Rule(
+    def most_registers(cut: Cut) -> int:
+        return min(target.registers_per_thread, target.registers_per_sm // cut.threads)
+
+    limits: list[Limit] = [
+        (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
+        (f"fewer than {least_threads} threads", lambda cut: cut.threads < least_threads),
+        (
             "a block's channels cannot be copied in vectors",
-            lambda c: c.stage == "shared" and not _can_be_staged(cut(c)),
+            lambda cut: cut.stage == "shared" and not _can_be_staged(cut),
         ),
-        Rule(
+        (
             "registers cannot be indexed by a loop over kernel rows",
-            lambda c: c.weights == "registers" and c.unroll == "kw",
+            lambda cut: cut.weights == "registers" and cut.unroll == "kw",
         ),
-        Rule(
+        (
             "kernel rows in loops share nothing between the rows of a strip",
-            lambda c: c.unroll == "kw" and c.tile_h > gather.rows.down and not cut(c).rows_together,
+            lambda cut: cut.unroll == "kw" and cut.rows.tile > gather.rows.down and not cut.rows_together,
         ),
-        Rule(f"more than {MOST_PADDED}× the results wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule(
-            f"more than {MOST_CODE} instructions unrolled",
-            lambda c: code_size(cut(c)) > MOST_CODE,
-        ),
-        Rule(
-            f"more than {target.shared_bytes_per_block} bytes of shared memory",
-            lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,
-        ),
-        Rule(
-            "more registers than there are",
-            lambda c: (
-                registers_of(cut(c)) > min(target.registers_per_thread, target.registers_per_sm // cut(c).threads)
-            ),
-        ),
+        (f"more than {MOST_PADDED}× the results wanted", lambda cut: computed(cut) > MOST_PADDED * wanted),
+        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        limit_of_shared(target),
+        ("more registers than there are", lambda cut: registers_of(cut) > most_registers(cut)),
     ]
+    return rules_of(partial(Cut.of, workload), limits)
 
 
 def _can_be_staged(cut: Cut) -> bool:
@@ -151,3 +150,105 @@ def _can_be_staged(cut: Cut) -> bool:
     lanes = cut.copied_lanes
     fits = lanes * cut.itemsize >= LEAST_COPY_BYTES and cut.block_channels // lanes <= cut.threads
     return whole and fits and bool(cut.rows.reads) and bool(cut.columns.reads)
+
+
+# -- where a search starts -----------------------------------------------------------------------------------------
+
+FEW_ROWS = 5
+START_CODE = 3200
+START_REGISTERS, LOOP_REGISTERS = 168, 220
+"""Registers of a thread to start from: threads that wait for memory need more threads beside them than those that
+multiply."""
+BLOCK_THREADS = 128
+"""Threads of the block to start from: small blocks fill an SM better where threads need many registers."""
+BLOCK_SIZES = range(48, 513)
+STRIPS_TRIED = 4
+"""With all blocks; others with one that suits."""
+MOST_RESULTS = 256
+"""Results of a strip."""
+LEAN = 0.1
+"""Added for each microsecond that the issue slots are busy, even if nothing waits for them."""
+DOUBTED = 1.05
+"""Times longer for bank conflicts, or few loads on their way, even if no resource shows them."""
+MOST_CONFLICTS, ENOUGH_IN_FLIGHT = 1.05, 60_000
+"""Bytes an SM: some more than are needed, since the compiler may load fewer ahead."""
+
+
+class Starts:
+    """Looks for the configuration of least estimated time: strips first, each with a block that suits it, then for the
+    best of them all blocks."""
+
+    def __init__(self, space: ConfigSpace, workload: Workload, target: CudaTarget) -> None:
+        self._space, self._workload, self._target = space, workload, target
+        self._gather = Gather.of(workload)
+        self._values: dict[str, tuple[Any, ...]] = {knob.name: knob.values for knob in space.knobs}
+
+    def best(self) -> Config | None:
+        """None if nothing suits."""
+        strips = self._ranked(self._with_block(strip) for strip in self._strips())
+        few = [next((c for c in strips if c.stage == stage), None) for stage in self._values["stage"]]
+        for config in dict.fromkeys([*strips[:STRIPS_TRIED], *(c for c in few if c)]):
+            strips += self._ranked(self._with_any_block(config))
+        return next(iter(self._ranked(strips)), None)
+
+    def _ranked(self, configs: Iterable[Config]) -> list[Config]:
+        """Those that are legal and suit, the quickest first."""
+        found = []
+        for config in dict.fromkeys(configs):
+            cut = Cut.of(self._workload, config)
+            if _suits(cut) and self._space.why_illegal(config) is None:
+                found.append((self._price(cut), config))
+        return [config for _, config in sorted(found, key=lambda each: each[0])]
+
+    def _price(self, cut: Cut) -> float:
+        """The estimated time; less for the lean one of several that take equally long, more for few loads on their way
+        and for bank conflicts."""
+        found = price(work_of(cut, self._workload, self._target), self._target)
+        microseconds = found.microseconds + LEAN * found.busy_us["issue"]
+        microseconds *= 1.0 if conflicts(cut) <= MOST_CONFLICTS else DOUBTED
+        return microseconds * (1.0 if found.bytes_in_flight_per_sm >= ENOUGH_IN_FLIGHT else DOUBTED)
+
+    def _strips(self) -> Iterator[dict[str, Any]]:
+        names = ("vector_c", "tile_h", "tile_w", "stage", "weights", "unroll")
+        lanes = self._values["vector_c"]
+        for chosen in itertools.product(lanes[1:] or lanes, *(self._values[name] for name in names[1:])):
+            if math.prod(chosen[:3]) <= MOST_RESULTS:
+                yield {**dict(zip(names, chosen, strict=True)), "vthread_w": 1}
+
+    def _with_block(self, strip: dict[str, Any]) -> Config:
+        """First threads along channels, where neighbours read neighbours: a line of memory; then columns, rows."""
+        lanes, itemsize = strip["vector_c"], ITEMSIZE[self._workload.dtype]
+        gather = self._gather
+        most = min(LINE_BYTES // itemsize, self._channels_whose_weights_fit) // lanes
+        c = self._threads("threads_c", size=gather.channels, tile=lanes, most=most)
+        w = self._threads("threads_w", size=gather.columns.outputs, tile=strip["tile_w"], most=BLOCK_THREADS // c)
+        h = self._threads("threads_h", size=gather.rows.outputs, tile=strip["tile_h"], most=BLOCK_THREADS // (c * w))
+        return self._config({**strip, "threads_c": c, "threads_w": w, "threads_h": h})
+
+    @property
+    def _channels_whose_weights_fit(self) -> int:
+        """In half of the shared memory of a block: large kernels alone are so many taps."""
+        taps = math.prod(self._gather.axes.taps) * self._gather.fan_in
+        return self._target.shared_bytes_per_block // 2 // (taps * ITEMSIZE["float32"])
+
+    def _threads(self, name: str, *, size: int, tile: int, most: int) -> int:
+        """As many as there may be, unless too many were idle."""
+        counts = [count for count in self._values[name] if count <= max(most, 1)]
+        return min(counts, key=lambda n: AxisCut(size=size, tile=tile, threads=n).computed * (1 + 4 / n))
+
+    def _with_any_block(self, config: Config) -> Iterator[Config]:
+        names = ("threads_c", "threads_w", "threads_h", "vthread_w")
+        for chosen in itertools.product(*(self._values[name] for name in names)):
+            if math.prod(chosen[:3]) in BLOCK_SIZES and (config.stage == "shared" or chosen[3] == 1):
+                yield self._config({**dict(config.values), **dict(zip(names, chosen, strict=True))})
+
+    def _config(self, values: dict[str, Any]) -> Config:
+        return Config(self._space.template, tuple((name, values[name]) for name in self._values))
+
+
+def _suits(cut: Cut) -> bool:
+    """For small kernels, straight code from memory, with enough threads on an SM; for others loops and staging, too."""
+    if cut.rows.axis.taps <= FEW_ROWS and (cut.unroll == "kw" or cut.stage == "shared"):
+        return False
+    most = LOOP_REGISTERS if cut.unroll == "kw" else START_REGISTERS
+    return registers_of(cut) <= most and code_size(cut) <= START_CODE

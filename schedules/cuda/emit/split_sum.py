@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, threads
-from dwconv.schedules.cuda.gpu.split_sum import ADDING_LANES, SHARED_WORDS, adding_shares, first_half, halvings
+from dwconv.schedules.cuda.gpu.cost import ADDING_LANES, SHARED_WORDS, adding_shares, first_half, halvings
 from dwconv.schedules.emit import Expr, bind, ceil_div, int32, serial, size_of, store, when
 
 
@@ -61,8 +61,7 @@ def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> N
         for share in threads("share", shares, axis="y"):
             for lane in threads("lane", ADDING_LANES):
                 result = block * ADDING_LANES + lane
-                added = Registers("added", 1)
-                added.clear()
+                added = Registers.zeros("added", 1)
                 with when(result < results):
                     for turn in serial("turn", -(-count // shares)):
                         part = turn * shares + share

@@ -76,6 +76,20 @@ def shared_out(sharing: Sharing, thread: Expr) -> Iterator[tuple[Expr, Expr]]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Movers:
+    """Threads that bring what a block has of some images into shared memory, or out of it."""
+
+    thread: Expr
+    threads: int
+    first_image: Expr
+    channel: Expr
+    """Of the maps; of pixels the first."""
+    exists: Callable[..., Expr]
+    """Whether the batch has that image of the block, and the layer the channel; of pixels, (image, number of a vector
+    of channels)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Maps:
     """The maps of one channel in shared memory."""
 
@@ -98,41 +112,24 @@ class Maps:
         strip, unit = (m // tiles, m % tiles * UNIT) if tiles > 1 else (m, 0)
         return self.row(strip // strips, strip % strips * self.held.tile_h) + unit
 
-    def copy(
-        self,
-        source: Any,
-        *,
-        first_image: Expr,
-        channel: Expr,
-        exists: Callable[[Expr], Expr],
-        thread: Expr,
-        threads: int,
-    ) -> None:
+    def copy(self, source: Any, movers: Movers) -> None:
         """Copies the rows from global memory, zeros where there is nothing, and into the pad after each: then
-        neighbouring threads write neighbouring words. ``exists``: whether the batch has that image of the block."""
+        neighbouring threads write neighbouring words."""
         held, lanes, dtype = self.held, self.held.lanes, source.dtype
-        for row, vector in shared_out(held.sharing(threads), thread):
+        for row, vector in shared_out(held.sharing(movers.threads), movers.thread):
             source_row = self.top + (row + held.rows.start)
             column = self.left + (vector * lanes + held.units.start * UNIT)
             is_inside = all_of(inside(source_row, held.height), inside(column, held.width))
             for image in unrolled("image", held.images):
-                at, there = self.row(image, row) + vector * lanes, all_of(is_inside, exists(image))
-                indices = (first_image + image, channel, source_row)
+                at, there = self.row(image, row) + vector * lanes, all_of(is_inside, movers.exists(image))
+                indices = (movers.first_image + image, movers.channel, source_row)
                 if lanes * VECTOR_BYTES // UNIT >= LEAST_COPY_BYTES:
                     copy_async(self.staged, at, source, *indices, column, elements=lanes, valid=there)
                     continue
-                value = Registers("value", lanes, dtype=dtype)
-                value.clear()
+                value = Registers.zeros("value", lanes, dtype=dtype)
                 with when(there):
                     value.put(0, source[(*indices, span(column, lanes))], lanes=lanes)
                 store(self.staged, value.vector(0, lanes), span(at, lanes))
-
-
-def map_at(planes: Planes, channel: Expr) -> Expr:
-    """Where the map of a channel of the block begins."""
-    if not planes.channels_last:
-        return channel * planes.elements
-    return channel // UNIT * planes.group_elements + channel % UNIT * planes.elements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,28 +149,17 @@ class PixelMaps:
     top: Expr
     left: Expr
 
-    def copy(
-        self,
-        source: Any,
-        *,
-        first_image: Expr,
-        first_channel: Expr,
-        exists: Callable[[Expr, Expr], Expr],
-        thread: Expr,
-        threads: int,
-    ) -> None:
+    def copy(self, source: Any, movers: Movers) -> None:
         """Copies the rows from global memory, (n, H, W, C), zeros where there is nothing, and what comes next into the
-        pad after each. ``exists``: whether the batch has that image of the block, and the layer the vector of channels
-        with that number."""
-        for pair in self._pairs(thread, threads, with_pads=True):
+        pad after each."""
+        for pair in self._pairs(movers, with_pads=True):
             for image in unrolled("image", self.held.images):
-                pixels = Registers("pixel", PIXELS, UNIT, dtype=source.dtype)
-                pixels.clear()
+                pixels = Registers.zeros("pixel", PIXELS, UNIT, dtype=source.dtype)
                 for numbers, is_inside in self._inside(pair):
-                    with when(all_of(is_inside, exists(image, pair.group))):
+                    with when(all_of(is_inside, movers.exists(image, pair.group))):
                         for number in numbers:
-                            at = (first_image + image, pair.source_row, pair.column + number)
-                            channels = span(first_channel + pair.group * UNIT, UNIT)
+                            at = (movers.first_image + image, pair.source_row, pair.column + number)
+                            channels = span(movers.channel + pair.group * UNIT, UNIT)
                             pixels.put((number, 0), source[(*at, channels)], lanes=UNIT)
                 words = Registers("word", UNIT, PIXELS, dtype=source.dtype)
                 for channel in range(UNIT):
@@ -201,20 +187,11 @@ class PixelMaps:
                         at = stored + (image * held.image_units + unit + each) * UNIT
                         store(self.staged, tirx.reinterpret(f"{self.staged.dtype}x2", words[each]), span(at, PIXELS))
 
-    def write(
-        self,
-        result: Any,
-        *,
-        first_image: Expr,
-        first_channel: Expr,
-        exists: Callable[[Expr, Expr], Expr],
-        thread: Expr,
-        threads: int,
-    ) -> None:
+    def write(self, result: Any, movers: Movers) -> None:
         """The other way round, what is inside of the map alone."""
-        for pair in self._pairs(thread, threads, with_pads=False):
+        for pair in self._pairs(movers, with_pads=False):
             for image in unrolled("image", self.held.images):
-                with when(exists(image, pair.group)):
+                with when(movers.exists(image, pair.group)):
                     words = Registers("word", UNIT, PIXELS, dtype=result.dtype)
                     pixels = Registers("pixel", PIXELS, UNIT, dtype=result.dtype)
                     for channel in range(UNIT):
@@ -224,14 +201,14 @@ class PixelMaps:
                     for numbers, is_inside in self._inside(pair):
                         with when(is_inside):
                             for number in numbers:
-                                at = (first_image + image, pair.source_row, pair.column + number)
-                                channels = span(first_channel + pair.group * UNIT, UNIT)
+                                at = (movers.first_image + image, pair.source_row, pair.column + number)
+                                channels = span(movers.channel + pair.group * UNIT, UNIT)
                                 store(result, pixels.vector((number, 0), UNIT), *at, channels)
 
-    def _pairs(self, thread: Expr, threads: int, *, with_pads: bool) -> Iterator[_Pair]:
+    def _pairs(self, movers: Movers, *, with_pads: bool) -> Iterator[_Pair]:
         held, groups = self.held, self.planes.groups
-        sharing = held.sharing_of_pixels(threads, groups=groups, with_pads=with_pads)
-        for row, vector in shared_out(sharing, thread):
+        sharing = held.sharing_of_pixels(movers.threads, groups=groups, with_pads=with_pads)
+        for row, vector in shared_out(sharing, movers.thread):
             pair = vector // groups if groups > 1 else vector
             yield _Pair(
                 row=row,
@@ -268,26 +245,17 @@ class Waiting:
     top: Expr
     """The row of the map from which the rows that are held are counted."""
 
-    def copy(
-        self,
-        source: Any,
-        *,
-        first_image: Expr,
-        first_channel: Expr,
-        exists: Callable[[Expr, Expr], Expr],
-        thread: Expr,
-        threads: int,
-    ) -> None:
-        """Begins to copy them, zeros where there is nothing. Arguments are those of ``PixelMaps.copy``."""
+    def copy(self, source: Any, movers: Movers) -> None:
+        """Begins to copy them, zeros where there is nothing."""
         laid, held = self.laid, self.laid.held
-        for row, vector in shared_out(laid.sharing(threads), thread):
+        for row, vector in shared_out(laid.sharing(movers.threads), movers.thread):
             group, place = vector % laid.groups, vector // laid.groups
             source_row, column = self.top + (row + laid.rows.start), place + (laid.units.start * UNIT - held.offset)
             is_inside = all_of(inside(source_row, held.height), inside(column, held.width))
             at = self.first + group * laid.group_elements + row * laid.row_elements + place * UNIT
             for image in unrolled("image", held.images):
-                indices = (first_image + image, source_row, column, first_channel + group * UNIT)
-                valid = all_of(is_inside, exists(image, group))
+                indices = (movers.first_image + image, source_row, column, movers.channel + group * UNIT)
+                valid = all_of(is_inside, movers.exists(image, group))
                 copy_async(self.staged, at + image * laid.image_elements, source, *indices, elements=UNIT, valid=valid)
 
     def address(self, at: Expr) -> Expr:

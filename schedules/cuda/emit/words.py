@@ -20,8 +20,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.hardware import TURNS_UNROLLED, VECTOR_BYTES
 from dwconv.schedules.emit import Expr, bind, int32, serial, store, when
 
 Start = tuple[Any, Expr]
@@ -98,6 +97,12 @@ class Registers:
         self.sizes = sizes
         self.dtype = dtype
         self._buffer = IRBuilder.name(f"{name}_local", T.alloc_buffer((math.prod(sizes),), dtype, scope="local"))
+
+    @classmethod
+    def zeros(cls, name: str, *sizes: int, dtype: str = "float32") -> Registers:
+        registers = cls(name, *sizes, dtype=dtype)
+        registers.clear()
+        return registers
 
     def __getitem__(self, position: int | tuple[int, ...]) -> Expr:
         return self.vector(position, 1)

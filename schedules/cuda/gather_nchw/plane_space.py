@@ -5,24 +5,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
-from dwconv.schedules.cuda.gather_nchw.estimate import (
-    blocks_at_a_time,
-    issued,
-    plane_code,
-    plane_registers,
-)
-from dwconv.schedules.cuda.gather_nchw.space import Limit, limit_of_shared, limits, rules_of, snug
-from dwconv.schedules.cuda.gpu.hardware import SYSTEM_SHARED_BYTES, WARP
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS
-from dwconv.schedules.cuda.gpu.limits import RESIDENT_PLANES as MOST_CODE
+from dwconv.schedules.cuda.gather_nchw.estimate import blocks_at_a_time, issued, plane_code, plane_registers
+from dwconv.schedules.cuda.gather_nchw.space import limits, snug
+from dwconv.schedules.cuda.gpu.hardware import LEAST_THREADS, SYSTEM_SHARED_BYTES, WARP, limit_of_shared
+from dwconv.schedules.cuda.gpu.hardware import RESIDENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import ConfigSpace, Knob, Value
+from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, rules_of
 from dwconv.schedules.taps import Axis
 
 PLANES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -51,7 +45,7 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("tile_h", _tiles_h(gather.rows)),
         Knob("tile_w", _tiles_w(gather.columns)),
         Knob("held", _held_types(workload.dtype)),
-        rules=rules_of(PlanesCut, workload, _limits(gather, target)),
+        rules=rules_of(partial(PlanesCut.of, workload), _limits(gather, target)),
         preferred=lambda: _preferred(workload, target),
     )
 

@@ -192,11 +192,7 @@ class Block:
         return self.cut.kernels_at + plane * self.cut.kernel_words
 
     def _in_turns(
-        self,
-        items: int,
-        lanes: int,
-        fetch: Callable[[Registers, Expr], Expr],
-        keep: Callable[[Registers, Expr], None],
+        self, items: int, lanes: int, fetch: Callable[[Registers, Expr], Expr], keep: Callable[[Registers, Expr], None]
     ) -> None:
         """Shares out ``items`` over the threads; a thread has some loads under way before it stores the first."""
         cut, place = self.cut, self.place

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import DType, Workload
-from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut
-from dwconv.schedules.cuda.gather_nchw.estimate import (
-    row_code,
-    row_registers,
-    strip_code,
-    strip_registers,
-    strip_work,
+from dwconv.schedules.cuda.gather_nchw.cut import RowsCut
+from dwconv.schedules.cuda.gather_nchw.estimate import row_code, row_registers, strip_code, strip_registers, strip_work
+from dwconv.schedules.cuda.gpu.hardware import GLOBAL_STRIP as MOST_STRIP_CODE
+from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_THREADS,
+    MOST_PADDED,
+    MOST_THREADS_Z,
+    SHARED_LANES,
+    WARP,
+    grid_misfit,
+    limit_of_shared,
 )
-from dwconv.schedules.cuda.gpu.hardware import MOST_THREADS_Z, SHARED_LANES, WARP
-from dwconv.schedules.cuda.gpu.limits import GLOBAL_STRIP as MOST_STRIP_CODE
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_PADDED, grid_misfit
-from dwconv.schedules.cuda.gpu.limits import STAGED_ROWS as MOST_ROW_CODE
+from dwconv.schedules.cuda.gpu.hardware import STAGED_ROWS as MOST_ROW_CODE
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
-
-Limit = tuple[str, Callable[[Any], bool]]
-"""A reason why a cut, or a configuration, is illegal, and its test."""
 
 
 def limits(
@@ -66,24 +64,6 @@ def snug(axis: Axis, tiles: Iterable[int]) -> list[int]:
     """Those tiles that leave little idle; the least one, if none does."""
     ordered = sorted(tiles)
     return [tile for tile in ordered if axis.covered(tile) <= axis.outputs * MOST_PADDED] or ordered[:1]
-
-
-def limit_of_shared(target: CudaTarget) -> Limit:
-    shared_bytes = target.shared_bytes_per_block
-    return f"more than {shared_bytes} bytes of shared memory", lambda cut: cut.shared_bytes > shared_bytes
-
-
-def rules_of(kind: type[RowsCut | PlanesCut], workload: Workload, limits: list[Limit]) -> list[Rule]:
-    """Limits of cuts, as rules of configurations."""
-
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> RowsCut | PlanesCut:
-        return kind.of(workload, config)
-
-    def rule(reason: str, test: Callable[[Any], bool]) -> Rule:
-        return Rule(reason, lambda config: test(cut(config)))
-
-    return [rule(*limit) for limit in limits]
 
 
 # -- from global memory --------------------------------------------------------------------------------------------
@@ -212,7 +192,7 @@ def row_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
         Knob("threads_h", _row_threads({-(-gather.rows.outputs // gather.rows.down)}, PARTS)),
         Knob("threads_w", _row_threads(across, (1, 2, 4))),
         Knob("tile_w", tiles_w),
-        rules=rules_of(RowsCut, workload, _row_limits(gather, target)),
+        rules=rules_of(partial(RowsCut.of, workload), _row_limits(gather, target)),
         preferred=lambda: _preferred_rows(workload, target, tiles_w),
     )
 

@@ -11,10 +11,18 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 from dwconv.problems.workload import DType, Workload
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
-from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.hardware import (
+    BANK_BYTES,
+    BANKS,
+    LINE_BYTES,
+    SECTOR_BYTES,
+    TURNS_UNROLLED,
+    VECTOR_BYTES,
+    WARP,
+)
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes
 
 ROWS, COLUMNS = 16, 8
@@ -295,6 +303,12 @@ class Planes:
     @property
     def all_elements(self) -> int:
         return self.groups * self.group_elements if self.channels_last else self.planes * self.elements
+
+    def map_at(self, channel: Any) -> Any:
+        """Where the map of a channel of the block, an int or an expression, begins."""
+        if not self.channels_last:
+            return channel * self.elements
+        return channel // UNIT * self.group_elements + channel % UNIT * self.elements
 
 
 @cache

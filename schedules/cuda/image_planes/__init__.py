@@ -1,1 +1,88 @@
-"""Sums over images by whole planes in shared memory, NCHW: wgrad of small maps, and both gradients in one kernel."""
+"""Whole planes, NCHW, CUDA, summed over images: for small maps, whose rows are too short for vectors of their own.
+
+wgrad
+
+Level one: a block is `planes` channels and its share of the images, `images` of them at a time. An image's planes are
+one piece of memory, in x as in dy: it is copied into shared memory as it lies, 16 bytes at a time.
+Level two: a thread owns a tile of dy, often a whole plane, of `thread_planes` channels, and KH × KW sums for each.
+
+    an image, as it lies             block, in shared memory            what one thread does, image after image
+    ┌────────────────┐             ┌─────────┬─────────┬───
+    │ planes 0 … p−1 │ x     image │ plane 0 │ plane 1 │ …            x   · · · · ·   rows in order, each multiplied
+    ├────────────────┤   ──►     0 │ t0   t1 │ t2   t3 │      ──►         · · · · ·   by the rows of dy that it meets
+    │ planes p … 2p−1│ dy          ├─────────┼─────────┼───           dy  · · · · ·
+    └────────────────┘       image │ plane 0 │ plane 1 │ …            dw  s s s       KH × KW sums, in registers;
+                                 1 │ t4   t5 │ t6   t7 │                  s s s       at last added over the threads
+                                                                          s s s       of a channel, then over parts
+The sum of dy alone, where there is a bias, is one more.
+
+both gradients in one kernel: x, dy and w are read once
+
+Level one: a block is `planes` channels and its share of the images, `images` of them at a time. An image's planes are
+one piece of memory, in x as in dy: it is copied into shared memory as it lies, 16 bytes at a time.
+Level two: a thread owns a tile of x, multiples of the stride, of `thread_planes` channels, and KH × KW sums for each.
+
+    an image, as it lies             block, in shared memory            what one thread does, image after image
+    ┌────────────────┐             ┌─────────┬─────────┬───
+    │ planes 0 … p−1 │ x     image │ plane 0 │ plane 1 │ …            dy  · · · · ·   rows in order, each multiplied
+    ├────────────────┤   ──►     0 │ t0   t1 │ t2   t3 │      ──►         · · · · ·   by weights, and by rows of x
+    │ planes p … 2p−1│ dy          ├─────────┼─────────┼───           dx  o o o o o   in the place of x, then out as
+    └────────────────┘       image │ plane 0 │ plane 1 │ …                            x came: one piece
+                                 1 │ t4   t5 │ t6   t7 │              dw  s s s s s   KH × KW sums, in registers;
+                                                                                      at last over threads, parts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Pass, Workload
+from dwconv.schedules.cuda.gpu.cost import BlockWork, estimated
+from dwconv.schedules.cuda.image_planes.estimate import block_works, blocks_at_a_time
+from dwconv.schedules.cuda.image_planes.space import (
+    BACKWARD,
+    GRADIENT,
+    Family,
+    backward_misfit,
+    gradient_misfit,
+    space_of,
+)
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import ScheduleTemplate
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def _template(
+    family: Family, *, pass_: Pass, misfit: Callable[[Workload, CudaTarget], str | None]
+) -> ScheduleTemplate[CudaTarget]:
+    def works(workload: Workload, config: Config, target: CudaTarget) -> Sequence[BlockWork]:
+        cut = family.cut.of(workload, config)
+        return block_works(cut, family.thread_work(cut), target)
+
+    def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+        from dwconv.schedules.cuda.image_planes.kernel import schedule_images
+
+        cut = family.cut.of(workload, config)
+        return schedule_images(cut, at_a_time=blocks_at_a_time(cut, family.thread_work(cut), target))
+
+    return ScheduleTemplate(
+        name=family.name,
+        device="cuda",
+        pass_=pass_,
+        layout="nchw",
+        misfit=misfit,
+        space=partial(space_of, family),
+        **estimated(works),
+        schedule=schedule,
+    )
+
+
+TEMPLATES = (
+    _template(GRADIENT, pass_="wgrad", misfit=gradient_misfit),
+    _template(BACKWARD, pass_="backward", misfit=backward_misfit),
+)

@@ -7,15 +7,16 @@ lie, ``pipeline`` of them under way or in use. A thread has the same tile of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeVar
 
 from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cuda.gpu.cost import SHARED_WORDS, first_half
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
 from dwconv.schedules.cuda.gpu.memory import exact_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
-from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, first_half
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
@@ -27,6 +28,8 @@ class ImagePlanes:
     """A configuration in numbers. A thread owns ``tile_h`` rows of ``tile_w`` columns of ``thread_planes`` channels of
     one tensor, and reads of the other what these meet."""
 
+    axis_of: ClassVar[Callable[[Workload, int], Axis]]
+    """From the tensor that has the tiles to the other one."""
     writes: ClassVar[bool] = False
     """Whether a thread writes a result where its tile was."""
 
@@ -47,14 +50,13 @@ class ImagePlanes:
     def of(cls: type[SomePlanes], workload: Workload, config: Config) -> SomePlanes:
         return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
 
-    @property
+    @cached_property
     def rows(self) -> Axis:
-        """From the tensor that has the tiles to the other one; so is the next."""
-        raise NotImplementedError
+        return type(self).axis_of(self.workload, HEIGHT)
 
-    @property
+    @cached_property
     def columns(self) -> Axis:
-        raise NotImplementedError
+        return type(self).axis_of(self.workload, WIDTH)
 
     # -- threads and blocks ----------------------------------------------------------------------------------------
 
@@ -180,28 +182,15 @@ class ImagePlanes:
 class GradientCut(ImagePlanes):
     """A configuration in numbers. dy has the tiles, and meets x."""
 
-    @cached_property
-    def rows(self) -> Axis:
-        return Axis.of_convolution(self.workload, HEIGHT)
-
-    @cached_property
-    def columns(self) -> Axis:
-        return Axis.of_convolution(self.workload, WIDTH)
+    axis_of: ClassVar[Callable[[Workload, int], Axis]] = Axis.of_convolution
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackwardCut(ImagePlanes):
     """A configuration in numbers. x has the tiles, and so has dx, which takes its place; they meet dy."""
 
+    axis_of: ClassVar[Callable[[Workload, int], Axis]] = Axis.of_input_gradient
     writes: ClassVar[bool] = True
-
-    @cached_property
-    def rows(self) -> Axis:
-        return Axis.of_input_gradient(self.workload, HEIGHT)
-
-    @cached_property
-    def columns(self) -> Axis:
-        return Axis.of_input_gradient(self.workload, WIDTH)
 
     def row_pieces(self, each: int, row: int) -> list[tuple[int, int]]:
         """The vectors in which a thread stores a row of dx: (elements from the first of its tile in its ``each``-th

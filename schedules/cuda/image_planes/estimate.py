@@ -8,10 +8,9 @@ from functools import cache, lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.cost import BlockWork, adding_work, halvings
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy, registers_left
 from dwconv.schedules.cuda.gpu.memory import whole_vectors
-from dwconv.schedules.cuda.gpu.split_sum import adding_work, halvings
 from dwconv.schedules.cuda.image_planes.cut import BackwardCut, GradientCut, ImagePlanes
 
 START = 60

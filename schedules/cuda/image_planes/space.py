@@ -7,26 +7,28 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, WARP
-from dwconv.schedules.cuda.gpu.limits import (
+from dwconv.schedules.cuda.gpu.hardware import (
     BACKWARD_PLANES,
+    LEAST_COPY_BYTES,
     LEAST_THREADS,
     MOST_IMAGES,
     MOST_PADDED,
     MOST_WORKSPACE_BYTES,
+    WARP,
     WEIGHT_GRADIENT_PLANES,
+    limit_of_shared,
 )
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.cuda.image_planes.cut import BackwardCut, GradientCut, ImagePlanes
 from dwconv.schedules.cuda.image_planes.estimate import ThreadWork, backward_work, block_works, gradient_work, holds
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, rules_of
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
 PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -44,8 +46,6 @@ MOST_ISSUE, CROWDED_COST = 0.5, 3.0
 """Share of the memory's time that instructions may take, and what more of it costs: they would hold up the loads."""
 HALVES_COST = 1.05
 """Where planes begin within words, so that elements are read one by one."""
-
-Test = Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def space_of(family: Family, workload: Workload, target: CudaTarget) -> ConfigSp
         Knob("tile_w", tiles_w),
         Knob("split_n", SPLIT_N),
         Knob("pipeline", PIPELINE),
-        rules=_rules(family, workload, target),
+        rules=rules_of(partial(family.cut.of, workload), _limits(family, target)),
         preferred=lambda: _preferred(family, workload, target),
     )
 
@@ -101,9 +101,8 @@ def cuts(size: int, some: Sequence[int]) -> list[int]:
 # -- what cannot run, or cannot be fast ----------------------------------------------------------------------------
 
 
-def _limits(family: Family, target: CudaTarget) -> list[tuple[str, Test]]:
+def _limits(family: Family, target: CudaTarget) -> list[Limit]:
     """Reasons why a block is illegal, each with its test."""
-    shared_bytes = target.shared_bytes_per_block
     return [
         ("threads share planes unevenly", lambda cut: cut.planes % cut.thread_planes != 0),
         (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
@@ -119,12 +118,12 @@ def _limits(family: Family, target: CudaTarget) -> list[tuple[str, Test]]:
             f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
             lambda cut: cut.split_n > 1 and 4 * cut.split_n * cut.results > MOST_WORKSPACE_BYTES,
         ),
-        (f"more than {shared_bytes} bytes of shared memory", lambda cut: cut.shared_bytes > shared_bytes),
+        limit_of_shared(target),
         ("more registers than there are", lambda cut: not holds(cut, family.thread_work(cut), target, 1)),
     ]
 
 
-def _limits_of_threads(family: Family, target: CudaTarget) -> list[tuple[str, Test]]:
+def _limits_of_threads(family: Family, target: CudaTarget) -> list[Limit]:
     """Those that do not depend on the block."""
     return [
         (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: cut.padded > MOST_PADDED),
@@ -137,17 +136,6 @@ def _limits_of_threads(family: Family, target: CudaTarget) -> list[tuple[str, Te
             lambda cut: family.thread_work(cut).registers > target.registers_per_thread,
         ),
     ]
-
-
-def _rules(family: Family, workload: Workload, target: CudaTarget) -> list[Rule]:
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> ImagePlanes:
-        return family.cut.of(workload, config)
-
-    def rule(reason: str, test: Test) -> Rule:
-        return Rule(reason, lambda config: test(cut(config)))
-
-    return [rule(reason, test) for reason, test in _limits(family, target)]
 
 
 def _fits(family: Family, cut: ImagePlanes, target: CudaTarget) -> bool:

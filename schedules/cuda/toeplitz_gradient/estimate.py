@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.cost import BlockWork, adding_work
 from dwconv.schedules.cuda.gpu.hardware import (
     BANK_BYTES,
     BANKS,
     LINE_BYTES,
     SECTOR_BYTES,
+    TURNS_UNROLLED,
     VECTOR_BYTES,
     WARP,
     occupancy,
 )
-from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
-from dwconv.schedules.cuda.gpu.split_sum import adding_work
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, PIXELS, PIXELS_AHEAD, ROWS, UNIT, PixelWork, StagedMaps
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.space import Config

@@ -10,7 +10,7 @@ For a bias dy is multiplied by ones, too.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.tensor_cores import Maps, PixelMaps, Waiting, load_matrices, map_at, multiply_add
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, Movers, PixelMaps, Waiting, load_matrices, multiply_add
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -40,8 +40,40 @@ from dwconv.schedules.cuda.emit.words import (
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
-from dwconv.schedules.cuda.toeplitz_gradient.sums import Sums
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, serial, store, when
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Matrices of 16 × 8, four sums of each in a lane."""
+
+    cut: ToeplitzGradientCut
+    of_rows: Registers | None
+    """For every kernel row, unit of dy, and matrix of two units of x."""
+    of_pairs: Registers | None
+    """For every pair of kernel rows and unit of dy: the odd unit of x, for one of them and then for the other."""
+
+    @classmethod
+    def of(cls, cut: ToeplitzGradientCut) -> Sums:
+        """All zero."""
+        of_rows = Registers("sum", cut.group_kh, cut.units_w, cut.matrices, 4) if cut.matrices else None
+        of_pairs = Registers("sum_of_pair", cut.pairs_kh, cut.units_w, 4) if cut.has_odd_unit else None
+        for each in filter(None, (of_rows, of_pairs)):
+            each.clear()
+        return cls(cut=cut, of_rows=of_rows, of_pairs=of_pairs)
+
+    def of_row(self, tap: int) -> Iterator[tuple[int, int, Expr]]:
+        """(unit of x, column of dy, sum) of a lane for a kernel row, counted from its own place in both."""
+        for of in range(self.cut.units_w):
+            if self.of_rows is not None:
+                for matrix in range(self.cut.matrices):
+                    for each in range(4):
+                        yield matrix * 2 + each // 2, of * COLUMNS + each % 2, self.of_rows[tap, of, matrix, each]
+            if self.of_pairs is not None:
+                for each in range(2):
+                    value = self.of_pairs[tap // 2, of, tap % 2 * 2 + each]
+                    yield len(self.cut.band) - 1, of * COLUMNS + each, value
+
 
 HALVES = range(2)
 """Of the 16 rows of a product: words of 8 of them each."""
@@ -73,10 +105,8 @@ def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Sch
                 for warp_w in threads("warp_w", cut.warps_w, axis="y"):
                     for lane in threads("lane", WARP):
                         with blocks_per_sm(at_a_time):
-                            dynamic, waiting_elements = cut.shared_bytes > STATIC_SHARED_BYTES, cut.waiting_elements
-                            waiting = None
-                            if waiting_elements:
-                                waiting = shared("waiting", waiting_elements, dtype=cut.dtype, dynamic=dynamic)
+                            dynamic, size = cut.shared_bytes > STATIC_SHARED_BYTES, cut.waiting_elements
+                            waiting = shared("waiting", size, dtype=cut.dtype, dynamic=dynamic) if size else None
                             Block(
                                 cut=cut,
                                 n=n,
@@ -85,7 +115,7 @@ def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Sch
                                 into=totals if partial is None else [partial, partial],
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
                                 waiting=waiting,
-                                waiting_start=0 if waiting is None else start_of(waiting, elements=waiting_elements),
+                                waiting_start=0 if waiting is None else start_of(waiting, elements=size),
                                 passed=shared("passed", cut.words_passed, dynamic=dynamic),
                                 first_channel=block // parts * cut.planes,
                                 part=block % parts,
@@ -132,9 +162,7 @@ class Block:
     def sum(self) -> None:
         cut = self.cut
         sums = Sums.of(cut)
-        bias = Registers("bias_sum", 4) if cut.workload.bias else None
-        if bias is not None:
-            bias.clear()
+        bias = Registers.zeros("bias_sum", 4) if cut.workload.bias else None
         items = ceil_div(self.n, cut.images) * cut.blocks_h
         items = tirx.truncdiv(items - self.part + (cut.split_n - 1), cut.split_n)  # of the block
         if cut.pipeline > 1:
@@ -168,13 +196,14 @@ class Block:
             is_channel = self.first_channel + group * UNIT < cut.workload.channels
             return all_of(image + number < self.n, cut.workload.channels % cut.planes == 0 or is_channel)
 
-        together = {"first_image": image, "exists": exists, **self._all_threads}
-        channels = {"first_channel" if cut.channels_last else "channel": self.first_channel}
+        movers = Movers(
+            thread=self._thread, threads=cut.threads, first_image=image, channel=self.first_channel, exists=exists
+        )
         held: Sequence[Waiting | PixelMaps | Maps] = self._maps(top)
         if cut.channels_last:
             held = self._waiting(top) if cut.pipeline > 1 else self._pixels(top)
         for each, source in zip(held, (self.x, self.dy), strict=True):
-            each.copy(source, **channels, **together)
+            each.copy(source, movers)
         commit_copies()
 
     def _clear(self) -> None:
@@ -206,10 +235,6 @@ class Block:
         """Where dy begins."""
         return self.cut.maps(self.cut.x).all_elements
 
-    @property
-    def _all_threads(self) -> dict[str, Any]:
-        return {"thread": self._thread, "threads": self.cut.threads}
-
     def _tops(self, top: Expr) -> tuple[Expr, Expr]:
         """From which rows of x and of dy those of the block are counted."""
         return top + self.first_kh * self.cut.rows.step, top
@@ -217,7 +242,7 @@ class Block:
     def _maps(self, top: Expr = 0) -> tuple[Maps, Maps]:
         """x and dy of the warp's channel."""
         cut, (top_x, top_dy) = self.cut, self._tops(top)
-        x, dy = (map_at(cut.maps(held), self.plane) for held in (cut.x, cut.dy))
+        x, dy = (cut.maps(held).map_at(self.plane) for held in (cut.x, cut.dy))
         return (
             Maps(held=cut.x, staged=self.staged, first=x, top=top_x, left=0),
             Maps(held=cut.dy, staged=self.staged, first=self._dy_at + dy, top=top_dy, left=-cut.offset),
@@ -357,8 +382,7 @@ class Block:
                 kernel_row = self.first_kh + group * cut.group_kh + tap
                 is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
                 with when(all_of(weight < weights, kernel_row < taps_h, is_channel)):
-                    added = Registers("added", 1)
-                    added.clear()
+                    added = Registers.zeros("added", 1)
                     first = weight // taps_w * cut.sums_of_group + weight % taps_w * cut.columns.step
                     first = in_register("first", first + cut.diagonal(0, 0))
                     for warp in unrolled("warp", cut.warps_w):
@@ -382,8 +406,7 @@ class Block:
         is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
         is_first = cut.blocks_kh == 1 or self.first_kh == 0  # all that have its kernel rows have summed up the same
         with when(all_of(self._thread < cut.planes, is_channel, is_first)):
-            added = Registers("added", 1)
-            added.clear()
+            added = Registers.zeros("added", 1)
             for warp in unrolled("warp", cut.warps_w):
                 for column in unrolled("column", COLUMNS):
                     at = self._thread * (cut.warps_kh * cut.sums_of_group) + warp * cut.sums_of_warp + column

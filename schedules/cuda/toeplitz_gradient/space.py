@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
-from dwconv.schedules.cuda.gpu.limits import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
-from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_GRADIENT as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import (
+    BANK_BYTES,
+    MOST_IMAGES,
+    MOST_PADDED,
+    MOST_WORKSPACE_BYTES,
+    limit_of_shared,
+)
+from dwconv.schedules.cuda.gpu.hardware import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, fastest_legal
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, fastest_legal, rules_of
 from dwconv.schedules.taps import HEIGHT, Axis
 
 MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
@@ -138,35 +143,25 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     most_warps = MOST_WARPS[workload.layout]
 
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> ToeplitzGradientCut:
-        return ToeplitzGradientCut.of(workload, config)
-
-    def idle(config: Config) -> bool:
+    def idle(cut: ToeplitzGradientCut) -> bool:
         """Too many rows of dy, columns, or kernel rows, that are none."""
-        its = cut(config)
-        down = its.blocks_h * its.block_h / its.rows.outputs
-        across = its.tiles_held / its.tiles
-        return down * across * its.block_kh * its.blocks_kh / its.rows.taps > MOST_PADDED
+        down = cut.blocks_h * cut.block_h / cut.rows.outputs
+        across = cut.tiles_held / cut.tiles
+        return down * across * cut.block_kh * cut.blocks_kh / cut.rows.taps > MOST_PADDED
 
-    return [
-        Rule("more images and tiles than a product has rows", lambda c: c.images * cut(c).tiles_w > ROWS),
-        Rule("a tile that is a whole row has none beside it", lambda c: c.tile_w > COLUMNS and not cut(c).is_whole),
-        Rule(f"more than {most_warps} warps", lambda c: cut(c).warps > most_warps),
-        Rule("more parts than groups of images", lambda c: c.split_n > -(-MOST_IMAGES // c.images) * cut(c).blocks_h),
-        Rule("too many threads without work", idle),
-        Rule(
+    limits: list[Limit] = [
+        ("more images and tiles than a product has rows", lambda cut: cut.images * cut.tiles_w > ROWS),
+        ("a tile that is a whole row has none beside it", lambda cut: cut.tile_w > COLUMNS and not cut.is_whole),
+        (f"more than {most_warps} warps", lambda cut: cut.warps > most_warps),
+        ("more parts than groups of images", lambda cut: cut.split_n > -(-MOST_IMAGES // cut.images) * cut.blocks_h),
+        ("too many threads without work", idle),
+        (
             f"more than {MOST_WORKSPACE_BYTES} bytes of partial sums",
-            lambda c: c.split_n * cut(c).results * BANK_BYTES > MOST_WORKSPACE_BYTES,
+            lambda cut: cut.split_n * cut.results * BANK_BYTES > MOST_WORKSPACE_BYTES,
         ),
-        Rule("more registers than there are", lambda c: registers_of(cut(c)) > target.registers_per_thread),
-        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
-        Rule(
-            f"more than {target.shared_bytes_per_block} bytes of shared memory",
-            lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,
-        ),
-        Rule(
-            "rows of a product lie in the same banks",
-            lambda c: max(cut(c).x.turns_of_rows, cut(c).dy.turns_of_rows) > 1,
-        ),
+        ("more registers than there are", lambda cut: registers_of(cut) > target.registers_per_thread),
+        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        limit_of_shared(target),
+        ("rows of a product lie in the same banks", lambda cut: max(cut.x.turns_of_rows, cut.dy.turns_of_rows) > 1),
     ]
+    return rules_of(partial(ToeplitzGradientCut.of, workload), limits)

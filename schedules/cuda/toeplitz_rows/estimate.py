@@ -8,8 +8,7 @@ from functools import lru_cache
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy
-from dwconv.schedules.cuda.gpu.limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, TURNS_UNROLLED, WARP, occupancy
 from dwconv.schedules.cuda.gpu.memory import sector_bytes
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, PixelWork
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut

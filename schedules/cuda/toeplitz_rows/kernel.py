@@ -15,7 +15,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.tensor_cores import Maps, PixelMaps, load_matrices, map_at, multiply_add, shared_out
+from dwconv.schedules.cuda.emit.tensor_cores import Maps, Movers, PixelMaps, load_matrices, multiply_add, shared_out
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -180,16 +180,16 @@ class Block:
 
     def _stage_source(self) -> None:
         if self.cut.channels_last:
-            self._pixels(self.cut.source).copy(self.source, **self._of_block)
+            self._pixels(self.cut.source).copy(self.source, self._of_block)
             return
-        self._maps.copy(
-            self.source,
+        movers = Movers(
+            thread=self._thread,
+            threads=self.cut.threads_of_channel,
             first_image=self.place.first_image,
             channel=self._channel,
             exists=self._is_result,
-            thread=self._thread,
-            threads=self.cut.threads_of_channel,
         )
+        self._maps.copy(self.source, movers)
         commit_copies()
 
     def _clear_kernel_rows(self) -> None:
@@ -205,7 +205,7 @@ class Block:
         cut, held = self.cut, self.cut.source
         for vector in self._by_all_threads(cut.planes * held.images * held.last_units):
             number, unit = vector // held.last_units, vector % held.last_units
-            at = map_at(cut.maps, number // held.images) + number % held.images * (held.image_units * UNIT)
+            at = cut.maps.map_at(number // held.images) + number % held.images * (held.image_units * UNIT)
             store(self.staged, zero(cut.dtype, UNIT), span(at + (len(held.rows) * held.row_units + unit) * UNIT, UNIT))
 
     def _by_all_threads(self, count: int) -> Iterator[Expr]:
@@ -259,8 +259,7 @@ class Block:
         for row, at in shared_out(cut.band_sharing, self._thread):
             distance = at % cut.band_apart - at // cut.band_apart + first_of_band(cut.band)
             tap = (distance - columns.shift) * columns.step
-            value = Registers("weight", 1, dtype=cut.dtype)
-            value.clear()
+            value = Registers.zeros("weight", 1, dtype=cut.dtype)
             with when(all_of(inside(tap, columns.taps), self._is_channel)):
                 value[0] = self.w[self._channel, row, tap]
             store(self.staged, value[0], self._kernel_row(row) + at)
@@ -271,7 +270,7 @@ class Block:
         return self._held(self.cut.source)
 
     def _held(self, held: StagedMaps) -> Maps:
-        place, first = self.place, map_at(self.cut.maps, self.place.plane)
+        place, first = self.place, self.cut.maps.map_at(self.place.plane)
         return Maps(held=held, staged=self.staged, first=first, top=place.top, left=place.left)
 
     def _pixels(self, held: StagedMaps) -> PixelMaps:
@@ -280,7 +279,7 @@ class Block:
         return PixelMaps(held=held, staged=self.staged, planes=maps, first=0, top=place.top, left=place.left)
 
     @property
-    def _of_block(self) -> dict[str, Any]:
+    def _of_block(self) -> Movers:
         """What all threads of the block do with its pixels together."""
         cut, place = self.cut, self.place
 
@@ -288,13 +287,13 @@ class Block:
             is_channel = place.first_channel + group * UNIT < cut.gather.channels
             return all_of(place.first_image + image < self.n, cut.gather.channels % cut.planes == 0 or is_channel)
 
-        return {
-            "first_image": place.first_image,
-            "first_channel": place.first_channel,
-            "exists": exists,
-            "thread": self._thread_of_block,
-            "threads": cut.threads,
-        }
+        return Movers(
+            thread=self._thread_of_block,
+            threads=cut.threads,
+            first_image=place.first_image,
+            channel=place.first_channel,
+            exists=exists,
+        )
 
     @property
     def _thread(self) -> Expr:
@@ -403,7 +402,7 @@ class Block:
         cut, place, gather, lanes = self.cut, self.place, self.cut.gather, self.cut.results.lanes
         results = self._held(cut.results)
         if cut.channels_last:
-            self._pixels(cut.results).write(self.result, **self._of_block)
+            self._pixels(cut.results).write(self.result, self._of_block)
             return
         for row, vector in shared_out(cut.result_sharing, self._thread):
             column = place.left + vector * lanes

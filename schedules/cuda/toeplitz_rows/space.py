@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.limits import MOST_PADDED
-from dwconv.schedules.cuda.gpu.limits import TOEPLITZ_ROWS as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import MOST_PADDED, WARP, limit_of_shared
+from dwconv.schedules.cuda.gpu.hardware import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, fastest_legal
+from dwconv.schedules.space import ConfigSpace, Knob, Limit, Rule, Value, fastest_legal, rules_of
 
 MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
 IMAGES = (1, 2, 4, 8, 16)
@@ -163,31 +162,25 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
     wanted, most_warps = gather.rows.outputs * gather.columns.covered(COLUMNS), MOST_WARPS[workload.layout]
 
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> ToeplitzCut:
-        return ToeplitzCut.of(workload, config)
+    def computed(cut: ToeplitzCut) -> int:
+        return gather.rows.covered(cut.block_h) * gather.columns.covered(cut.block_w)
 
-    def computed(config: Config) -> int:
-        return gather.rows.covered(cut(config).block_h) * gather.columns.covered(cut(config).block_w)
+    def most_registers(cut: ToeplitzCut) -> int:
+        return min(target.registers_per_thread, target.registers_per_sm // cut.threads)
 
-    def most_registers(config: Config) -> int:
-        return min(target.registers_per_thread, target.registers_per_sm // cut(config).threads)
-
-    return [
-        Rule(f"more than {most_warps} warps", lambda c: cut(c).threads > most_warps * WARP),
-        Rule("more channels at a time than there are", lambda c: cut(c).turns_c < 1),
-        Rule("more images and tiles than a product has rows", lambda c: c.images * c.tiles_w > ROWS),
-        Rule("one strip has no other beside it", lambda c: c.interleave and cut(c).strips == 1),
-        Rule("not one product side by side", lambda c: c.tiles_w > 1 and c.tile_w != c.tiles_w * COLUMNS),
-        Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule("more registers than there are", lambda c: registers_of(cut(c)) > most_registers(c)),
-        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
-        Rule(
-            f"more than {target.shared_bytes_per_block} bytes of shared memory",
-            lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,
-        ),
-        Rule(
+    limits: list[Limit] = [
+        (f"more than {most_warps} warps", lambda cut: cut.threads > most_warps * WARP),
+        ("more channels at a time than there are", lambda cut: cut.turns_c < 1),
+        ("more images and tiles than a product has rows", lambda cut: cut.images * cut.tiles_w > ROWS),
+        ("one strip has no other beside it", lambda cut: cut.interleaved and cut.strips == 1),
+        ("not one product side by side", lambda cut: cut.tiles_w > 1 and cut.tile_w != cut.tiles_w * COLUMNS),
+        (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: computed(cut) > MOST_PADDED * wanted),
+        ("more registers than there are", lambda cut: registers_of(cut) > most_registers(cut)),
+        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        limit_of_shared(target),
+        (
             "rows of a product lie in the same banks",
-            lambda c: max(cut(c).source.turns_of_rows, cut(c).results.turns_of_rows) > 1,
+            lambda cut: max(cut.source.turns_of_rows, cut.results.turns_of_rows) > 1,
         ),
     ]
+    return rules_of(partial(ToeplitzCut.of, workload), limits)

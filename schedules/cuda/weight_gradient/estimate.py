@@ -7,9 +7,8 @@ from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.cost import BlockWork, adding_work
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP, registers_left
-from dwconv.schedules.cuda.gpu.split_sum import adding_work
 from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 
 BOOKKEEPING, START = 12, 40

@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import lru_cache, partial
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, VECTOR_BYTES, registers_left
-from dwconv.schedules.cuda.gpu.limits import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
-from dwconv.schedules.cuda.gpu.limits import WEIGHT_GRADIENT as MOST_PRODUCTS
+from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_THREADS,
+    LINE_BYTES,
+    MOST_IMAGES,
+    MOST_PADDED,
+    MOST_WORKSPACE_BYTES,
+    VECTOR_BYTES,
+    registers_left,
+)
+from dwconv.schedules.cuda.gpu.hardware import WEIGHT_GRADIENT as MOST_PRODUCTS
 from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import (
     block_works,
@@ -25,7 +32,7 @@ from dwconv.schedules.cuda.weight_gradient.estimate import (
     read_again,
     registers_of,
 )
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, divisors, rules_of
 from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH
 
 WIDEST_KERNEL = 96
@@ -44,34 +51,24 @@ def weight_gradient_space(name: str, workload: Workload, target: CudaTarget) -> 
         name,
         *(Knob(knob, values) for knob, values in knobs_of(workload).items()),
         Knob("edge", edges(workload)),
-        rules=_rules(workload, target),
+        rules=rules_of(partial(WeightGradientCut.of, workload), _limits(target)),
         preferred=lambda: preferred(workload, target),
     )
 
 
-def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
-    @lru_cache(maxsize=4)
-    def cut(config: Config) -> WeightGradientCut:
-        return WeightGradientCut.of(workload, config)
-
-    def rule(reason: str, broken: Callable[[WeightGradientCut], bool]) -> Rule:
-        return Rule(reason, lambda config: broken(cut(config)))
-
+def _limits(target: CudaTarget) -> list[Limit]:
     def starved(cut: WeightGradientCut) -> bool:
         return registers_of(cut) > registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
 
     return [
-        Rule("unroll_h does not divide tile_h", lambda config: config.tile_h % config.unroll_h != 0),
-        rule(f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
-        rule(f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
-        rule("too many threads without work", lambda cut: cut.padded > MOST_PADDED),
-        rule(
-            f"more than {MOST_PRODUCTS} products unrolled",
-            lambda cut: products_of(cut) > MOST_PRODUCTS,
-        ),
-        rule("more threads than an SM has", lambda cut: cut.threads * cut.blocks_per_sm > target.threads_per_sm),
-        rule("more registers than there are", starved),
-        rule(
+        ("unroll_h does not divide tile_h", lambda cut: cut.tile_h % cut.unroll_h != 0),
+        (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
+        (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
+        ("too many threads without work", lambda cut: cut.padded > MOST_PADDED),
+        (f"more than {MOST_PRODUCTS} products unrolled", lambda cut: products_of(cut) > MOST_PRODUCTS),
+        ("more threads than an SM has", lambda cut: cut.threads * cut.blocks_per_sm > target.threads_per_sm),
+        ("more registers than there are", starved),
+        (
             f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
             lambda cut: cut.split_n > 1 and cut.workspace_bytes > MOST_WORKSPACE_BYTES,
         ),

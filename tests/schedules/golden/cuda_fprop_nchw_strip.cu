@@ -14,7 +14,7 @@ typedef unsigned long long uint64_t;
 #include <cuda_fp16.h>
 
 extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ w_ptr, half* __restrict__ x_ptr, half* __restrict__ y_ptr, int n) {
-  alignas(64) float sum_local_ptr[32];
+  alignas(64) float sum_local_ptr[16];
   alignas(64) float weight_local_ptr[9];
   alignas(64) half value_local_ptr[10];
   alignas(64) half value_local_ptr_1[10];
@@ -23,18 +23,12 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
   alignas(64) float wide_local_ptr_1[10];
   alignas(64) half value_local_ptr_3[10];
   alignas(64) float wide_local_ptr_2[10];
-  alignas(64) half result_local_ptr[32];
-  alignas(64) half value_local_ptr_4[10];
+  alignas(64) half result_local_ptr[16];
   alignas(64) float wide_local_ptr_3[10];
-  alignas(64) half result_local_ptr_1[32];
-  alignas(64) half value_local_ptr_5[10];
-  alignas(64) float wide_local_ptr_4[10];
-  alignas(64) half result_local_ptr_2[32];
-  alignas(64) float wide_local_ptr_5[10];
-  alignas(64) half result_local_ptr_3[32];
+  alignas(64) half result_local_ptr_1[16];
   if (((((int)blockIdx.x) * 8) + ((int)threadIdx.y)) < (n * 4)) {
     #pragma unroll
-    for (int index = 0; index < 32; ++index) {
+    for (int index = 0; index < 16; ++index) {
       sum_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;
     }
     weight_local_ptr[0] = ((float)w_ptr[((((int)threadIdx.y) & 3) * 9)]);
@@ -48,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     weight_local_ptr[8] = ((float)w_ptr[(((((int)threadIdx.y) & 3) * 9) + 8)]);
     value_local_ptr[8] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if ((((int)threadIdx.z) == 1) && (((int)threadIdx.x) == 1)) {
-      value_local_ptr[8] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) - 17)];
+      value_local_ptr[8] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) - 17)];
     }
     value_local_ptr[0] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     value_local_ptr[1] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
@@ -59,20 +53,20 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     value_local_ptr[6] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     value_local_ptr[7] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if (((int)threadIdx.z) == 1) {
-      *(uint4*)(value_local_ptr + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) - 16));
+      *(uint4*)(value_local_ptr + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) - 16));
     }
     value_local_ptr[9] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if ((((int)threadIdx.z) == 1) && (((int)threadIdx.x) == 0)) {
-      value_local_ptr[9] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) - 8)];
+      value_local_ptr[9] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) - 8)];
     }
     value_local_ptr_1[8] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if (((int)threadIdx.x) == 1) {
-      value_local_ptr_1[8] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) - 1)];
+      value_local_ptr_1[8] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) - 1)];
     }
-    *(uint4*)(value_local_ptr_1 + 0) = *(uint4*)(x_ptr + ((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)));
+    *(uint4*)(value_local_ptr_1 + 0) = *(uint4*)(x_ptr + ((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)));
     value_local_ptr_1[9] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if (((int)threadIdx.x) == 0) {
-      value_local_ptr_1[9] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 8)];
+      value_local_ptr_1[9] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 8)];
     }
     wide_local_ptr[8] = ((float)value_local_ptr[8]);
     wide_local_ptr[0] = ((float)value_local_ptr[0]);
@@ -110,12 +104,12 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     sum_local_ptr[7] = (sum_local_ptr[7] + (wide_local_ptr[9] * weight_local_ptr[2]));
     value_local_ptr_2[8] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if (((int)threadIdx.x) == 1) {
-      value_local_ptr_2[8] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 15)];
+      value_local_ptr_2[8] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 15)];
     }
-    *(uint4*)(value_local_ptr_2 + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 16));
+    *(uint4*)(value_local_ptr_2 + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 16));
     value_local_ptr_2[9] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
     if (((int)threadIdx.x) == 0) {
-      value_local_ptr_2[9] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 24)];
+      value_local_ptr_2[9] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 24)];
     }
     wide_local_ptr_1[8] = ((float)value_local_ptr_1[8]);
     wide_local_ptr_1[0] = ((float)value_local_ptr_1[0]);
@@ -176,13 +170,23 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     sum_local_ptr[7] = (sum_local_ptr[7] + (wide_local_ptr_1[9] * weight_local_ptr[5]));
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_1[9] * weight_local_ptr[2]));
     value_local_ptr_3[8] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    if (((int)threadIdx.x) == 1) {
-      value_local_ptr_3[8] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 31)];
+    if ((((int)threadIdx.z) == 0) && (((int)threadIdx.x) == 1)) {
+      value_local_ptr_3[8] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 31)];
     }
-    *(uint4*)(value_local_ptr_3 + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 32));
+    value_local_ptr_3[0] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    value_local_ptr_3[1] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    value_local_ptr_3[2] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    value_local_ptr_3[3] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    value_local_ptr_3[4] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    value_local_ptr_3[5] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    value_local_ptr_3[6] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    value_local_ptr_3[7] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+    if (((int)threadIdx.z) == 0) {
+      *(uint4*)(value_local_ptr_3 + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 32));
+    }
     value_local_ptr_3[9] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    if (((int)threadIdx.x) == 0) {
-      value_local_ptr_3[9] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 40)];
+    if ((((int)threadIdx.z) == 0) && (((int)threadIdx.x) == 0)) {
+      value_local_ptr_3[9] = x_ptr[(((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 40)];
     }
     wide_local_ptr_2[8] = ((float)value_local_ptr_2[8]);
     wide_local_ptr_2[0] = ((float)value_local_ptr_2[0]);
@@ -196,76 +200,52 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     wide_local_ptr_2[9] = ((float)value_local_ptr_2[9]);
     sum_local_ptr[0] = (sum_local_ptr[0] + (wide_local_ptr_2[8] * weight_local_ptr[6]));
     sum_local_ptr[8] = (sum_local_ptr[8] + (wide_local_ptr_2[8] * weight_local_ptr[3]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_2[8] * weight_local_ptr[0]));
     sum_local_ptr[0] = (sum_local_ptr[0] + (wide_local_ptr_2[0] * weight_local_ptr[7]));
     sum_local_ptr[1] = (sum_local_ptr[1] + (wide_local_ptr_2[0] * weight_local_ptr[6]));
     sum_local_ptr[8] = (sum_local_ptr[8] + (wide_local_ptr_2[0] * weight_local_ptr[4]));
     sum_local_ptr[9] = (sum_local_ptr[9] + (wide_local_ptr_2[0] * weight_local_ptr[3]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_2[0] * weight_local_ptr[1]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_2[0] * weight_local_ptr[0]));
     sum_local_ptr[0] = (sum_local_ptr[0] + (wide_local_ptr_2[1] * weight_local_ptr[8]));
     sum_local_ptr[1] = (sum_local_ptr[1] + (wide_local_ptr_2[1] * weight_local_ptr[7]));
     sum_local_ptr[2] = (sum_local_ptr[2] + (wide_local_ptr_2[1] * weight_local_ptr[6]));
     sum_local_ptr[8] = (sum_local_ptr[8] + (wide_local_ptr_2[1] * weight_local_ptr[5]));
     sum_local_ptr[9] = (sum_local_ptr[9] + (wide_local_ptr_2[1] * weight_local_ptr[4]));
     sum_local_ptr[10] = (sum_local_ptr[10] + (wide_local_ptr_2[1] * weight_local_ptr[3]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_2[1] * weight_local_ptr[2]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_2[1] * weight_local_ptr[1]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_2[1] * weight_local_ptr[0]));
     sum_local_ptr[1] = (sum_local_ptr[1] + (wide_local_ptr_2[2] * weight_local_ptr[8]));
     sum_local_ptr[2] = (sum_local_ptr[2] + (wide_local_ptr_2[2] * weight_local_ptr[7]));
     sum_local_ptr[3] = (sum_local_ptr[3] + (wide_local_ptr_2[2] * weight_local_ptr[6]));
     sum_local_ptr[9] = (sum_local_ptr[9] + (wide_local_ptr_2[2] * weight_local_ptr[5]));
     sum_local_ptr[10] = (sum_local_ptr[10] + (wide_local_ptr_2[2] * weight_local_ptr[4]));
     sum_local_ptr[11] = (sum_local_ptr[11] + (wide_local_ptr_2[2] * weight_local_ptr[3]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_2[2] * weight_local_ptr[2]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_2[2] * weight_local_ptr[1]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_2[2] * weight_local_ptr[0]));
     sum_local_ptr[2] = (sum_local_ptr[2] + (wide_local_ptr_2[3] * weight_local_ptr[8]));
     sum_local_ptr[3] = (sum_local_ptr[3] + (wide_local_ptr_2[3] * weight_local_ptr[7]));
     sum_local_ptr[4] = (sum_local_ptr[4] + (wide_local_ptr_2[3] * weight_local_ptr[6]));
     sum_local_ptr[10] = (sum_local_ptr[10] + (wide_local_ptr_2[3] * weight_local_ptr[5]));
     sum_local_ptr[11] = (sum_local_ptr[11] + (wide_local_ptr_2[3] * weight_local_ptr[4]));
     sum_local_ptr[12] = (sum_local_ptr[12] + (wide_local_ptr_2[3] * weight_local_ptr[3]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_2[3] * weight_local_ptr[2]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_2[3] * weight_local_ptr[1]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_2[3] * weight_local_ptr[0]));
     sum_local_ptr[3] = (sum_local_ptr[3] + (wide_local_ptr_2[4] * weight_local_ptr[8]));
     sum_local_ptr[4] = (sum_local_ptr[4] + (wide_local_ptr_2[4] * weight_local_ptr[7]));
     sum_local_ptr[5] = (sum_local_ptr[5] + (wide_local_ptr_2[4] * weight_local_ptr[6]));
     sum_local_ptr[11] = (sum_local_ptr[11] + (wide_local_ptr_2[4] * weight_local_ptr[5]));
     sum_local_ptr[12] = (sum_local_ptr[12] + (wide_local_ptr_2[4] * weight_local_ptr[4]));
     sum_local_ptr[13] = (sum_local_ptr[13] + (wide_local_ptr_2[4] * weight_local_ptr[3]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_2[4] * weight_local_ptr[2]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_2[4] * weight_local_ptr[1]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_2[4] * weight_local_ptr[0]));
     sum_local_ptr[4] = (sum_local_ptr[4] + (wide_local_ptr_2[5] * weight_local_ptr[8]));
     sum_local_ptr[5] = (sum_local_ptr[5] + (wide_local_ptr_2[5] * weight_local_ptr[7]));
     sum_local_ptr[6] = (sum_local_ptr[6] + (wide_local_ptr_2[5] * weight_local_ptr[6]));
     sum_local_ptr[12] = (sum_local_ptr[12] + (wide_local_ptr_2[5] * weight_local_ptr[5]));
     sum_local_ptr[13] = (sum_local_ptr[13] + (wide_local_ptr_2[5] * weight_local_ptr[4]));
     sum_local_ptr[14] = (sum_local_ptr[14] + (wide_local_ptr_2[5] * weight_local_ptr[3]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_2[5] * weight_local_ptr[2]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_2[5] * weight_local_ptr[1]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_2[5] * weight_local_ptr[0]));
     sum_local_ptr[5] = (sum_local_ptr[5] + (wide_local_ptr_2[6] * weight_local_ptr[8]));
     sum_local_ptr[6] = (sum_local_ptr[6] + (wide_local_ptr_2[6] * weight_local_ptr[7]));
     sum_local_ptr[7] = (sum_local_ptr[7] + (wide_local_ptr_2[6] * weight_local_ptr[6]));
     sum_local_ptr[13] = (sum_local_ptr[13] + (wide_local_ptr_2[6] * weight_local_ptr[5]));
     sum_local_ptr[14] = (sum_local_ptr[14] + (wide_local_ptr_2[6] * weight_local_ptr[4]));
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_2[6] * weight_local_ptr[3]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_2[6] * weight_local_ptr[2]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_2[6] * weight_local_ptr[1]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_2[6] * weight_local_ptr[0]));
     sum_local_ptr[6] = (sum_local_ptr[6] + (wide_local_ptr_2[7] * weight_local_ptr[8]));
     sum_local_ptr[7] = (sum_local_ptr[7] + (wide_local_ptr_2[7] * weight_local_ptr[7]));
     sum_local_ptr[14] = (sum_local_ptr[14] + (wide_local_ptr_2[7] * weight_local_ptr[5]));
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_2[7] * weight_local_ptr[4]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_2[7] * weight_local_ptr[2]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_2[7] * weight_local_ptr[1]));
     sum_local_ptr[7] = (sum_local_ptr[7] + (wide_local_ptr_2[9] * weight_local_ptr[8]));
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_2[9] * weight_local_ptr[5]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_2[9] * weight_local_ptr[2]));
     result_local_ptr[0] = ((half)sum_local_ptr[0]);
     result_local_ptr[1] = ((half)sum_local_ptr[1]);
     result_local_ptr[2] = ((half)sum_local_ptr[2]);
@@ -274,16 +254,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     result_local_ptr[5] = ((half)sum_local_ptr[5]);
     result_local_ptr[6] = ((half)sum_local_ptr[6]);
     result_local_ptr[7] = ((half)sum_local_ptr[7]);
-    *(uint4*)(y_ptr + ((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8))) = *(uint4*)(result_local_ptr + 0);
-    value_local_ptr_4[8] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    if (((int)threadIdx.x) == 1) {
-      value_local_ptr_4[8] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 47)];
-    }
-    *(uint4*)(value_local_ptr_4 + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 48));
-    value_local_ptr_4[9] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    if (((int)threadIdx.x) == 0) {
-      value_local_ptr_4[9] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 56)];
-    }
+    *(uint4*)(y_ptr + ((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8))) = *(uint4*)(result_local_ptr + 0);
     wide_local_ptr_3[8] = ((float)value_local_ptr_3[8]);
     wide_local_ptr_3[0] = ((float)value_local_ptr_3[0]);
     wide_local_ptr_3[1] = ((float)value_local_ptr_3[1]);
@@ -295,77 +266,29 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     wide_local_ptr_3[7] = ((float)value_local_ptr_3[7]);
     wide_local_ptr_3[9] = ((float)value_local_ptr_3[9]);
     sum_local_ptr[8] = (sum_local_ptr[8] + (wide_local_ptr_3[8] * weight_local_ptr[6]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_3[8] * weight_local_ptr[3]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_3[8] * weight_local_ptr[0]));
     sum_local_ptr[8] = (sum_local_ptr[8] + (wide_local_ptr_3[0] * weight_local_ptr[7]));
     sum_local_ptr[9] = (sum_local_ptr[9] + (wide_local_ptr_3[0] * weight_local_ptr[6]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_3[0] * weight_local_ptr[4]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_3[0] * weight_local_ptr[3]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_3[0] * weight_local_ptr[1]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_3[0] * weight_local_ptr[0]));
     sum_local_ptr[8] = (sum_local_ptr[8] + (wide_local_ptr_3[1] * weight_local_ptr[8]));
     sum_local_ptr[9] = (sum_local_ptr[9] + (wide_local_ptr_3[1] * weight_local_ptr[7]));
     sum_local_ptr[10] = (sum_local_ptr[10] + (wide_local_ptr_3[1] * weight_local_ptr[6]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_3[1] * weight_local_ptr[5]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_3[1] * weight_local_ptr[4]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_3[1] * weight_local_ptr[3]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_3[1] * weight_local_ptr[2]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_3[1] * weight_local_ptr[1]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_3[1] * weight_local_ptr[0]));
     sum_local_ptr[9] = (sum_local_ptr[9] + (wide_local_ptr_3[2] * weight_local_ptr[8]));
     sum_local_ptr[10] = (sum_local_ptr[10] + (wide_local_ptr_3[2] * weight_local_ptr[7]));
     sum_local_ptr[11] = (sum_local_ptr[11] + (wide_local_ptr_3[2] * weight_local_ptr[6]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_3[2] * weight_local_ptr[5]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_3[2] * weight_local_ptr[4]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_3[2] * weight_local_ptr[3]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_3[2] * weight_local_ptr[2]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_3[2] * weight_local_ptr[1]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_3[2] * weight_local_ptr[0]));
     sum_local_ptr[10] = (sum_local_ptr[10] + (wide_local_ptr_3[3] * weight_local_ptr[8]));
     sum_local_ptr[11] = (sum_local_ptr[11] + (wide_local_ptr_3[3] * weight_local_ptr[7]));
     sum_local_ptr[12] = (sum_local_ptr[12] + (wide_local_ptr_3[3] * weight_local_ptr[6]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_3[3] * weight_local_ptr[5]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_3[3] * weight_local_ptr[4]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_3[3] * weight_local_ptr[3]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_3[3] * weight_local_ptr[2]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_3[3] * weight_local_ptr[1]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_3[3] * weight_local_ptr[0]));
     sum_local_ptr[11] = (sum_local_ptr[11] + (wide_local_ptr_3[4] * weight_local_ptr[8]));
     sum_local_ptr[12] = (sum_local_ptr[12] + (wide_local_ptr_3[4] * weight_local_ptr[7]));
     sum_local_ptr[13] = (sum_local_ptr[13] + (wide_local_ptr_3[4] * weight_local_ptr[6]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_3[4] * weight_local_ptr[5]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_3[4] * weight_local_ptr[4]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_3[4] * weight_local_ptr[3]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_3[4] * weight_local_ptr[2]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_3[4] * weight_local_ptr[1]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_3[4] * weight_local_ptr[0]));
     sum_local_ptr[12] = (sum_local_ptr[12] + (wide_local_ptr_3[5] * weight_local_ptr[8]));
     sum_local_ptr[13] = (sum_local_ptr[13] + (wide_local_ptr_3[5] * weight_local_ptr[7]));
     sum_local_ptr[14] = (sum_local_ptr[14] + (wide_local_ptr_3[5] * weight_local_ptr[6]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_3[5] * weight_local_ptr[5]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_3[5] * weight_local_ptr[4]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_3[5] * weight_local_ptr[3]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_3[5] * weight_local_ptr[2]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_3[5] * weight_local_ptr[1]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_3[5] * weight_local_ptr[0]));
     sum_local_ptr[13] = (sum_local_ptr[13] + (wide_local_ptr_3[6] * weight_local_ptr[8]));
     sum_local_ptr[14] = (sum_local_ptr[14] + (wide_local_ptr_3[6] * weight_local_ptr[7]));
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_3[6] * weight_local_ptr[6]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_3[6] * weight_local_ptr[5]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_3[6] * weight_local_ptr[4]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_3[6] * weight_local_ptr[3]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_3[6] * weight_local_ptr[2]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_3[6] * weight_local_ptr[1]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_3[6] * weight_local_ptr[0]));
     sum_local_ptr[14] = (sum_local_ptr[14] + (wide_local_ptr_3[7] * weight_local_ptr[8]));
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_3[7] * weight_local_ptr[7]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_3[7] * weight_local_ptr[5]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_3[7] * weight_local_ptr[4]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_3[7] * weight_local_ptr[2]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_3[7] * weight_local_ptr[1]));
     sum_local_ptr[15] = (sum_local_ptr[15] + (wide_local_ptr_3[9] * weight_local_ptr[8]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_3[9] * weight_local_ptr[5]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_3[9] * weight_local_ptr[2]));
     result_local_ptr_1[8] = ((half)sum_local_ptr[8]);
     result_local_ptr_1[9] = ((half)sum_local_ptr[9]);
     result_local_ptr_1[10] = ((half)sum_local_ptr[10]);
@@ -374,135 +297,6 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(half* __restrict__ 
     result_local_ptr_1[13] = ((half)sum_local_ptr[13]);
     result_local_ptr_1[14] = ((half)sum_local_ptr[14]);
     result_local_ptr_1[15] = ((half)sum_local_ptr[15]);
-    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 16)) = *(uint4*)(result_local_ptr_1 + 8);
-    value_local_ptr_5[8] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    if ((((int)threadIdx.z) == 0) && (((int)threadIdx.x) == 1)) {
-      value_local_ptr_5[8] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 63)];
-    }
-    value_local_ptr_5[0] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    value_local_ptr_5[1] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    value_local_ptr_5[2] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    value_local_ptr_5[3] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    value_local_ptr_5[4] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    value_local_ptr_5[5] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    value_local_ptr_5[6] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    value_local_ptr_5[7] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    if (((int)threadIdx.z) == 0) {
-      *(uint4*)(value_local_ptr_5 + 0) = *(uint4*)(x_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 64));
-    }
-    value_local_ptr_5[9] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-    if ((((int)threadIdx.z) == 0) && (((int)threadIdx.x) == 0)) {
-      value_local_ptr_5[9] = x_ptr[(((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 72)];
-    }
-    wide_local_ptr_4[8] = ((float)value_local_ptr_4[8]);
-    wide_local_ptr_4[0] = ((float)value_local_ptr_4[0]);
-    wide_local_ptr_4[1] = ((float)value_local_ptr_4[1]);
-    wide_local_ptr_4[2] = ((float)value_local_ptr_4[2]);
-    wide_local_ptr_4[3] = ((float)value_local_ptr_4[3]);
-    wide_local_ptr_4[4] = ((float)value_local_ptr_4[4]);
-    wide_local_ptr_4[5] = ((float)value_local_ptr_4[5]);
-    wide_local_ptr_4[6] = ((float)value_local_ptr_4[6]);
-    wide_local_ptr_4[7] = ((float)value_local_ptr_4[7]);
-    wide_local_ptr_4[9] = ((float)value_local_ptr_4[9]);
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_4[8] * weight_local_ptr[6]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_4[8] * weight_local_ptr[3]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_4[0] * weight_local_ptr[7]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_4[0] * weight_local_ptr[6]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_4[0] * weight_local_ptr[4]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_4[0] * weight_local_ptr[3]));
-    sum_local_ptr[16] = (sum_local_ptr[16] + (wide_local_ptr_4[1] * weight_local_ptr[8]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_4[1] * weight_local_ptr[7]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_4[1] * weight_local_ptr[6]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_4[1] * weight_local_ptr[5]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_4[1] * weight_local_ptr[4]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_4[1] * weight_local_ptr[3]));
-    sum_local_ptr[17] = (sum_local_ptr[17] + (wide_local_ptr_4[2] * weight_local_ptr[8]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_4[2] * weight_local_ptr[7]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_4[2] * weight_local_ptr[6]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_4[2] * weight_local_ptr[5]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_4[2] * weight_local_ptr[4]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_4[2] * weight_local_ptr[3]));
-    sum_local_ptr[18] = (sum_local_ptr[18] + (wide_local_ptr_4[3] * weight_local_ptr[8]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_4[3] * weight_local_ptr[7]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_4[3] * weight_local_ptr[6]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_4[3] * weight_local_ptr[5]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_4[3] * weight_local_ptr[4]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_4[3] * weight_local_ptr[3]));
-    sum_local_ptr[19] = (sum_local_ptr[19] + (wide_local_ptr_4[4] * weight_local_ptr[8]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_4[4] * weight_local_ptr[7]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_4[4] * weight_local_ptr[6]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_4[4] * weight_local_ptr[5]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_4[4] * weight_local_ptr[4]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_4[4] * weight_local_ptr[3]));
-    sum_local_ptr[20] = (sum_local_ptr[20] + (wide_local_ptr_4[5] * weight_local_ptr[8]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_4[5] * weight_local_ptr[7]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_4[5] * weight_local_ptr[6]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_4[5] * weight_local_ptr[5]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_4[5] * weight_local_ptr[4]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_4[5] * weight_local_ptr[3]));
-    sum_local_ptr[21] = (sum_local_ptr[21] + (wide_local_ptr_4[6] * weight_local_ptr[8]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_4[6] * weight_local_ptr[7]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_4[6] * weight_local_ptr[6]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_4[6] * weight_local_ptr[5]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_4[6] * weight_local_ptr[4]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_4[6] * weight_local_ptr[3]));
-    sum_local_ptr[22] = (sum_local_ptr[22] + (wide_local_ptr_4[7] * weight_local_ptr[8]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_4[7] * weight_local_ptr[7]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_4[7] * weight_local_ptr[5]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_4[7] * weight_local_ptr[4]));
-    sum_local_ptr[23] = (sum_local_ptr[23] + (wide_local_ptr_4[9] * weight_local_ptr[8]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_4[9] * weight_local_ptr[5]));
-    result_local_ptr_2[16] = ((half)sum_local_ptr[16]);
-    result_local_ptr_2[17] = ((half)sum_local_ptr[17]);
-    result_local_ptr_2[18] = ((half)sum_local_ptr[18]);
-    result_local_ptr_2[19] = ((half)sum_local_ptr[19]);
-    result_local_ptr_2[20] = ((half)sum_local_ptr[20]);
-    result_local_ptr_2[21] = ((half)sum_local_ptr[21]);
-    result_local_ptr_2[22] = ((half)sum_local_ptr[22]);
-    result_local_ptr_2[23] = ((half)sum_local_ptr[23]);
-    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 32)) = *(uint4*)(result_local_ptr_2 + 16);
-    wide_local_ptr_5[8] = ((float)value_local_ptr_5[8]);
-    wide_local_ptr_5[0] = ((float)value_local_ptr_5[0]);
-    wide_local_ptr_5[1] = ((float)value_local_ptr_5[1]);
-    wide_local_ptr_5[2] = ((float)value_local_ptr_5[2]);
-    wide_local_ptr_5[3] = ((float)value_local_ptr_5[3]);
-    wide_local_ptr_5[4] = ((float)value_local_ptr_5[4]);
-    wide_local_ptr_5[5] = ((float)value_local_ptr_5[5]);
-    wide_local_ptr_5[6] = ((float)value_local_ptr_5[6]);
-    wide_local_ptr_5[7] = ((float)value_local_ptr_5[7]);
-    wide_local_ptr_5[9] = ((float)value_local_ptr_5[9]);
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_5[8] * weight_local_ptr[6]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_5[0] * weight_local_ptr[7]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_5[0] * weight_local_ptr[6]));
-    sum_local_ptr[24] = (sum_local_ptr[24] + (wide_local_ptr_5[1] * weight_local_ptr[8]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_5[1] * weight_local_ptr[7]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_5[1] * weight_local_ptr[6]));
-    sum_local_ptr[25] = (sum_local_ptr[25] + (wide_local_ptr_5[2] * weight_local_ptr[8]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_5[2] * weight_local_ptr[7]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_5[2] * weight_local_ptr[6]));
-    sum_local_ptr[26] = (sum_local_ptr[26] + (wide_local_ptr_5[3] * weight_local_ptr[8]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_5[3] * weight_local_ptr[7]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_5[3] * weight_local_ptr[6]));
-    sum_local_ptr[27] = (sum_local_ptr[27] + (wide_local_ptr_5[4] * weight_local_ptr[8]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_5[4] * weight_local_ptr[7]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_5[4] * weight_local_ptr[6]));
-    sum_local_ptr[28] = (sum_local_ptr[28] + (wide_local_ptr_5[5] * weight_local_ptr[8]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_5[5] * weight_local_ptr[7]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_5[5] * weight_local_ptr[6]));
-    sum_local_ptr[29] = (sum_local_ptr[29] + (wide_local_ptr_5[6] * weight_local_ptr[8]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_5[6] * weight_local_ptr[7]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_5[6] * weight_local_ptr[6]));
-    sum_local_ptr[30] = (sum_local_ptr[30] + (wide_local_ptr_5[7] * weight_local_ptr[8]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_5[7] * weight_local_ptr[7]));
-    sum_local_ptr[31] = (sum_local_ptr[31] + (wide_local_ptr_5[9] * weight_local_ptr[8]));
-    result_local_ptr_3[24] = ((half)sum_local_ptr[24]);
-    result_local_ptr_3[25] = ((half)sum_local_ptr[25]);
-    result_local_ptr_3[26] = ((half)sum_local_ptr[26]);
-    result_local_ptr_3[27] = ((half)sum_local_ptr[27]);
-    result_local_ptr_3[28] = ((half)sum_local_ptr[28]);
-    result_local_ptr_3[29] = ((half)sum_local_ptr[29]);
-    result_local_ptr_3[30] = ((half)sum_local_ptr[30]);
-    result_local_ptr_3[31] = ((half)sum_local_ptr[31]);
-    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 1024) + (((int)threadIdx.y) * 128)) + (((int)threadIdx.z) * 64)) + (((int)threadIdx.x) * 8)) + 48)) = *(uint4*)(result_local_ptr_3 + 24);
+    *(uint4*)(y_ptr + (((((((int)blockIdx.x) * 512) + (((int)threadIdx.y) * 64)) + (((int)threadIdx.z) * 32)) + (((int)threadIdx.x) * 8)) + 16)) = *(uint4*)(result_local_ptr_1 + 8);
   }
 }

@@ -1,0 +1,192 @@
+"""What norms have of each channel: sums over pixels, and the numbers that pixels are multiplied with.
+
+normalised      γ · (v − mean) / √(var + eps) + β            =  v · scale + shift
+before_norm     the gradient of v from d, that of the result =  d · scale + v · slope + offset
+
+Sums are taken in registers, in bands of some pixels, in tasks, then over all tasks in their order, whichever thread ran
+them: the same bits every time, and no sum of many terms.
+
+Moments are taken about a pivot, a value of the channel, so that no large numbers cancel out:
+mean = pivot + Σ(v − pivot) / count, and what is left of Σ(v − pivot)² is about the mean. Those of tasks are combined as
+Chan, Golub and LeVeque (1979) do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from dwconv.problems.block import Norm
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.words import parallel, scratch
+from dwconv.schedules.emit import Expr, bind, least, serial, store
+
+ONE = tirx.FloatImm("float32", 1.0)
+PARALLEL_CHANNELS = 2048
+"""Beyond this number of sums in a part, all threads add up parts; how many parts there are the batch decides."""
+FIRST, SECOND, PIVOT = range(3)
+"""Of moments, Σ(v − pivot), Σ(v − pivot)² and the pivot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Sums of a task: ``rows`` for each of ``count`` vectors of channels. ``flush`` adds them to its ``part`` of
+    ``partial`` (parts, rows, whole vectors of channels), and begins anew."""
+
+    vectors: Vectors
+    partial: Any
+    part: Expr
+    rows: int
+    count: int
+    memory: Any
+
+    @classmethod
+    def of(cls, vectors: Vectors, partial: Any, part: Expr, *, rows: int, count: int) -> Held:
+        """Emits the memory, not yet zero."""
+        memory = scratch("held", count, rows, vectors.lanes)
+        return cls(vectors=vectors, partial=partial, part=part, rows=rows, count=count, memory=memory)
+
+    def clear(self, first_vector: Expr) -> None:
+        for v in serial("vector", self.count):
+            for row in serial("row", self.rows):
+                store(self.memory, self.vectors.zero(), v, row, self.vectors.span(0))
+                store(self.partial, self.vectors.zero(), self.part, row, self.vectors.slot(first_vector + v))
+
+    def add(self, v: Expr, row: Expr, value: Expr) -> None:
+        at = (v, row, self.vectors.span(0))
+        store(self.memory, self.memory[at] + value, *at)
+
+    def flush(self, first_vector: Expr) -> None:
+        for v in serial("vector", self.count):
+            for row in serial("row", self.rows):
+                place, at = (self.part, row, self.vectors.slot(first_vector + v)), (v, row, self.vectors.span(0))
+                store(self.partial, self.partial[place] + self.memory[at], *place)
+                store(self.memory, self.vectors.zero(), *at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The parts of all images that sums were taken of: ``blocks`` of ``pixels`` pixels of each, the last of fewer."""
+
+    images: Expr
+    blocks: Expr
+    pixels: Expr
+    image_pixels: Expr
+
+    @property
+    def count(self) -> Expr:
+        return self.images * self.blocks
+
+    def pixels_of(self, part: Expr) -> Expr:
+        """In float32."""
+        number = least(self.pixels, self.image_pixels - part % self.blocks * self.pixels)
+        return _float32(number)
+
+    @property
+    def all_pixels(self) -> Expr:
+        """In float32."""
+        return tirx.Cast("float32", self.images) * _float32(self.image_pixels)
+
+
+def _float32(number: Expr) -> Expr:
+    return tirx.FloatImm("float32", float(number)) if isinstance(number, int) else tirx.Cast("float32", number)
+
+
+def channel_loop(vectors: Vectors, partial: Any) -> Any:
+    """A loop over vectors of channels, whose sums are added up."""
+    _, rows, slots = partial.ty.shape
+    loop = parallel if int(rows) * int(slots) > PARALLEL_CHANNELS else serial
+    for number in loop("vector", vectors.count):
+        yield NumberedVector(number, bind("c", vectors.start(number)))
+
+
+def totals(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector, rows: Sequence[Expr]) -> list[Expr]:
+    """The sums of some rows over all parts."""
+    sums = Accumulators(vectors, len(rows))
+    for part in serial("part", parts.count):
+        for number, row in enumerate(rows):
+            sums.add((number,), partial[part, row, vectors.slot(vector.number)])
+    return [bind("total", sums[(number,)]) for number in range(len(rows))]
+
+
+def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector) -> tuple[Expr, Expr]:
+    """(mean, variance) of all pixels, from the moments of parts."""
+    slot, every = vectors.slot(vector.number), vectors.everywhere
+    inverse = bind("inverse", ONE / parts.all_pixels)
+    sums = Accumulators(vectors, 2)
+    for part in serial("part", parts.count):
+        share = bind("share", parts.pixels_of(part) * inverse)
+        sums.add((0,), _mean(vectors, partial, parts, part, slot) * every(share))
+    mean = bind("mean", sums[(0,)])
+    for part in serial("part", parts.count):
+        pixels = bind("pixels", parts.pixels_of(part))
+        first = bind("first", partial[part, FIRST, slot])
+        own = partial[part, SECOND, slot] - first * first * every(bind("inverse", ONE / pixels))
+        off = bind("off", _mean(vectors, partial, parts, part, slot) - mean)
+        sums.add((1,), tirx.max(own, vectors.zero()) + off * off * every(pixels))
+    return mean, bind("variance", sums[(1,)] * every(inverse))
+
+
+def _mean(vectors: Vectors, partial: Any, parts: Parts, part: Expr, slot: Expr) -> Expr:
+    inverse = bind("inverse", ONE / parts.pixels_of(part))
+    return bind("part_mean", partial[part, PIVOT, slot] + partial[part, FIRST, slot] * vectors.everywhere(inverse))
+
+
+SCALE, SHIFT, SLOPE, OFFSET = range(4)
+TABLE_ROWS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormTensors:
+    """The tensors of a norm, each (C,), and ``table`` (``TABLE_ROWS``, whole vectors of channels)."""
+
+    norm: Norm
+    vectors: Vectors
+    named: dict[str, Any]
+    table: Any
+
+    def load(self, name: str, vector: NumberedVector) -> Expr:
+        return bind(name, self.named[name][self.vectors.span(vector.start)])
+
+    def store(self, name: str, value: Expr, vector: NumberedVector) -> None:
+        store(self.named[name], value, self.vectors.span(vector.start))
+
+    def set(self, row: int, value: Expr, vector: NumberedVector) -> None:
+        store(self.table, value, row, self.vectors.slot(vector.number))
+
+    def get(self, row: int, vector: NumberedVector) -> Expr:
+        return self.table[row, self.vectors.slot(vector.number)]
+
+    def inverse_deviation(self, variance: Expr) -> Expr:
+        every = self.vectors.everywhere
+        root = tirx.sqrt(variance + every(tirx.FloatImm("float32", self.norm.eps)))
+        return bind("inverse", every(tirx.FloatImm("float32", 1.0)) / root)
+
+    def set_normalised(self, vector: NumberedVector, mean: Expr, variance: Expr) -> None:
+        """Fills in scale and shift."""
+        scale = bind("scale", self.load("gamma", vector) * self.inverse_deviation(variance))
+        self.set(SCALE, scale, vector)
+        self.set(SHIFT, self.load("beta", vector) - mean * scale, vector)
+
+    def set_before_norm(self, vector: NumberedVector, total: Expr, dot: Expr, pixels: Expr) -> None:
+        """Stores dγ and dβ, and fills in slope and offset. ``total``: Σd; ``dot``: Σ d · (v − mean); of so many
+        ``pixels``."""
+        mean, inverse = self.load("mean", vector), self.inverse_deviation(self.load("var", vector))
+        self.store("dgamma", dot * inverse, vector)
+        self.store("dbeta", total, vector)
+        share = bind("share", self.get(SCALE, vector) / self.vectors.everywhere(pixels))
+        slope = bind("slope", self.vectors.zero() - share * (dot * inverse) * inverse)
+        self.set(SLOPE, slope, vector)
+        self.set(OFFSET, self.vectors.zero() - share * total - slope * mean, vector)
+
+    def normalised(self, value: Expr, vector: NumberedVector) -> Expr:
+        return value * self.get(SCALE, vector) + self.get(SHIFT, vector)
+
+    def before_norm(self, d: Expr, value: Expr, vector: NumberedVector) -> Expr:
+        return d * self.get(SCALE, vector) + (value * self.get(SLOPE, vector) + self.get(OFFSET, vector))
+
+    def centred(self, value: Expr, vector: NumberedVector) -> Expr:
+        return value - self.load("mean", vector)
