@@ -25,6 +25,7 @@ from hypothesis import HealthCheck
 
 import dwconv
 from dwconv import settings
+from dwconv.dispatch import packed
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import load
 from dwconv.measure.processes import started_process
@@ -204,6 +205,12 @@ def objects() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> None:
+    """Small tensors only: more threads would wait for each other. Results are then the same bit by bit."""
+    torch.set_num_threads(1)  # ``threads_as_before`` ends it
+
+
 @pytest.fixture
 def threads_as_asked() -> Iterator[None]:
     """For tests that compare with PyTorch's own operator: where OpenMP grants fewer threads than it asks for, as with
@@ -241,6 +248,14 @@ def said() -> Iterator[Callable[[], list[str]]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
+
+
+@pytest.fixture
+def no_packs(logs: Path) -> Iterator[None]:
+    """No pack is loaded, and no tuning log is read; in the end, too."""
+    packed.forget()
+    yield
+    packed.forget()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import dwconv
 from dwconv.problems.block import Block
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Layout, Pass, Workload
@@ -105,3 +106,12 @@ def plant(
             space = template.space(of_pass, target)
             times = {"median_us": median_us, "baseline_us": baseline_us, "around_us": around_us}
             log.append(record_of(of_pass, config=space.default, device=target.device, **times))
+
+
+def write(logs: Path, *records: TuningRecord) -> None:
+    """The log of these alone, which dispatch reads."""
+    log = TuningLog(logs / "log.jsonl")
+    log.path.unlink(missing_ok=True)
+    for record in records:
+        log.append(record)
+    dwconv.reset()

@@ -129,9 +129,9 @@ def step(model: nn.Module, x: Tensor) -> list[Tensor]:
     return [z.detach(), *found, *(buffer.clone() for buffer in model.buffers())]
 
 
-def assert_same(model: nn.Module, x: Tensor, *, steps: int = 2) -> None:
+def assert_same(model: nn.Module, x: Tensor, *, exact: nn.Module | None = None, steps: int = 2) -> None:
     """The same as in double, in which nothing is one. Of two steps C++ learns in the first what it runs in the next."""
-    exact = in_double(model)
+    exact = in_double(model) if exact is None else exact
     for _ in range(steps):
         found, expected = step(model, x), step(exact, x.detach().double().requires_grad_())
         for got, wanted in zip(found, expected, strict=True):
@@ -154,9 +154,9 @@ def assert_infers_the_same(
         torch.testing.assert_close(got.double(), wanted.double())
 
 
-def passes_that_ran() -> dict[str, int]:
-    """Of blocks in training, by op."""
-    return {pass_: _counted(pass_) for pass_ in ("forward", "backward")}
+def ran() -> tuple[int, int]:
+    """How many forward and backward passes of blocks in training ran as one."""
+    return _counted("forward"), _counted("backward")
 
 
 def blocks_in_evaluation() -> int:
@@ -168,11 +168,21 @@ def _counted(pass_: Pass) -> int:
     return sum(plan.tally.counted_ops()[pass_] for plan in plans() if plan.problem.block)
 
 
-class Packed:
-    """What hooks of saved tensors make of one: a copy that lies otherwise."""
+def assert_same_where_saved_tensors_lie_otherwise(model: nn.Module) -> None:
+    """As hooks of saved tensors may give them back."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        self.copy = torch.empty(tensor.shape[::-1]).permute(*reversed(range(tensor.dim()))).copy_(tensor.detach())
+    def packed(tensor: Tensor) -> Tensor:
+        return torch.empty(tensor.shape[::-1]).permute(*reversed(range(tensor.dim()))).copy_(tensor.detach())
+
+    x = drawn()
+    expected = step(copy.deepcopy(model), x)
+    for _ in range(2):
+        with torch.autograd.graph.saved_tensors_hooks(packed, lambda tensor: tensor):
+            z = model(x * 1)
+        weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(z.shape).to(z.dtype)
+        found = torch.autograd.grad((z * weights).sum(), [x, *model.parameters()])
+        for got, wanted in zip(found, expected[1:], strict=False):
+            torch.testing.assert_close(got, wanted)
 
 
 # -- what code may do between the parts --------------------------------------------------------------------------------

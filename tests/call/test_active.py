@@ -20,6 +20,7 @@ import dwconv
 from dwconv.discovery import discover
 from dwconv.tuner import model_race
 from dwconv.tuner.race import RaceResult
+from tests.call.test_functional import nodes
 from tests.planted_records import plant, workload_of
 
 pytestmark = [
@@ -67,16 +68,6 @@ def races(monkeypatch):
 
 def weight(*, channels=8, kernel=3):
     return torch.randn(channels, 1, kernel, kernel, requires_grad=True)
-
-
-def nodes(y):
-    """The names in the graph of ``y``."""
-    found, waiting = set(), [y.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        found.add(node.name())
-        waiting += [each for each, _ in node.next_functions if each is not None]
-    return found
 
 
 def is_ours(y):

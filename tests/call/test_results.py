@@ -19,7 +19,7 @@ import dwconv
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import plans
 from dwconv.problems.workload import PASSES
-from tests.call.block_parts import SIZE, drawn, passes_that_ran
+from tests.call.block_parts import SIZE, drawn, ran
 from tests.call.test_causal import CHANNELS, TAPS, inputs_of, plant_all, problem_of
 from tests.call.test_traced_layer_norm import BLOCK, Net
 from tests.native_needed import both_ways, go_through_python, needs_native
@@ -129,7 +129,7 @@ def test_nor_what_a_block_with_layer_norm_gives(logs, way, trains):
     for _ in range(3):  # Python follows the first, and C++ the next ones
         with torch.set_grad_enabled(trains):
             assert_own(model(x), list(model.parameters()) if trains else [], gradients=trains)
-    assert not trains or passes_that_ran()["forward"]
+    assert not trains or ran()[0]
 
 
 # -- gradients of weights lie as the weights do ------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from tests.call.block_parts import (
     drawn,
     in_double,
     in_evaluation,
-    passes_that_ran,
     python_runs_no_block,
+    ran,
     trace,
     written,
 )
@@ -54,7 +54,7 @@ def test_a_block_runs_as_one(logs, block, kind, mode, way):
     model = written(model).eval() if kind == "written" else model
     before = [buffer.clone() for buffer in model.buffers()]
     assert_infers_the_same(model, MODES[mode])
-    assert blocks_in_evaluation() == 2 and passes_that_ran() == {"forward": 0, "backward": 0}
+    assert blocks_in_evaluation() == 2 and ran() == (0, 0)
     assert all(torch.equal(one, other) for one, other in zip(before, model.buffers(), strict=True))
 
 
@@ -166,7 +166,7 @@ def test_train_evaluate_train_evaluate(logs, way):
             assert_infers_the_same(model.eval(), mode)
         assert_same(model, drawn(), steps=1)
         assert blocks_in_evaluation() == 4 * epoch
-        assert passes_that_ran() == {"forward": 2 * epoch, "backward": 2 * epoch}
+        assert ran() == (2 * epoch, 2 * epoch)
 
 
 @both_ways

@@ -3,8 +3,6 @@ every other case the numbers and gradients are the same."""
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,12 +13,12 @@ from tests.call.block_parts import (
     CHANNELS,
     SIZE,
     Between,
-    Packed,
     assert_same,
+    assert_same_where_saved_tensors_lie_otherwise,
     drawn,
     in_double,
-    passes_that_ran,
     python_runs_no_block,
+    ran,
     step,
     trace,
 )
@@ -76,10 +74,6 @@ def planted(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=bias) for bias in (False, True)])
 
 
-def ran(times: int) -> bool:
-    return passes_that_ran() == {"forward": times, "backward": times}
-
-
 @both_ways
 @pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
 def test_it_runs_as_one(planted, bias, way, monkeypatch):
@@ -89,21 +83,13 @@ def test_it_runs_as_one(planted, bias, way, monkeypatch):
     if way == "compiled":
         python_runs_no_block(monkeypatch)
     step(model, drawn())
-    assert ran(3)
+    assert ran() == (3, 3)
 
 
 @both_ways
 @pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
 def test_saved_tensors_may_come_back_lying_otherwise(planted, bias, way):
-    model, x = Net(bias=bias), drawn()
-    expected = step(copy.deepcopy(model), x)
-    for _ in range(2):
-        with torch.autograd.graph.saved_tensors_hooks(Packed, lambda packed: packed.copy):
-            z = model(x * 1)
-        weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(z.shape).to(z.dtype)
-        found = torch.autograd.grad((z * weights).sum(), [x, *model.parameters()])
-        for got, wanted in zip(found, expected[1:], strict=True):
-            torch.testing.assert_close(got, wanted)
+    assert_same_where_saved_tensors_lie_otherwise(Net(bias=bias))
 
 
 @both_ways
@@ -121,7 +107,7 @@ def test_another_bias_than_was_traced_gives_the_same(logs, bias, way):
     model = Net(bias=bias)
     model.conv.bias = None if bias else nn.Parameter(torch.ones(CHANNELS))
     assert_same(model, drawn())
-    assert ran(0)
+    assert ran() == (0, 0)
 
 
 BETWEEN = {
@@ -136,7 +122,7 @@ BETWEEN = {
 def test_whatever_comes_between_gives_the_same(planted, what, place):
     made = Between.of(BETWEEN[what])
     assert_same(Net(between=(made, None) if place == 0 else (None, made)), drawn())
-    assert ran(0)
+    assert ran() == (0, 0)
 
 
 CHANGES = {
@@ -155,7 +141,7 @@ def test_another_norm_gives_the_same(planted, change, is_later, way):
         assert_same(model, drawn())
     CHANGES[change](model)
     assert_same(model, drawn())
-    assert ran(2 * is_later)
+    assert ran() == (2 * is_later, 2 * is_later)
 
 
 def test_without_gradients_and_in_evaluation_it_is_right(planted):
@@ -164,7 +150,7 @@ def test_without_gradients_and_in_evaluation_it_is_right(planted):
     for each in (model, model.eval()):
         with torch.no_grad():
             torch.testing.assert_close(each(drawn()).double(), exact(drawn().double()), rtol=1e-4, atol=1e-4)
-    assert ran(0)
+    assert ran() == (0, 0)
 
 
 @both_ways
@@ -175,7 +161,7 @@ def test_second_derivatives(planted, way):
         (first,) = torch.autograd.grad(net(given * 1).square().sum(), given, create_graph=True)
         found.append(torch.autograd.grad(first.square().sum(), given)[0].double())
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-2)
-    assert passes_that_ran()["forward"] == 1
+    assert ran()[0] == 1
 
 
 def test_under_autocast_it_is_not_one(logs):
@@ -186,7 +172,7 @@ def test_under_autocast_it_is_not_one(logs):
     with torch.autocast("cpu", torch.bfloat16):
         for each in (x, x.detach().bfloat16()):
             assert torch.equal(Net(traces=False)(each), model(each))
-    assert passes_that_ran()["forward"] == 1
+    assert ran()[0] == 1
 
 
 NETS = {
@@ -208,4 +194,4 @@ def test_a_model_shows_it_and_converts(planted, make):
     dwconv.convert(model, x, blocks=True, seconds=0)
     assert f"block {BLOCK} from" in str(dwconv.summary(model)) and "runs as one" in str(dwconv.summary(model))
     assert_same(model, x)
-    assert ran(2)
+    assert ran() == (2, 2)

@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 import torch
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv.call.call_plan import plan_for
@@ -17,6 +16,7 @@ from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
 from dwconv.schedules.template import template
+from tests.call.test_kernels_arrive import compiled, watched
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, workload_of
 
@@ -108,15 +108,6 @@ def test_pytorchs_op_runs_where_the_user_wants_no_predictions(planted, said, mon
     assert plan_of().is_pytorch
     (message,) = said()
     assert message.endswith(f"untuned on {cpu_target().device}; tune them: {COMMAND}fprop,dgrad,wgrad{OTHERS}")
-
-
-def compiled(*arguments, **more):
-    return torch.compile(dwconv.conv2d, backend="aot_eager", fullgraph=True)(*arguments, **more)
-
-
-def watched(*arguments, **more):
-    with FlopCounterMode(display=False):
-        return dwconv.conv2d(*arguments, **more)
 
 
 @pytest.mark.parametrize("convolve", [dwconv.conv2d, compiled, watched])

@@ -21,16 +21,9 @@ from dwconv.errors import InvalidChoice
 from tests import forked
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 INPUTS = branches_inputs()
 LIMIT_S = 120
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

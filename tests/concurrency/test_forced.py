@@ -14,19 +14,17 @@ from torch.utils.checkpoint import checkpoint
 from dwconv.concurrency import backend, cutting, explain
 
 STEPS = 2
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)
-def one_thread(tmp_path, monkeypatch):
-    """Sums are rounded alike only with as many threads. Every operator is a task. Nothing is measured, nothing kept."""
+def every_operator_is_a_task(tmp_path, monkeypatch):
+    """Every operator is a task. Nothing is measured, nothing kept."""
     monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
     monkeypatch.setattr(backend, "Chooser", None)
     monkeypatch.setattr(cutting, "SMALL_US", 0.0)
     monkeypatch.setattr(cutting, "LARGE_US", 0.0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
     torch._dynamo.reset()
     assert list(tmp_path.iterdir()) == []
 

@@ -18,16 +18,7 @@ from dwconv.concurrency.tasks import cut, digest_of
 from dwconv.errors import CannotBeCut
 from tests.traced_graphs import branches, branches_inputs, cells, chain, dealt, drops, noting_what_is_held, traced
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Results are then the same bit by bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
+pytestmark = pytest.mark.usefixtures("one_thread")
 CELL_INPUTS = [torch.randn(5, 3, 4), torch.randn(24, 4), torch.randn(24, 6)]
 
 

@@ -23,7 +23,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from tests.planted_records import plant, record_of, workload_of
+from tests.planted_records import plant, record_of, workload_of, write
 
 WORKLOAD = workload_of()
 DEVICE = cpu_target().device
@@ -273,13 +273,6 @@ def illegal(record, **facts):
 
 def damaged(record, **facts):
     return dataclasses.replace(record, config=Config.of("cpu.no_such", block_h=1), **facts)
-
-
-def write(logs, *records):
-    (logs / "log.jsonl").unlink(missing_ok=True)
-    for record in records:
-        TuningLog(logs / "log.jsonl").append(record)
-    dwconv.reset()
 
 
 def test_the_nearest_legal_configuration_runs_and_says_so(known, logs):

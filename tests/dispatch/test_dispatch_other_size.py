@@ -21,14 +21,13 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import LAYOUTS, PASSES
-from dwconv.records.log import TuningLog
 from dwconv.records.record import AtSize, Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.untuned import other_size
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
 from dwconv.untuned.trees import Trees
 from tests.planted_gain import default_of, plant_gain
-from tests.planted_records import plant, record_of, workload_of
+from tests.planted_records import plant, record_of, workload_of, write
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
 TARGET = cpu_target()
@@ -56,12 +55,6 @@ def at(size, **more):
 def tuned(workload, *, gain=64.0, **facts):
     record = record_of(workload, config=default_of(workload, TARGET), median_us=50.0, baseline_us=50.0 * gain)
     return dataclasses.replace(record, **facts)
-
-
-def write(logs, *records):
-    for record in records:
-        TuningLog(logs / "log.jsonl").append(record)
-    dwconv.reset()
 
 
 def test_the_same_layer_at_another_size_decides(logs):
@@ -376,12 +369,13 @@ GPU = dataclasses.replace(parse_target("cuda:sm_90"), present=True, device="a-gp
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layer_of_a_gpu_that_was_measured_at_one_size_gets_kernels_of_any_size(logs, layout):
-    target, own, state = GPU, at(28, layout=layout), KernelState()
+    target, own, state, records = GPU, at(28, layout=layout), KernelState(), []
     for pass_ in PASSES:
         workload = own.for_pass(pass_)
         template, *_ = templates_for(workload, target)
         config = template.space(workload, target).default
-        write(logs, record_of(workload, config=config, device="a-gpu", median_us=50.0, baseline_us=200.0))
+        records.append(record_of(workload, config=config, device="a-gpu", median_us=50.0, baseline_us=200.0))
+    write(logs, *records)
     state.meet(own)
     state.meet(other := at(24, layout=layout))
     decision = decide_on(target, other, state=state)

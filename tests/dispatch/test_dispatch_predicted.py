@@ -12,14 +12,13 @@ from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import DwconvError, InvalidSetting
 from dwconv.problems.target import cpu_target
-from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.untuned.gain import STALE_DISCOUNT
 from tests.planted_gain import default_of, plant_gain
-from tests.planted_records import plant, record_of, workload_of
+from tests.planted_records import plant, record_of, workload_of, write
 
 WORKLOAD = workload_of()
 BIASED = dataclasses.replace(WORKLOAD, bias=True)
@@ -36,13 +35,6 @@ def nothing_is_expected(monkeypatch):
 @pytest.fixture
 def planted(logs, monkeypatch):
     return plant_gain(monkeypatch)
-
-
-def write(logs, *records):
-    (logs / "log.jsonl").unlink(missing_ok=True)
-    for record in records:
-        TuningLog(logs / "log.jsonl").append(record)
-    dwconv.reset()
 
 
 def tuned(workload=WORKLOAD, *, us=50.0, pytorch_us=1000.0, **facts):

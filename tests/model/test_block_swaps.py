@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import dwconv
 from dwconv.call import loaded
-from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.tuner import model_race
+from tests.call.block_parts import blocks_in_evaluation, ran
 from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant, workload_of
 
@@ -55,11 +55,6 @@ def known(logs, monkeypatch):
 
 def converted(model: nn.Module | None = None) -> nn.Module:
     return dwconv.convert(model or Inverted(), example(), blocks=True)
-
-
-def ran() -> tuple[int, int]:
-    counted = [plan.tally.counted_ops() for plan in plans() if plan.problem.block]
-    return sum(ops["forward"] for ops in counted), sum(ops["backward"] for ops in counted)
 
 
 def learn(model: nn.Module, *, steps: int = 3) -> list[Tensor]:
@@ -198,7 +193,7 @@ def test_it_infers_as_one_what_it_learnt(logs):
         for mode in (torch.no_grad, torch.inference_mode):
             with mode():
                 torch.testing.assert_close(model(example()).double(), exact(example().double()), rtol=1e-4, atol=1e-4)
-        assert sum(plan.tally.counted_ops()["inference"] for plan in plans()) == 2
+        assert blocks_in_evaluation() == 2
         assert all(torch.equal(one, other) for one, other in zip(before, model.buffers(), strict=True))
 
 
@@ -211,7 +206,7 @@ def test_what_is_faster_in_evaluation_alone_waits_there_alone(logs, monkeypatch)
     with torch.no_grad():
         model(example())
     learn(model.train())
-    assert ran() == (0, 0) and sum(plan.tally.counted_ops()["inference"] for plan in plans()) == 1
+    assert ran() == (0, 0) and blocks_in_evaluation() == 1
 
 
 def test_reports_know_evaluation(logs):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dwconv import settings
-from dwconv.dispatch import packed
 from dwconv.packs.make import MadePack, make_pack
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES
@@ -42,11 +40,3 @@ def made(planted_log: Path, tmp_path_factory: pytest.TempPathFactory) -> MadePac
 def pack(made: MadePack, tmp_path: Path) -> Path:
     """A copy of the pack, which a test may damage."""
     return Path(shutil.copytree(made.folder, tmp_path / "pack"))
-
-
-@pytest.fixture
-def no_packs(logs: Path) -> Iterator[None]:
-    """No pack is loaded, and no tuning log is read; in the end, too."""
-    packed.forget()
-    yield
-    packed.forget()

@@ -100,7 +100,7 @@ class Ranks:
 
     def __init__(self, world: int) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context.set_forkserver_preload([__name__, "torch._dynamo", "dwconv.parallel"])
         self._store = new_store()
         pipes = [context.Pipe() for _ in range(world)]
         self._processes = [

@@ -14,6 +14,8 @@ from dwconv.problems.operands import operands
 from dwconv.problems.reference import exact_answers, reference, repeated, right_answers, terms
 from dwconv.problems.workload import PASSES, Workload
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @st.composite
 def workloads(draw):
@@ -37,15 +39,6 @@ def workloads(draw):
         return problem.for_pass(draw(st.sampled_from(PASSES)))
     except InvalidWorkload:
         reject()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small tensors only: more threads would wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def by_pytorch(workload, *inputs):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
 import dwconv
-from dwconv.dispatch import packed
 from dwconv.dispatch.decide import decide
 from dwconv.errors import PackError
 from dwconv.kernels import cache
@@ -24,15 +23,9 @@ from dwconv.system import versions
 from tests.planted_records import record_of, workload_of
 from tests.standin.on_gpu.kernels import Launches, plant, target
 
+pytestmark = pytest.mark.usefixtures("no_packs")
 LAYER = workload_of(shape=(2, 8, 9, 9), layout="nchw")
 PASSES_OF_LAYER = [LAYER.for_pass(pass_) for pass_ in PASSES]
-
-
-@pytest.fixture(autouse=True)
-def no_packs(logs: Path) -> Iterator[None]:
-    packed.forget()
-    yield
-    packed.forget()
 
 
 def step_is_right(monkeypatch: pytest.MonkeyPatch, *, passes: Sequence[Pass] = PASSES) -> None:
