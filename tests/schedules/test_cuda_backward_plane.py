@@ -253,7 +253,10 @@ def test_it_is_for_2d() -> None:
     ],
 )
 def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
+    """Those of the weight gradient alone, too, which has blocks of the same kind."""
     workload = square(960, 7, 3, "float16")
+    alone = dataclasses.replace(workload, pass_="wgrad", block=None)
     base = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 7, "tile_w": 7, "split_n": 2, "pipeline": 2}
-    with pytest.raises(InvalidConfig, match=reason):
-        space(workload).check({**base, **knobs})
+    for own in (space(workload), template("cuda.wgrad_nchw_plane").space(alone, SM_90)):
+        with pytest.raises(InvalidConfig, match=reason):
+            own.check({**base, **knobs})

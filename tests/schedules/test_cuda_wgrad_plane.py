@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from dwconv.errors import InvalidConfig
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
@@ -194,19 +193,3 @@ def test_it_is_for_small_maps_of_one_output_an_input() -> None:
     assert "multiplier" in str(TEMPLATE.misfit(layer(96, (14, 14), (3, 3), multiplier=2), SM_90))
     assert "4 bytes" in str(TEMPLATE.misfit(layer(5, (7, 7), (3, 3), dtype="float16"), SM_90))
     assert "sums" in str(TEMPLATE.misfit(layer(8, (28, 28), (31, 31)), SM_90))
-
-
-@pytest.mark.parametrize(
-    ("knobs", "reason"),
-    [
-        ({"planes": 3, "thread_planes": 2}, "unevenly"),
-        ({"images": 64, "planes": 32, "thread_planes": 1}, "more than 1024 threads"),
-        ({"images": 32, "split_n": 4}, "more than 64 images"),
-        ({"images": 64, "split_n": 1, "pipeline": 4}, "bytes of shared memory"),
-    ],
-)
-def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
-    workload = dataclasses.replace(REGIMES[1], dtype="float16")
-    base = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 7, "tile_w": 7, "split_n": 2, "pipeline": 2}
-    with pytest.raises(InvalidConfig, match=reason):
-        space(workload).check({**base, **knobs})

@@ -54,12 +54,6 @@ class Backward(BlockKernel):
         """Of a kernel: its rows of the partial sums are the first."""
         return self.cut.axes.rows.taps * self.cut.axes.columns.taps
 
-    def set_normalised(self) -> None:
-        """Scales and shifts, from the statistics of the forward pass."""
-        for norm in filter(None, (self.norm1, self.norm2)):
-            for vector in channel_loop(self.vectors, self.partial):
-                norm.set_normalised(vector, norm.load("mean", vector), norm.load("var", vector))
-
     def d2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> tuple[Expr, Expr]:
         """(the gradient of what the second norm gives, y)"""
         assert self.norm2 is not None

@@ -143,13 +143,6 @@ def schedule_inference(cut: Cut) -> s_tir.Schedule:
 
 
 class Inference(Forward):
-    def set_normalised(self) -> None:
-        """Scales and shifts, from the statistics that are given."""
-        for norm in filter(None, (self.norm1, self.norm2)):
-            for number in serial("vector", self.vectors.count):
-                vector = NumberedVector(number, bind("c", self.vectors.start(number)))
-                norm.set_normalised(vector, norm.load("mean", vector), norm.load("var", vector))
-
     def store(self, task: Task, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
         vector = task.vector(v)
         pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)

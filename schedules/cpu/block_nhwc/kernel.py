@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 
 from dwconv.problems.workload import IMAGES, Pass
 from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut, RowBlocks
-from dwconv.schedules.cpu.block_nhwc.norms import FIRST, PIVOT, SECOND, TABLE_ROWS, Held, NormTensors, Parts
+from dwconv.schedules.cpu.block_nhwc.norms import (
+    FIRST,
+    PIVOT,
+    SECOND,
+    TABLE_ROWS,
+    Held,
+    NormTensors,
+    Parts,
+    channel_loop,
+)
 from dwconv.schedules.cpu.emit.pixels import PackedWeights
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import argument, load, parallel, seen_as, settled, store_rounded
@@ -164,6 +173,12 @@ class BlockKernel:
             weights=PackedWeights(work=work, vectors=vectors, w=tensors["w"], packed=packed),
             partial=partial,
         )
+
+    def set_normalised(self) -> None:
+        """Scales and shifts, from statistics that are given."""
+        for norm in filter(None, (self.norm1, self.norm2)):
+            for vector in channel_loop(self.vectors, self.partial):
+                norm.set_normalised(vector, norm.load("mean", vector), norm.load("var", vector))
 
     @property
     def inputs(self) -> Pixels:

@@ -96,8 +96,8 @@ def _float32(number: Expr) -> Expr:
 
 
 def channel_loop(vectors: Vectors, partial: Any) -> Any:
-    """A loop over vectors of channels, whose sums are added up."""
-    _, rows, slots = partial.ty.shape
+    """A loop over vectors of channels, whose sums are added up, if there are any."""
+    *_, rows, slots = (0, 0) if partial is None else partial.ty.shape
     loop = parallel if int(rows) * int(slots) > PARALLEL_CHANNELS else serial
     for number in loop("vector", vectors.count):
         yield NumberedVector(number, bind("c", vectors.start(number)))
