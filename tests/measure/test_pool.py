@@ -291,7 +291,8 @@ def test_real_want_of_open_files(tmp_path):
     program = textwrap.dedent("""
         import os, resource, sys
         sys.path.insert(0, sys.argv[1])
-                from dwconv.errors import EnvironmentFailure
+        from dwconv import settings
+        from dwconv.errors import EnvironmentFailure
         from dwconv.measure.processes.pool import Pool
         settings.RETRY_PAUSES_S = (0.0, 0.0)
         pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2)
