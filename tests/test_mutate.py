@@ -64,6 +64,7 @@ def test_the_tests_to_run_for_a_file_exist():
     """Pytest would end with an error for another path, and that would pass for a test that failed."""
     of = {str(file): mutate.tests_for(file) for file in mutate.product_files([])}
     assert all((mutate.ROOT / test).exists() for rounds in of.values() for tests in rounds for test in tests)
+    assert "on_gpu" not in str(of), "they fail without a GPU"
     assert "tests/commands/test_tune_arguments.py" in of["dwconv/problems/layer_files.py"][0]
     assert of["dwconv/problems/layer_files.py"][1] == ["tests/problems"]
     assert of["schedules/cuda/block_tile/cut.py"][-4:-2] == [["tests/schedules"], list(mutate.RUN_CUDA_KERNELS)]
