@@ -6,31 +6,23 @@ training step: PyTorch's own op runs instead. The exception is an unmeasured wor
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
 import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from dwconv import native, settings
-from dwconv.call import background_builds, loaded
+from dwconv.call import background_builds, loaded, untuned_warnings
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
-from dwconv.call.untuned_warnings import (
-    UntunedLayer,
-    UntunedWarnings,
-    forget_warnings,
-    is_first,
-    sizes_of,
-    warn_of_first,
-)
+from dwconv.call.untuned_warnings import UntunedLayer, is_first, sizes_of, warn_of_first
 from dwconv.dispatch import locked
 from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
 from dwconv.dispatch.decision import DispatchDecision
@@ -111,7 +103,7 @@ class Plan:
         made = object.__new__(Plan)
         kernels = self.kernels.resized(problem)
         made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally(), _met={}, meanwhile=[])
-        if _untold.is_waiting:
+        if untuned_warnings.some_are_expected():
             made._warn_of_untuned()
         return made
 
@@ -268,7 +260,7 @@ class Plan:
         sizes = sizes_of(self.problem)
         if self.problem.epilogue != "none" or self.problem.block:
             if not self.is_pytorch:
-                _tell(sizes, self.problem, {})
+                untuned_warnings.note(sizes, self.problem, {})
             return
         if sizes in _met:
             return
@@ -280,7 +272,7 @@ class Plan:
             for pass_, each in self.decisions.items()
             if each.command and each.provider == "pytorch" and not each.too_many_sizes
         }
-        _tell(sizes, self.problem, slow)
+        untuned_warnings.note(sizes, self.problem, slow)
 
     def _warn_of_many_sizes(self, pass_: Pass) -> None:
         """Warn that further sizes of a layer run on PyTorch's op."""
@@ -401,36 +393,12 @@ def forget() -> None:
         _of_layer.clear()
         _at_all_sizes.clear()
         _met.clear()
-        forget_warnings()
-        expect({})
+        untuned_warnings.forget()
         database.cache_clear()
         locked.read.cache_clear()
         locked.agreed.clear()
         background_builds.forget()
         loaded.forget()
-
-
-def expect(layers: Mapping[str, Collection[Problem]]) -> None:
-    """These layers, by their names, with what each may run as, are named in one warning if they are untuned, when they
-    have run. An earlier warning may be repeated."""
-    global _untold
-    expected: dict[str, set[str]] = {}
-    for name, problems in layers.items():
-        for problem in problems:
-            expected.setdefault(sizes_of(problem), set()).add(name)
-    with loaded.lock:
-        _untold = UntunedWarnings(expected)
-
-
-def _tell(sizes: str, problem: Problem, slow: Mapping[Pass, DispatchDecision]) -> None:
-    if said := _untold.met(sizes, problem, slow):
-        warn(said)
-
-
-def _tell_the_rest() -> None:
-    """When the process ends: of layers that were expected, some never ran."""
-    if rest := _untold.rest():
-        warn(rest)
 
 
 UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
@@ -443,6 +411,3 @@ _at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, Plan]]] = {}
 """What was decided of layers for all their sizes, with the first plan of each."""
 _met: set[str] = set()
 """``Workload.batchless_key`` of all that plans were made for, tuned or not."""
-_untold = UntunedWarnings()
-"""The warning of the untuned ones."""
-atexit.register(_tell_the_rest)

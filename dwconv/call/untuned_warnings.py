@@ -6,6 +6,7 @@ untuned. Of any other layers a line names the first, and the command that lists 
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -70,10 +71,10 @@ class UntunedWarnings:
         self._expected = {sizes: frozenset(names) for sizes, names in (expected or {}).items()}
         self._left = frozenset().union(*self._expected.values())
         self._found: list[UntunedLayer] = []
-        self._told_one = False
+        self._named_one = False
 
     @property
-    def is_waiting(self) -> bool:
+    def is_incomplete(self) -> bool:
         """True if some of the expected layers have not run."""
         return bool(self._left)
 
@@ -103,15 +104,48 @@ class UntunedWarnings:
         )
 
     def _of_one(self, untuned: UntunedLayer) -> str:
-        if self._told_one:
+        if self._named_one:
             return ""
-        self._told_one = True
+        self._named_one = True
         return f"{untuned}; others are not named: dwconv.report(model) lists those of a model"
 
 
 def sizes_of(problem: Problem) -> str:
     """The same for all batch sizes of a layer, with a bias or without."""
     return problem.alone.workload("fprop").for_pass("dgrad").batchless_key
+
+
+_untuned = UntunedWarnings()
+"""Of this process."""
+
+
+def expect(layers: Mapping[str, Collection[Problem]]) -> None:
+    """These layers, by their names, with what each may run as, are named in one warning if they are untuned, when they
+    have run. An earlier warning may be repeated."""
+    global _untuned
+    expected: dict[str, set[str]] = {}
+    for name, problems in layers.items():
+        for problem in problems:
+            expected.setdefault(sizes_of(problem), set()).add(name)
+    _untuned = UntunedWarnings(expected)
+
+
+def some_are_expected() -> bool:
+    """True if some of the expected layers have not run."""
+    return _untuned.is_incomplete
+
+
+def note(sizes: str, problem: Problem, decisions: Mapping[Pass, DispatchDecision]) -> None:
+    """Give the warning that ``UntunedWarnings.met`` returns."""
+    if warning := _untuned.met(sizes, problem, decisions):
+        warn(warning)
+
+
+@atexit.register
+def _warn_of_the_rest() -> None:
+    """When the process ends: of layers that were expected, some never ran."""
+    if warning := _untuned.rest():
+        warn(warning)
 
 
 # -- other warnings --------------------------------------------------------------------------------------------------
@@ -144,6 +178,7 @@ def warn_once(message: str) -> None:
         warn(message)
 
 
-def forget_warnings() -> None:
-    """Give them again."""
+def forget() -> None:
+    """Give all warnings again."""
     _named.clear()
+    expect({})

@@ -17,8 +17,9 @@ from torch import nn
 
 from dwconv import settings
 from dwconv.call.background_builds import make_ready
-from dwconv.call.call_plan import expect, kernel_state
+from dwconv.call.call_plan import kernel_state
 from dwconv.call.functional import reset
+from dwconv.call.untuned_warnings import expect
 from dwconv.discovery.step import unwrapped
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import target_of
