@@ -184,9 +184,9 @@ OTHER_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
 
 
 @pytest.mark.parametrize("archs", [("sm_90",), slow(OTHER_ARCHS)], ids=["sm_90", "the others in turns"])
-def test_cuda_12_compiles_every_template(twelve: nvrtc.Nvrtc, archs: tuple[str, ...]) -> None:
+def test_cuda_12_compiles_every_golden_source(twelve: nvrtc.Nvrtc, archs: tuple[str, ...]) -> None:
     sources = [path.read_text() for path in sorted(GOLDEN.glob("*.cu"))]
-    assert len(sources) > 30
+    assert len(sources) > 20
     for number, source in enumerate(sources):
         assert nvrtc.compile_cubin(source, arch=archs[number % len(archs)]).resources["spill_bytes"] == 0
 

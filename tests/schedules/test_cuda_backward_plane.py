@@ -198,7 +198,7 @@ def test_defaults_are_lean(channels: int, size: int, kernel: int, dtype: DType) 
     cost = computed_cost(build(Candidate(workload, space(workload).default), SM_90), workload, SM_90)
     for each in cost.kernels:
         assert each.resources["spill_bytes"] == each.resources["stack_bytes"] == 0
-    assert 0.95 * workload.bytes <= cost.slowest.dram_bytes <= 1.1 * workload.bytes, "x and dy once, dx once"
+    assert 0.95 * workload.bytes <= cost.slowest.price.dram_bytes <= 1.1 * workload.bytes, "x and dy once, dx once"
 
 
 def test_the_source_is_pinned(golden: Golden) -> None:

@@ -130,7 +130,7 @@ def test_defaults_are_lean(workload: Workload, dtype: DType) -> None:
     cost = computed_cost(build(Candidate(workload, space(workload).default), SM_90), workload, SM_90)
     for kernel in cost.kernels:
         assert kernel.resources["spill_bytes"] == kernel.resources["stack_bytes"] == 0
-    assert cost.slowest.bytes_in_flight_per_sm >= 50_000
+    assert cost.slowest.price.bytes_in_flight_per_sm >= 50_000
     small = workload.input_size[0] == 7
     assert cost.share_of_budget <= {("float32", True): 0.6, ("float16", True): 0.9, ("float32", False): 0.35}.get(
         (dtype, small), 0.55
