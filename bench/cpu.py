@@ -17,7 +17,20 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
 from bench.evidence import Control, ratio_of, summary_of, timed_again
-from bench.race import AGAIN, ANY_CHANNELS, ANY_SIZE, HEAD, OURS, WIDE_TYPE, Race, Races, line_of, means_of, row_of
+from bench.race import (
+    AGAIN,
+    ANY_CHANNELS,
+    ANY_SIZE,
+    HEAD,
+    OURS,
+    WIDE_TYPE,
+    Race,
+    Races,
+    line_of,
+    means_of,
+    pack_target,
+    row_of,
+)
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
@@ -30,7 +43,7 @@ from dwconv.problems.workload import DTYPES, LAYOUTS, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
-from dwconv.schedules.template import Candidate, can_run, templates_for
+from dwconv.schedules.template import Candidate
 from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.other_size import adopted
@@ -208,20 +221,10 @@ def _beside(chosen: _Chosen, target: CpuTarget, *, known: Database, any_size: bo
 
 
 def _packed(workload: Workload, target: CpuTarget) -> Candidate | None:
-    """What runs a workload in a pack for every layer, chosen for its own size; None if nothing can."""
-    if len(workload.kernel) > 2:
-        return None
-    layer = every_layer.any_layer(
-        kernel=workload.kernel,
-        stride=workload.stride,
-        padding=workload.padding,
-        dtype=workload.dtype,
-        layout=workload.layout,
-    ).for_pass(workload.pass_)
-    if layer.layer_kind != workload.layer_kind or not can_run(layer, target):
-        return None
-    template = templates_for(layer, target)[0]
-    return Candidate(layer, every_layer.configs(template, layer, target)[0])
+    """The kernel of a pack for every layer that runs a workload; None if such a pack has none."""
+    pack = pack_target(target)
+    kernels = every_layer.candidates(pack, dtype=workload.dtype, taps=(workload.kernel[-1],)) if pack else []
+    return next((each for each in kernels if each.workload.layer_kind == workload.layer_kind), None)
 
 
 def _raced(

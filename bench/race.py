@@ -34,6 +34,7 @@ from bench.evidence import Control, percent_of_limit, ratio_of
 from bench.launched import kernels_of, why_void
 from bench.providers import Inputs, Provider, is_eager, plain, providers
 from dwconv import settings
+from dwconv.dispatch.packed import VECTOR_BYTES
 from dwconv.errors import BuildError, WorkerError, one_line
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
@@ -57,10 +58,12 @@ from dwconv.measure.requests import MeasureSetup
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, judge_all, make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
-from dwconv.problems.target import CpuTarget
+from dwconv.packs import every_layer
+from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate
+from dwconv.system.cpu_facts import cpu_facts
 
 for _kind in (Effort, Measurement, Taken):
     message(_kind)
@@ -174,7 +177,10 @@ class Racer:
 
     def _right(self, candidate: Candidate) -> LoadedKernel:
         """The kernel of a candidate, verified: on a CPU as a finalist, on a GPU, where that was tuning's part, once."""
-        kernel, workload = self._load(build_cached(candidate, self._target)), candidate.workload
+        workload, target = candidate.workload, self._target
+        if isinstance(target, CpuTarget) and workload.any_channels:  # as a pack has it
+            target = pack_target(target) or target
+        kernel = self._load(build_cached(candidate, target))
         if self._target.kind == "cpu":
             verdict = verify_finalist(kernel, cases_of_finalists(workload, device="cpu"))
         else:
@@ -236,6 +242,13 @@ class Racer:
             elif launched is not None:
                 kernels[name] = tuple(sorted(each[:_MOST_OF_A_NAME] for each in launched))
         return kernels
+
+
+def pack_target(target: CpuTarget) -> CpuTarget | None:
+    """What the widest pack for every layer that runs on ``target`` is made for; None if there is none."""
+    sets = (name for name in FORCED_VECTOR_SETS if cpu_facts().has(name) and VECTOR_BYTES[name] <= target.vector_bytes)
+    name = next(sets, None)
+    return every_layer.target_of_vector_set(name) if name else None
 
 
 def _at(kernel: LoadedKernel, workload: Workload) -> LoadedKernel:

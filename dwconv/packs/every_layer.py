@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
-from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Sizes, Workload
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Workload
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
@@ -84,20 +84,21 @@ def _config(workload: Workload, space: ConfigSpace, target: CpuTarget) -> Config
 
     Measured on one thread of an AMD EPYC (family 25 model 17), speed over kernels that are built for layers of 144×56²,
     384×14², 960×7² and 672×12². 3×3, fprop, AVX-512: 2 × 7 0.92, 2 × 8 0.84, 1 × 8 × 2 vectors 0.71; AVX2: 2 × 4 1.17,
-    1 × 7 0.84, 1 × 2 × 4 vectors 0.63. 3×3, wgrad, AVX-512: 7 columns 1.00, 14 columns 0.81. On two threads, AVX-512,
-    fprop and dgrad: 5×5 of 672×14², 2 × 7 0.88, 14 columns 0.70; 7×7 of 96×56², 7 columns 0.87, 14 columns 0.53."""
+    1 × 7 0.84, 1 × 2 × 4 vectors 0.63. 3×3, wgrad, AVX-512: 7 columns 1.00, 14 columns 0.81. AVX-512 on two threads,
+    over tuned kernels, fprop and dgrad: 7×7 of 96×56², 7 columns 0.93 and 0.81, 14 columns 0.70 and 0.60; 5×5 of
+    672×14² 0.93 and 1.03, 0.93 and 0.97."""
     wanted: dict[str, Value] = dict(space.default.values)
     if workload.layout == "nchw":
         return space.default
     if workload.pass_ == "wgrad":
         wanted |= {"tile_w": min(_NARROW, space.default.tile_w)}
     elif workload.kernel[0] > 1 and (workload.pass_ == "fprop" or workload.stride == (1, 1)):
-        columns = _NARROW if vector_registers(target) >= 32 else 4
-        taps = workload.kernel[0]
-        if taps == 3 or (taps == 5 and columns == _NARROW and workload.stride == (1, 1)):
+        has_many = vector_registers(target) >= 32
+        if workload.kernel == (3, 3):
+            columns = _NARROW if has_many else 4
             wanted |= {"tile_h": 2, "tile_w": columns, "vectors_c": 1, "order": "wch", "unroll": "taps"}
-        elif columns == _NARROW:
-            wanted |= {"tile_w": columns}
+        elif has_many:
+            wanted |= {"tile_w": _NARROW}
     return space.nearest(Config.of(space.template, **wanted))
 
 
@@ -133,9 +134,9 @@ def _layers(dtype: DType, *, batch: int) -> Iterator[Workload]:
 
 def any_layer(
     *,
-    kernel: Sizes,
-    stride: Sizes,
-    padding: tuple[Pair, ...],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[Pair, Pair],
     dtype: DType = "float32",
     batch: int = _BATCH,
     layout: Layout = "nhwc",

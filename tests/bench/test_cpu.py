@@ -9,15 +9,16 @@ from typing import ClassVar
 
 import pytest
 
-from bench import cpu
+from bench import cpu, race
 from bench import evidence as limits
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS
 from bench.evidence import Control
-from bench.race import Race, Raced, Racer, line_of, means_of
+from bench.race import Race, Raced, Racer, line_of, means_of, pack_target
 from bench.race import row_of as cpu_row_of
 from bench.results import write_results
 from dwconv.errors import BeyondLimit, WorkerDied
+from dwconv.kernels.cache import build_cached
 from dwconv.measure.clock.timing import GLANCE, Taken
 from dwconv.measure.requests import MeasureSetup
 from dwconv.packs import every_layer
@@ -135,14 +136,18 @@ def test_kernels_of_any_size_are_held_against_ours_and_pytorch():
     assert "any size 0.40 × ours, least 0.20, 1.60 × better layout" in lines
 
 
-def test_the_kernel_of_a_pack_is_timed_at_the_size_of_the_layer():
+def test_the_kernel_of_a_pack_is_timed_as_the_pack_has_it_at_the_size_of_the_layer(monkeypatch):
+    built = {}
+    monkeypatch.setattr(race, "build_cached", lambda each, target: build_cached(each, built.setdefault(each, target)))
     target = cpu_target(threads=1)
     layer = replace(FPROP, channels=24, input_size=(5, 9), layout="nhwc")
     ours, packed = templates_for(layer, target)[0].space(layer, target).default, cpu._packed(layer, target)
-    race = Race(
-        candidate=Candidate(layer, ours), caches=("warm",), beside={"dwconv any channels": packed}, effort=GLANCE
+    beside = {"dwconv any channels": packed}
+    asked = Race(candidate=Candidate(layer, ours), caches=("warm",), beside=beside, effort=GLANCE)
+    assert "dwconv any channels" in Racer(MeasureSetup(target=target))(asked).times["warm"].measurements
+    assert list(built.values()) == [target, pack_target(target)] and packed in every_layer.candidates(
+        pack_target(target)
     )
-    assert "dwconv any channels" in Racer(MeasureSetup(target=target))(race).times["warm"].measurements
 
 
 def test_kernels_of_any_size_have_the_nearest_configuration():
@@ -151,7 +156,8 @@ def test_kernels_of_any_size_have_the_nearest_configuration():
     beside = cpu._beside(chosen, TARGET, known=Database.load(), any_size=True)
     any_size, any_channels = beside["dwconv any size"], beside["dwconv any channels"]
     assert any_size.workload.any_size and not any_size.workload.any_channels
-    assert any_channels in every_layer.candidates(TARGET, taps=(FPROP.kernel[1],)), "as in a pack for every layer"
+    assert any_channels in every_layer.candidates(pack_target(TARGET), taps=(3,)), "as a pack has it"
+    assert cpu._packed(replace(FPROP, kernel=(9, 9), padding=((4, 4), (4, 4))), TARGET) is None, "no pack has it"
     assert any_size.config.template == CANDIDATE.config.template
     assert not cpu._beside(chosen, TARGET, known=Database.load(), any_size=False)
     general = FPROP.with_any_size()
