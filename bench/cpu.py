@@ -113,7 +113,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
         print(f"{control}\n{HEAD}", flush=True)
 
         def row(number: int) -> dict[str, Any]:
-            beside = _beside(chosen[number], target, known=known, any_size=arguments.any_size)
+            beside = _beside(chosen[number], target, races, known=known, any_size=arguments.any_size)
             found = _raced(chosen[number], target, races, beside=beside, compiled=arguments.compile, control=control)
             print(line_of(found), flush=True)
             return found
@@ -204,7 +204,9 @@ def control_of(chosen: Sequence[_Chosen], races: Races) -> Control:
     return Control.over(ratios)
 
 
-def _beside(chosen: _Chosen, target: CpuTarget, *, known: Database, any_size: bool) -> dict[str, Candidate]:
+def _beside(
+    chosen: _Chosen, target: CpuTarget, races: Races, *, known: Database, any_size: bool
+) -> dict[str, Candidate]:
     """Our other kernels of the pass: in float32; of any size, of the best configuration that is known or else of the
     nearest to ours; and as a pack for every layer has it."""
     workload, beside = chosen.workload, {}
@@ -216,15 +218,26 @@ def _beside(chosen: _Chosen, target: CpuTarget, *, known: Database, any_size: bo
         if config := adopted(best.config, of_any_size, target):
             beside[ANY_SIZE] = Candidate(of_any_size, config)
         if packed := _packed(workload, target):
-            beside[ANY_CHANNELS] = packed
+            beside[ANY_CHANNELS] = _fastest(packed, chosen, races)
     return beside
 
 
-def _packed(workload: Workload, target: CpuTarget) -> Candidate | None:
-    """The kernel of a pack for every layer that runs a workload; None if such a pack has none."""
+def _packed(workload: Workload, target: CpuTarget) -> list[Candidate]:
+    """The kernels of a pack for every layer that run a workload."""
     pack = pack_target(target)
     kernels = every_layer.candidates(pack, dtype=workload.dtype, taps=(workload.kernel[-1],)) if pack else []
-    return next((each for each in kernels if each.workload.layer_kind == workload.layer_kind), None)
+    return [each for each in kernels if each.workload.layer_kind == workload.layer_kind]
+
+
+def _fastest(kernels: Sequence[Candidate], chosen: _Chosen, races: Races) -> Candidate:
+    """In a race of their own, as ``dwconv.convert`` holds it before it times the winner."""
+    if len(kernels) == 1:
+        return kernels[0]
+    assert chosen.record is not None
+    own, beside = Candidate(chosen.workload, chosen.record.config), {str(each): each for each in kernels}
+    raced = races.ask(Race(candidate=own, caches=(chosen.caches,), control=True, beside=beside))
+    took = raced.times[chosen.caches].measurements
+    return min(kernels, key=lambda each: took[str(each)].median_us)
 
 
 def _raced(

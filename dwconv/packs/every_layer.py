@@ -1,8 +1,8 @@
 """Which kernels are in a pack for every layer: of any batch, any size and any number of channels.
 
-On the CPU they are built for the least one that has a vector set, with one configuration for all sizes, chosen for a
-layer of medium size. For a GPU of an architecture there are several of each, those of least computed cost. They are
-unmeasured when the pack is loaded; a race measures them on each machine.
+On the CPU they are built for the least one that has a vector set, with one configuration for all sizes, or with two.
+For a GPU of an architecture there are several of each, those of least computed cost. They are unmeasured when the pack
+is loaded; a race measures them on each machine.
 """
 
 from __future__ import annotations
@@ -19,11 +19,28 @@ from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
-TAPS = (3, 5, 7)
-STRIDES = (1, 2)
-ROWS: tuple[tuple[int, Pair], ...] = ((3, (1, 1)), (4, (3, 3)), (4, (3, 0)), (7, (3, 3)), (15, (7, 7)), (31, (15, 15)))
-"""Taps and padding of 1-D kernels."""
-_BATCH, _GPU_BATCH, _CHANNELS, _SIZE, _LENGTH = 8, 64, 192, 28, 512
+Kind = tuple[tuple[int, ...], tuple[int, ...], tuple[Pair, ...]]
+"""Kernel, stride and padding."""
+
+
+def _kinds() -> Iterator[Kind]:
+    for taps in range(3, 32, 2):
+        for stride in (1, 2) if taps <= 11 else (1,):
+            yield (taps,) * 2, (stride,) * 2, (_half(taps),) * 2
+    for taps in range(3, 32, 2):
+        yield (1, taps), (1, 1), ((0, 0), _half(taps))
+    for causal in ((3, 3), (3, 0)):  # all outputs, of which some are cut off, or as many as inputs
+        yield (1, 4), (1, 1), ((0, 0), causal)
+    for taps, strides in ((3, ((1, 1, 1), (1, 2, 2), (2, 2, 2))), (5, ((1, 1, 1),))):
+        for each in strides:
+            yield (taps,) * 3, each, (_half(taps),) * 3
+
+
+def _half(taps: int) -> Pair:
+    return taps // 2, taps // 2
+
+
+_BATCH, _GPU_BATCH, _CHANNELS, _DEPTH, _SIZE, _LENGTH = 8, 64, 192, 4, 28, 512
 """What configurations are chosen for."""
 _THREADS = 8
 
@@ -59,9 +76,9 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
 
 
 def configs(template: ScheduleTemplate[Any], workload: Workload, target: Target) -> list[Config]:
-    """Of a kernel in such a pack: on a CPU one, on a GPU several, the estimated best first."""
+    """Of a kernel in such a pack: on a CPU one or two, on a GPU several, the estimated best first."""
     if isinstance(target, CpuTarget):
-        return [_config(workload, template.space(workload, target), target)]
+        return _configs_for_a_cpu(workload, template.space(workload, target), target)
     space, drawn = template.space(workload, target), random.Random(workload.key)
     found = {space.default, *filter(None, (space.sample(drawn) for _ in range(_SAMPLES)))}
     assert template.estimate_us is not None, "templates of any number of channels have estimates"
@@ -79,27 +96,41 @@ _SAMPLES, _OF_A_LAYER, _NARROW_VECTOR = 200, 5, 2
 few channels."""
 
 
-def _config(workload: Workload, space: ConfigSpace, target: CpuTarget) -> Config:
-    """The default, with tiles that suit narrow images, too: wide ones are cut into halves and quarters there.
+def _configs_for_a_cpu(workload: Workload, space: ConfigSpace, target: CpuTarget) -> list[Config]:
+    """The default, with tiles that suit narrow images, too: wide ones are cut into halves and quarters there. In NHWC
+    there is another one for what the first does worst: small kernels on large images, whose pixels are read one after
+    the other as they lie; and weight gradients of small images with many channels, without partial sums.
 
-    Measured on one thread of an AMD EPYC (family 25 model 17), speed over kernels that are built for layers of 144×56²,
-    384×14², 960×7² and 672×12². 3×3, fprop, AVX-512: 2 × 7 0.92, 2 × 8 0.84, 1 × 8 × 2 vectors 0.71; AVX2: 2 × 4 1.17,
-    1 × 7 0.84, 1 × 2 × 4 vectors 0.63. 3×3, wgrad, AVX-512: 7 columns 1.00, 14 columns 0.81. AVX-512 on two threads,
-    over tuned kernels, fprop and dgrad: 7×7 of 96×56², 7 columns 0.93 and 0.81, 14 columns 0.70 and 0.60; 5×5 of
-    672×14² 0.93 and 1.03, 0.93 and 0.97."""
-    wanted: dict[str, Value] = dict(space.default.values)
-    if workload.layout == "nchw":
-        return space.default
+    Measured on an AMD EPYC (family 25 model 17), speed over kernels that are built for layers of 144×56², 384×14²,
+    960×7² and 672×12². 3×3, fprop, AVX-512, one thread: 2 × 7 0.92, 2 × 8 0.84, 1 × 8 × 2 vectors 0.71; AVX2: 2 × 4
+    1.17, 1 × 7 0.84, 1 × 2 × 4 vectors 0.63. 3×3, wgrad, AVX-512: 7 columns 1.00, 14 columns 0.81. AVX-512 on two
+    threads, over tuned kernels: 7×7 of 96×56², fprop and dgrad, 7 columns 0.93 and 0.81, 14 columns 0.70 and 0.60; 5×5
+    of 672×14² 0.93 and 1.03, 0.93 and 0.97. Both configurations so, 3×3: fprop of 32×112² 0.77 and 1.25, of 96×112²
+    stride 2 0.46 and 0.88, of 144×56² 0.62 and 0.95, of 960×7² 0.87 and 0.62; dgrad of 144×56² 0.80 and 1.34, of
+    96×112² stride 2 0.54 and 0.75; wgrad of 960×7² 0.51 and 0.76, of 144×56² 0.89 and 0.84. 5×5:
+    wgrad of 672×14² 0.87 and 1.00, dgrad of 240×28² stride 2 0.89 and 1.08. 7×7: wgrad of 384×14² 0.65 and 0.91."""
+    default = dict[str, Value](space.default.values)
+    if workload.layout == "nchw" or workload.kernel[0] == 1:
+        return [space.default]
+    taps, is_strided = workload.kernel[-1], workload.stride[-1] > 1
+    first, other = dict[str, Value](), dict[str, Value]()
     if workload.pass_ == "wgrad":
-        wanted |= {"tile_w": min(_NARROW, space.default.tile_w)}
-    elif workload.kernel[0] > 1 and (workload.pass_ == "fprop" or workload.stride == (1, 1)):
+        first = {"tile_w": min(_NARROW, space.default.tile_w)}
+        rows = workload.output_size[-2]
+        other = {**first, "parallel": "channels", "tasks": _THREADS, "block_h": rows, "prefetch": 0}
+    elif workload.pass_ == "dgrad" and is_strided:
+        if taps <= 5:
+            other = {"tile_h": 4, "tile_w": 2, "vectors_c": 1, "order": "hwc", "unroll": "taps"}
+    else:
         has_many = vector_registers(target) >= 32
-        if workload.kernel == (3, 3):
+        if taps == 3:
             columns = _NARROW if has_many else 4
-            wanted |= {"tile_h": 2, "tile_w": columns, "vectors_c": 1, "order": "wch", "unroll": "taps"}
+            first = {"tile_h": 2, "tile_w": columns, "vectors_c": 1, "order": "wch", "unroll": "taps"}
+            other = {"tile_h": 4, "tile_w": 1, "vectors_c": 1, "order": "hwc", "unroll": "taps"}
         elif has_many:
-            wanted |= {"tile_w": _NARROW}
-    return space.nearest(Config.of(space.template, **wanted))
+            first = {"tile_w": _NARROW}
+    wanted = [default | each for each in (first, other) if each or each is first]
+    return [*dict.fromkeys(space.nearest(Config.of(space.template, **each)) for each in wanted)]
 
 
 _NARROW = 7
@@ -117,39 +148,30 @@ def passes_of(layer: Workload) -> Iterator[Workload]:
 
 def _layers(dtype: DType, *, batch: int) -> Iterator[Workload]:
     for layout in LAYOUTS:
-        for taps in TAPS:
-            for stride in STRIDES:
-                yield any_layer(
-                    kernel=(taps, taps),
-                    stride=(stride, stride),
-                    padding=((taps // 2,) * 2,) * 2,
-                    dtype=dtype,
-                    batch=batch,
-                    layout=layout,
-                )
-        for taps, beside in ROWS:
-            padding = ((0, 0), beside)
-            yield any_layer(kernel=(1, taps), stride=(1, 1), padding=padding, dtype=dtype, batch=batch, layout=layout)
+        for kernel, stride, padding in _kinds():
+            yield any_layer(kernel=kernel, stride=stride, padding=padding, dtype=dtype, batch=batch, layout=layout)
 
 
 def any_layer(
     *,
-    kernel: tuple[int, int],
-    stride: tuple[int, int],
-    padding: tuple[Pair, Pair],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[Pair, ...],
     dtype: DType = "float32",
     batch: int = _BATCH,
     layout: Layout = "nhwc",
 ) -> Workload:
     """An fprop of any size and any number of channels."""
+    sizes = (1, _LENGTH) if kernel[0] == 1 else (_DEPTH, _SIZE, _SIZE)[-len(kernel) :]
     return Workload(
         pass_="fprop",
         batch=batch,
         channels=_CHANNELS,
-        input_size=(1, _LENGTH) if kernel[0] == 1 else (_SIZE * stride[0], _SIZE * stride[1]),
+        input_size=tuple(size * step for size, step in zip(sizes, stride, strict=True)),
         kernel=kernel,
         stride=stride,
         padding=padding,
+        dilation=(1,) * len(kernel),
         dtype=dtype,
         layout=layout,
         any_size=True,

@@ -13,18 +13,23 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import torch
+from rich.console import Console
+from rich.progress import track
 
 from dwconv import native, settings
-from dwconv.errors import BuildError, PackError
+from dwconv.errors import BuildError, PackError, WorkerError
 from dwconv.kernels import nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.library import check_linker, shared_library
+from dwconv.measure.building import BuildSetup, misfit
+from dwconv.measure.processes.pool import Pool
 from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import choose
 from dwconv.packs.every_layer import is_of_a_vector_set
@@ -114,11 +119,16 @@ def _write(
     folder: Path, kernels: Mapping[Candidate, Target], records: Sequence[TuningRecord], target: Target, *, name: str
 ) -> tuple[Manifest, str]:
     """The manifest, and why the C++ of calls is left out; empty if it is not."""
-    built: list[PackedKernel] = []
-    for candidate, built_for in kernels.items():
-        artifact = _built(candidate, built_for)
-        file = _put(folder, _path_of(candidate), artifact.library or artifact.cubin)
-        built.append(PackedKernel.of(artifact, file))
+    is_generic = any(each.workload.any_channels for each in kernels)
+    artifacts = (
+        _built_at_once([*kernels], target)
+        if is_generic and len(kernels) > _FEW
+        else [built(candidate, built_for) for candidate, built_for in kernels.items()]
+    )
+    packed: list[PackedKernel] = []
+    for artifact in artifacts:
+        file = _put(folder, _path_of(artifact.candidate), artifact.library or artifact.cubin)
+        packed.append(PackedKernel.of(artifact, file))
     lines = dict.fromkeys(encode_record(record) for record in records)
     log = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines) or b"\n")
     compiled, without_native = _native(folder)
@@ -126,11 +136,11 @@ def _write(
         name=name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         needs=_needs(target),
-        made_for=_made_for(target, generic=any(each.workload.any_channels for each in kernels)),
+        made_for=_made_for(target, generic=is_generic),
         versions={**versions.installed(), **_compiler(target)},
         bytes=0,
         records=log,
-        kernels=built,
+        kernels=packed,
         native=compiled,
     )
     size_bytes = sum(file.bytes for file in manifest.files)
@@ -156,7 +166,30 @@ def _path_of(candidate: Candidate) -> str:
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
-def _built(candidate: Candidate, target: Target) -> Artifact:
+_FEW = 8
+"""So few kernels are built before processes have started."""
+_BUILD_TIMEOUT_S = 600.0
+
+
+def _built_at_once(candidates: Sequence[Candidate], target: Target) -> list[Artifact]:
+    """``built`` of each, by as many processes as there are cores. Raises BuildError if one fails."""
+    setup = BuildSetup(target=target, build="dwconv.packs.make:built")
+    pool = Pool(
+        "dwconv.measure.building:Builder", setup, size=os.cpu_count() or 1, misfit=partial(misfit, target=target)
+    )
+    artifacts: dict[int, Artifact] = {}
+    try:
+        ended = pool.map(candidates, timeout_s=_BUILD_TIMEOUT_S)
+        for number, one in track(ended, "compiling", len(candidates), console=Console(stderr=True), transient=True):
+            if isinstance(one, WorkerError):
+                raise BuildError(f"{candidates[number].workload.key}: {one}")
+            artifacts[number] = one
+    finally:
+        pool.kill()
+    return [artifacts[number] for number in range(len(candidates))]
+
+
+def built(candidate: Candidate, target: Target) -> Artifact:
     """The artifact with code that needs no TVM. Raises BuildError also if that computes something else than the kernel
     as it is usually loaded."""
     artifact = build_cached(candidate, target)

@@ -141,7 +141,7 @@ def test_the_kernel_of_a_pack_is_timed_as_the_pack_has_it_at_the_size_of_the_lay
     monkeypatch.setattr(race, "build_cached", lambda each, target: build_cached(each, built.setdefault(each, target)))
     target = cpu_target(threads=1)
     layer = replace(FPROP, channels=24, input_size=(5, 9), layout="nhwc")
-    ours, packed = templates_for(layer, target)[0].space(layer, target).default, cpu._packed(layer, target)
+    ours, (packed, _) = templates_for(layer, target)[0].space(layer, target).default, cpu._packed(layer, target)
     beside = {"dwconv any channels": packed}
     asked = Race(candidate=Candidate(layer, ours), caches=("warm",), beside=beside, effort=GLANCE)
     assert "dwconv any channels" in Racer(MeasureSetup(target=target))(asked).times["warm"].measurements
@@ -153,17 +153,30 @@ def test_the_kernel_of_a_pack_is_timed_as_the_pack_has_it_at_the_size_of_the_lay
 def test_kernels_of_any_size_have_the_nearest_configuration():
     record = record_of(FPROP, config=CANDIDATE.config, device=TARGET.device)
     chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=FPROP, record=record, caches="warm")
-    beside = cpu._beside(chosen, TARGET, known=Database.load(), any_size=True)
+    packed = cpu._packed(FPROP, TARGET)
+    assert len(packed) == 2
+    slow, fast = str(packed[0]), str(packed[-1])
+
+    class Timed:
+        """Races in which the last one is the fastest."""
+
+        def ask(self, request):
+            assert request.beside.keys() == {slow, fast} and request.control
+            measurements = {name: Measurement(median_us=us, spread_us=0.1, rounds=9) for name, us in ((slow, 3.0), (fast, 2.0))}
+            return Raced(times={"warm": Taken(measurements=measurements, rounds_us={}, turns_us={})})
+
+    races = Timed()
+    beside = cpu._beside(chosen, TARGET, races, known=Database.load(), any_size=True)
     any_size, any_channels = beside["dwconv any size"], beside["dwconv any channels"]
     assert any_size.workload.any_size and not any_size.workload.any_channels
-    assert any_channels in every_layer.candidates(pack_target(TARGET), taps=(3,)), "as a pack has it"
-    assert cpu._packed(replace(FPROP, kernel=(9, 9), padding=((4, 4), (4, 4))), TARGET) is None, "no pack has it"
+    assert any_channels == packed[-1] in every_layer.candidates(pack_target(TARGET), taps=(3,)), "as a pack has it"
+    assert not cpu._packed(replace(FPROP, kernel=(9, 9), padding=((3, 3), (3, 3))), TARGET), "no pack has it"
     assert any_size.config.template == CANDIDATE.config.template
-    assert not cpu._beside(chosen, TARGET, known=Database.load(), any_size=False)
+    assert not cpu._beside(chosen, TARGET, races, known=Database.load(), any_size=False)
     general = FPROP.with_any_size()
     own, *_ = templates_for(general, TARGET)[0].space(general, TARGET).neighbours(any_size.config)
     known = Database.of([record, record_of(general, config=own, device=TARGET.device, median_us=1.0)])
-    assert cpu._beside(chosen, TARGET, known=known, any_size=True)["dwconv any size"].config == own
+    assert cpu._beside(chosen, TARGET, races, known=known, any_size=True)["dwconv any size"].config == own
     assert cpu._best(FPROP, TARGET, known=known) == record, "the faster is of any size"
 
 

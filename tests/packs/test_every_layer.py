@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,14 @@ import torch
 import dwconv
 from dwconv import settings
 from dwconv.call.call_plan import plans
-from dwconv.errors import DwconvWarning
-from dwconv.packs.every_layer import any_layer, candidates, configs, target_of_vector_set
+from dwconv.errors import BuildError, DwconvWarning
+from dwconv.packs.every_layer import any_layer, candidates, configs, passes_of, target_of_vector_set
 from dwconv.packs.make import make_pack_for_every_layer
-from dwconv.packs.manifest import Manifest
+from dwconv.packs.manifest import File, Manifest, PackedKernel
 from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target
-from dwconv.schedules.template import templates_for
+from dwconv.problems.workload import LAYOUTS
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import cpu_facts
 from tests.packs.clean import run_clean
 from tests.packs.forging import forge
@@ -31,12 +34,13 @@ pytestmark = pytest.mark.skipif(not SETS, reason="this CPU has no set of vectors
 
 @pytest.fixture(scope="module")
 def of_every_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pack of the three passes of a 3×3 kernel of stride 1."""
+    """A pack of the three passes of a 3×3 kernel of stride 1, and of a contiguous one of 3×3×3."""
     if shutil.which(settings.linker()) is None:
         pytest.skip("packs for a CPU are linked by a C++ compiler")
     target = target_of_vector_set(SETS[-1])
-    few = [each for each in candidates(target, taps=[3]) if each.workload.kernel[0] == 3]
-    few = [each for each in few if each.workload.stride == (1, 1) and not each.workload.bias]
+    dense = [each for each in candidates(target, taps=[3]) if not each.workload.bias and max(each.workload.stride) == 1]
+    few = [each for each in dense if each.workload.kernel == (3, 3)]
+    few += [each for each in dense if each.workload.axes == 3 and each.workload.layout == "nchw"]
     return make_pack_for_every_layer(few, target, folder=tmp_path_factory.mktemp("packs") / "pack").folder
 
 
@@ -48,9 +52,11 @@ dwconv.load_pack({pack!r}, unmeasured=True)
 torch.manual_seed(0)
 from dwconv.call.call_plan import plans
 last, planes = torch.channels_last, torch.contiguous_format
-LAYERS = (last, 16, (4, 9, 7), (1, 30, 5)), (last, 41, (2, 6, 13), (1, 1, 1)), (planes, 3, (2, 7, 40))
+LAYERS = ((last, 16, (4, 9, 7), (1, 30, 5)), (last, 41, (2, 6, 13), (1, 1, 1)), (planes, 3, (2, 7, 40)),
+          (planes, 5, (2, 3, 7, 9), (1, 1, 20, 2)))
 for lies, channels, *sizes in LAYERS:
-    layer = torch.nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+    convolution = torch.nn.Conv2d if len(sizes[0]) == 3 else torch.nn.Conv3d
+    layer = convolution(channels, channels, 3, padding=1, groups=channels)
     exact = copy.deepcopy(layer).double()
     dwconv.convert(layer.to(memory_format=lies))
     for batch, *size in sizes:
@@ -67,7 +73,7 @@ assert ran == {layers} * [["dgrad", "fprop", "wgrad"]], ran
 
 
 def test_layers_of_any_size_train_without_tvm(of_every_layer, tmp_path):
-    done = run_clean(tmp_path, TRAINING.format(pack=str(of_every_layer), threads=torch.get_num_threads(), layers=5))
+    done = run_clean(tmp_path, TRAINING.format(pack=str(of_every_layer), threads=torch.get_num_threads(), layers=7))
     assert done.returncode == 0, done.stderr
 
 
@@ -95,16 +101,23 @@ def test_convert_races_the_packs_kernels_without_tvm_and_what_it_finds_holds_at_
     assert done.returncode == 0, done.stderr
 
 
+def _of(kernel: PackedKernel, pass_: str) -> tuple[str, str, str]:
+    return kernel.workload["layout"], str(kernel.workload["kernel"]), pass_
+
+
 def swap(one: str, other: str) -> Callable[[Manifest], Manifest]:
     """The machine code of two passes in each other's place."""
 
     def change(manifest: Manifest) -> Manifest:
         passes = {one: other, other: one}
-        files = {(kernel.workload["layout"], kernel.workload["pass"]): kernel.file for kernel in manifest.kernels}
+        files: dict[tuple[str, str, str], list[File]] = {}
+        for kernel in manifest.kernels:
+            files.setdefault(_of(kernel, kernel.workload["pass"]), []).append(kernel.file)
         kernels = []
         for kernel in manifest.kernels:
-            layout, pass_ = kernel.workload["layout"], kernel.workload["pass"]
-            kernels.append(msgspec.structs.replace(kernel, file=files[layout, passes.get(pass_, pass_)]))
+            pass_ = kernel.workload["pass"]
+            file = files[_of(kernel, passes.get(pass_, pass_))].pop(0)
+            kernels.append(msgspec.structs.replace(kernel, file=file))
         return msgspec.structs.replace(manifest, kernels=kernels)
 
     return change
@@ -137,6 +150,40 @@ def test_a_wrong_kernel_is_found_at_first_use_and_pytorchs_op_runs(of_every_laye
 )
 def test_the_command_refuses_bad_input(options, words, capsys, tmp_path):
     assert words in error_of(capsys, "--generic", *options, "-o", tmp_path / "pack")
+
+
+def test_a_kernel_that_cannot_be_built_is_named_and_no_pack_is_left(tmp_path):
+    target = target_of_vector_set(SETS[-1])
+    layer = any_layer(kernel=(3, 3), stride=(1, 1), padding=((1, 1), (1, 1)))
+    (template,) = templates_for(layer, target)
+    wrong = Config.of(template.name, **dict(template.space(layer, target).default.values) | {"tile_w": 999})
+    many = [Candidate(replace(layer, batch=batch), wrong) for batch in range(1, 12)]
+    with pytest.raises(BuildError, match=r"fprop-n\d+-c192-28x28-k3x3.*tile_w"):
+        make_pack_for_every_layer(many, target, folder=tmp_path / "pack")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", SETS)
+def test_all_passes_of_the_kernels_of_known_networks_are_in_it(target):
+    found = {each.workload.layer_kind for each in candidates(target_of_vector_set(target))}
+    padded = [((1, 4), 1, (3, 0)), *(((1, taps), 1, (taps // 2,) * 2) for taps in (5, 9, 15, 31))]  # Mamba, Conformer
+    padded += [((taps, taps), stride, (taps // 2,) * 2) for taps in (3, 5, 7, 9, 11) for stride in (1, 2)]
+    padded += [((taps, taps), 1, (taps // 2,) * 2) for taps in (13, 27, 29, 31)]  # RepLKNet
+    padded += [((3, 3, 3), stride, (1, 1)) for stride in (1, 2)]  # X3D, MedNeXt
+    for layout in LAYOUTS if target == "avx512" else ("nhwc",):
+        for kernel, stride, beside in padded:
+            padding = tuple((0, 0) if taps == 1 else beside for taps in kernel)
+            layer = any_layer(kernel=kernel, stride=(stride,) * len(kernel), padding=padding, layout=layout)
+            assert {each.layer_kind for each in passes_of(layer)} <= found, layer.key
+
+
+def test_a_small_channels_last_kernel_has_two_configurations_each():
+    target = target_of_vector_set(SETS[-1])
+    layer = any_layer(kernel=(3, 3), stride=(2, 2), padding=((1, 1), (1, 1)))
+    for workload in passes_of(layer):
+        template, *others = templates_for(workload, target)
+        found = configs(template, workload, target)
+        assert not others and len(found) == 2
 
 
 def test_for_a_gpu_there_are_five_configurations_of_each_kernel_the_estimated_best_first():

@@ -24,7 +24,7 @@ from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, SpanStaging, StagedPlanes, StagedSpan, Staging
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors, interleave, load_columns, store_columns
-from dwconv.schedules.cpu.emit.words import argument, load, parallel, scratch
+from dwconv.schedules.cpu.emit.words import argument, load, parallel, scratch, settled
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
 from dwconv.schedules.emit import (
     BATCH,
@@ -53,12 +53,13 @@ def schedule_gather(workload: Workload, cut: Cut) -> s_tir.Schedule:
     blocks = cut.rows.blocks * column_blocks
     groups, depths = work.channels // work.fan_out, work.depths.outputs
     n = tirx.Var(BATCH, "int32")
+    placed = settled if workload.any_size else bind  # or TVM would simplify divisions by symbols for half a minute
     with kernel() as builder:
         tensors = PlaneTensors.arguments(work, Vectors(cut.lanes, cut.lanes), n)
         runs = cut.column_runs()
         for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
             is_cut = not is_one(cut.rows.blocks)
-            top = bind("top", task % blocks // column_blocks * cut.rows.block_rows) if is_cut else 0
+            top = placed("top", task % blocks // column_blocks * cut.rows.block_rows) if is_cut else 0
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
@@ -67,7 +68,7 @@ def schedule_gather(workload: Workload, cut: Cut) -> s_tir.Schedule:
                 number = bind("number", task // blocks * planes + turn)
                 with when(True if planes == 1 else number < n * (groups * depths)):
                     volume, depth = divided(number, depths)
-                    block.sum_group(bind("image", volume // groups), bind("group", volume % groups), depth)
+                    block.sum_group(placed("image", volume // groups), placed("group", volume % groups), depth)
     return s_tir.Schedule(builder.get())
 
 
