@@ -12,14 +12,10 @@ GROUPS = {
     "layers": {
         "cpu": "tuned kernels against all other providers, over layers of well-known networks",
         "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
-        "untuned": "untuned layers: what is predicted and what a race finds, against a search",
     },
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
-    },
-    "search": {
-        "search": "the default search against the best of many random candidates",
     },
     "systems": {
         "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
