@@ -18,9 +18,6 @@ GROUPS = {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
-    "search": {
-        "search": "the default search against the best of many random candidates",
-    },
     "systems": {
         "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
         "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",

@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 import dwconv
 from bench.cases import BLOCK_NETWORKS, ListedLayer, listed_layers
-from bench.cpu import MEASURING_S, estimate, tuned
+from bench.cpu import MEASURING_S, estimate, opened, tune
 from bench.evidence import Control, Ratio, percent_of_limit, ratio_of, summary_of, timed_again
+from bench.models import ChannelNorm
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
@@ -32,13 +33,10 @@ from dwconv.errors import CannotBeCaptured, one_line
 from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, rounds_in_turns
 from dwconv.measure.limits import with_limits
-from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Workload
-from dwconv.records.database import Database
-from dwconv.records.log import TuningLog, log_path
 
 Step = Callable[[], tuple[Tensor, ...]]
 PLAIN, OTHER_LAYOUT, CONVERTED, AS_ONE = "plain", "plain, contiguous", "converted", "as one"
@@ -81,9 +79,7 @@ def _blocks(argv: Sequence[str] | None) -> int:
     arguments = parser.parse_args(argv)
 
     target = cpu_target()
-    log = TuningLog(arguments.log or log_path(target))
-    known = Database.behind_log(log.path, alone=arguments.log is not None)
-    log.followers.append(known.add)
+    log, known = opened(arguments.log, target)
     layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
     case = Case(batch=arguments.batch, dtype=arguments.dtype, trains=not arguments.eval)
     workloads = [each for layer in layers for each in case.workloads(layer)]
@@ -93,11 +89,8 @@ def _blocks(argv: Sequence[str] | None) -> int:
         return 0
     machine = MachineWatch(threads=target.threads)
     target = with_limits(target)
-    if arguments.seconds:
-        with Workers(target, jobs=os.cpu_count() or 1) as workers:
-            for workload in workloads:
-                if known.best(workload, target.device) is None:
-                    tuned(workload, target, log=log, known=known, workers=workers, seconds=arguments.seconds)
+    untuned = [each for each in dict.fromkeys(workloads) if known.best(each, target.device) is None]
+    tune(untuned, target, log=log, known=known, seconds=arguments.seconds)
     if arguments.log is not None:
         os.environ["DWCONV_TUNING_LOGS"] = str(arguments.log)
     dwconv.reset()
@@ -169,27 +162,14 @@ def region_of(workload: Workload) -> nn.Sequential:
     height, width = workload.kernel
     dtype: torch.dtype = getattr(torch, workload.dtype)
     convolution = nn.Conv2d(
-        channels,
-        channels,
-        (height, width),
-        (stride_h, stride_w),
-        (above, left),
-        groups=channels,
-        bias=workload.bias,
+        channels, channels, (height, width), (stride_h, stride_w), (above, left), groups=channels, bias=workload.bias,
         dtype=dtype,
-    )
+    )  # fmt: skip
     if block.layer_norm:
-        return nn.Sequential(convolution, LayerNorm2d(channels, eps=block.layer_norm.eps))
+        return nn.Sequential(convolution, ChannelNorm(channels, eps=block.layer_norm.eps))
     return nn.Sequential(
         norm(block.norm1), ACTIVATIONS[block.act1](), convolution, norm(block.batch_norm2), ACTIVATIONS[block.act2]()
     )
-
-
-class LayerNorm2d(nn.LayerNorm):
-    """Of every pixel over its channels, as timm's and ConvNeXt's."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 def control_of(layer: ListedLayer, case: Case) -> Ratio:
@@ -264,11 +244,7 @@ def row_of(layer: ListedLayer, case: Case, target: Target, *, compiles: bool, co
         "kept_bytes": {name: kept_bytes(models[name], x) for name in (PLAIN, CONVERTED, AS_ONE) if case.trains},
         "gb_per_s": moved / median_us[AS_ONE] / 1e3,
         "percent_of_limit": _percent_of_limit(
-            str(layer),
-            median_us[AS_ONE],
-            bytes_moved=moved,
-            flops=flops,
-            target=target,
+            str(layer), median_us[AS_ONE], bytes_moved=moved, flops=flops, target=target
         ),
         "difference": differences,
         "refused": refused,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
@@ -82,9 +83,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
     arguments = parser.parse_args(argv)
 
     target = cpu_target()
-    log = TuningLog(arguments.log or log_path(target))
-    known = Database.behind_log(log.path, alone=arguments.log is not None)
-    log.followers.append(known.add)
+    log, known = opened(arguments.log, target)
     states: list[Caches] = arguments.caches or ["warm"]
     layers = [
         (layer, workload)
@@ -101,8 +100,8 @@ def _cpu(argv: Sequence[str] | None) -> int:
         return 0
     machine = MachineWatch(threads=target.threads)
     target = with_limits(target)
-    if arguments.seconds:
-        _tune_what_is_untuned(wanted, target, log=log, known=known, seconds=arguments.seconds)
+    untuned = [workload for workload in wanted if _best(workload, target, known=known) is None]
+    tune(untuned, target, log=log, known=known, seconds=arguments.seconds)
     chosen = [
         _Chosen(layer=layer, workload=workload, record=_best(workload, target, known=known), caches=caches)
         for caches in states
@@ -151,29 +150,31 @@ def estimate(
     return f"{untuned} of {len(workloads)} passes are untuned; about {minutes:.1f} minutes in all"
 
 
-def tuned(
-    workload: Workload, target: Target, *, log: TuningLog, known: Database, workers: Workers, seconds: float
-) -> TuningRecord | None:
-    """The best candidate that some seconds of search find; None if none worked."""
-    return tune_workload(
-        workload,
-        target,
-        log=log,
-        plan=SearchPlan(known=known, workers=workers),
-        budget=Budget(trials=None, seconds=seconds, patience=None),
-    ).best
+def opened(log: Path | None, target: Target) -> tuple[TuningLog, Database]:
+    """The log that is extended, and what is known, which follows it. ``log``: of ``--log``, which counts alone."""
+    extended = TuningLog(log or log_path(target))
+    known = Database.behind_log(extended.path, alone=log is not None)
+    extended.followers.append(known.add)
+    return extended, known
 
 
-def _tune_what_is_untuned(
-    workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, known: Database, seconds: float
+def tune(
+    untuned: Sequence[Workload],
+    target: Target,
+    *,
+    log: TuningLog,
+    known: Database,
+    seconds: float,
+    caches: Caches = "warm",
 ) -> None:
-    untuned = [workload for workload in workloads if _best(workload, target, known=known) is None]
-    if not untuned:
+    """Search each pass for some seconds."""
+    if not untuned or not seconds:
         return
-    with Workers(target, jobs=os.cpu_count() or 1) as workers:
+    budget = Budget(trials=None, seconds=seconds, patience=None)
+    with Workers(target, jobs=os.cpu_count() or 1, caches=caches) as workers:
         for number, workload in enumerate(untuned, 1):
             print(f"tuning {workload.key}, {number} of {len(untuned)}", flush=True)
-            tuned(workload, target, log=log, known=known, workers=workers, seconds=seconds)
+            tune_workload(workload, target, log=log, plan=SearchPlan(known=known, workers=workers), budget=budget)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.cpu import estimate, tuned
+from bench.cpu import estimate, opened, tune
 from bench.evidence import Control, Ratio, summary_of, timed_again
 from bench.models import NETWORKS, Network
 from bench.networks import add_device_arguments, add_network_arguments, image_for, network_from, workloads_of
@@ -31,10 +31,9 @@ from dwconv import settings
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Caches
+from dwconv.measure.limits import with_limits
 from dwconv.problems.target import CpuTarget, Target, cpu_target, parse_target
 from dwconv.records.database import Database
-from dwconv.records.log import TuningLog, log_path
-from dwconv.records.record import TuningRecord
 
 APART = "each alone, glibc as it is"
 ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, APART: {}}
@@ -173,30 +172,15 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
 
 def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.Namespace) -> None:
     """Every pass of every depthwise layer that is in no log."""
-    from dwconv.measure.limits import with_limits
-    from dwconv.measure.runner import Workers
-
-    known = Database.usual(arguments.log)
+    log, known = opened(arguments.log, target)
     workloads = workloads_of(
         network, contiguous=arguments.contiguous, autocast=arguments.autocast, blocks=arguments.blocks
     )
     untuned = [workload for workload in workloads if not known.records(workload, target.device)]
-    if not untuned:
-        return
     caches: Caches = "warm"
-    if isinstance(target, CpuTarget):
+    if untuned and isinstance(target, CpuTarget):
         target, caches = with_limits(target), "training"
-    log = TuningLog(arguments.log or log_path(target))
-    with Workers(target, jobs=os.cpu_count() or 1, caches=caches) as workers:
-        for workload in untuned:
-            best = tuned(workload, target, log=log, known=known, workers=workers, seconds=arguments.seconds)
-            print(f"tuned {workload.key}: {_praise(best)}", flush=True)
-
-
-def _praise(best: TuningRecord | None) -> str:
-    if best is None or best.measurement is None or best.speedup is None:
-        return "no candidate worked in the time given"
-    return f"{best.measurement.median_us:.0f} µs, {best.speedup:.2f}× PyTorch's better layout"
+    tune(untuned, target, log=log, known=known, seconds=arguments.seconds, caches=caches)
 
 
 def options_of(arguments: argparse.Namespace) -> list[str]:

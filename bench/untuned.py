@@ -4,9 +4,6 @@ Layers are drawn from those of well-known networks, with other batch sizes, chan
 device's own records are left out: configurations and expectations come from the records of other devices. A search of
 some seconds is the measure. At the end the configuration that is predicted, the winner of the race and the winner of
 the search are verified and timed side by side, in turns with PyTorch's op.
-
-Before that, ``first_steps`` compares the first training steps of untuned models with plain ones: one of many small
-layers, and two whose sizes change.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import first_steps
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.dispatch.advantage import beats_pytorch, is_safe
@@ -115,19 +111,11 @@ def _untuned(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seed", type=int, default=14, help="of the draws, default 14")
     parser.add_argument("--seconds", type=from_0, default=20, help="of a search, default 20")
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N draws")
-    parser.add_argument("--steps-only", action="store_true", help="only the first steps of models, some minutes")
     parser.add_argument(
         "--logs", type=Path, default=Path("bench/logs"), help="folder for the log of the searches, default bench/logs"
     )
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
-    steps = []
-    for row in first_steps.rows(list(first_steps.CASES), seconds=first_steps.SECONDS):
-        steps.append(row)
-        print(first_steps.line(row), flush=True)
-    if arguments.steps_only:
-        write_results("first-steps", target=cpu_target(), rows=steps, folder=arguments.out)
-        return 0
     target = with_limits(cpu_target())
     known = _without(Database.usual(), target.device)
     print(f"making a portfolio of {len(known)} records of other devices: a minute or two", file=sys.stderr)
@@ -144,7 +132,7 @@ def _untuned(argv: Sequence[str] | None) -> int:
                 rows.append(row)
                 print(_line(row), flush=True)
     print(summary(rows))
-    facts = {"seed": arguments.seed, "records_of": held_out.portfolio.devices, "first_steps": steps}
+    facts = {"seed": arguments.seed, "records_of": held_out.portfolio.devices}
     write_results("untuned", target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 

@@ -17,7 +17,7 @@ from typing import Any
 from bench.blocks import Case, control_of, line_of, row_of
 from bench.cases import ListedLayer
 from bench.evidence import Control
-from bench.gpu.run import Ended, Pace, Run, has_failed, of_all, say
+from bench.gpu.run import Ended, Pace, Run, has_failed
 from bench.gpu.train import TRAINED
 from bench.gpu.tune import COMPARED_S, compare_starts
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
@@ -40,22 +40,23 @@ _DTYPE: DType = "float16"
 def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
     """The run fails if no block that was started could be raced."""
     blocks = _blocks_of(networks, run.target)
-    left = run.state.left("blocks", blocks)
-    _tune_what_is_untuned([blocks[key].workload for key in left], run)
+    _tune_what_is_untuned([blocks[key].workload for key in run.state.left("blocks", blocks)], run)
     os.environ["DWCONV_TUNING_LOGS"] = str(run.log.path)
     with GpuWorker("bench.gpu.blocks:BlockRacer", MeasureSetup(target=run.target)) as racer:
-        for key in left:
-            if not run.pace.fits:
-                break
-            with run.pace.item():
-                try:
-                    answer = racer.ask(blocks[key], timeout_s=_MOST_S, within_s=run.pace.left_s)
-                except GpuFailure as failure:
-                    answer = {"failed": str(failure)}
-            if not has_failed(answer) or run.pace.left_s > 0:
-                run.state.put("blocks", key, answer)
-                say("blocks", f"{key}: {answer['failed']}" if has_failed(answer) else line_of(answer))
-    return _ended({key: run.state.of("blocks")[key] for key in blocks if key in run.state.of("blocks")}, len(blocks))
+
+        def answer(key: str) -> dict[str, Any] | None:
+            try:
+                row: dict[str, Any] = racer.ask(blocks[key], timeout_s=_MOST_S, within_s=run.pace.left_s)
+            except GpuFailure as failure:
+                return {"failed": str(failure)} if run.pace.left_s > 0 else None
+            return row
+
+        answers = run.answers("blocks", blocks, answer, in_words=_in_words)
+    return _ended(answers, len(blocks))
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    return str(row["failed"]) if has_failed(row) else line_of(row)
 
 
 @message
@@ -121,4 +122,4 @@ def _ended(answers: dict[str, dict[str, Any]], count: int) -> Ended:
     parts = [f"{len(raced)} of {count} blocks raced, {len(as_one)} ran as one"]
     if as_one:
         parts.append(f"{geometric_mean(as_one):.2f}× the best other, least {min(as_one):.2f}")
-    return Ended(line="; ".join(parts) + of_all(len(answers), count), failed=bool(answers) and not raced)
+    return Ended.of(answers, "; ".join(parts), count=count)

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
-from bench.gpu.run import Ended, Run, has_failed, of_all, say
+from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import compare_starts
 from bench.networks import mixed_precision
 from dwconv import native
@@ -53,22 +53,13 @@ def host_stage(given: Run, *, batch: int = 64, size: int = SIZE, rounds: int = _
         padding=((1, 1), (1, 1)), dtype=DTYPE, layout="nhwc",
     )  # fmt: skip
     compare_starts([first.for_pass(pass_) for pass_ in PASSES], given, stage="host", only_unknown=True)
-    for road in given.state.left("host", ROADS):
-        if not given.pace.fits:
-            break
-        with given.pace.item():
-            answer = _of_road(road, given, batch=batch, size=size, rounds=rounds)
-        given.state.put("host", road, answer)
-        say("host", f"{road}: {_in_words(answer)}")
-    answers = {road: given.state.of("host")[road] for road in ROADS if road in given.state.of("host")}
+    of_road = partial(_of_road, given=given, batch=batch, size=size, rounds=rounds)
+    answers = given.answers("host", ROADS, of_road, in_words=_in_words)
     text = "; ".join(f"{road}: {_in_words(answer)}" for road, answer in answers.items())
-    return Ended(
-        line=f"{text or 'nothing was measured'}{of_all(len(answers), len(ROADS))}",
-        failed=bool(answers) and all(map(has_failed, answers.values())),
-    )
+    return Ended.of(answers, text or "nothing was measured", count=len(ROADS))
 
 
-def _of_road(road: str, given: Run, *, batch: int, size: int, rounds: int) -> dict[str, Any]:
+def _of_road(road: str, *, given: Run, batch: int, size: int, rounds: int) -> dict[str, Any]:
     environment = {**os.environ, "DWCONV_TUNING_LOGS": str(given.log.path)}
     if ROADS[road]:
         environment["DWCONV_NATIVE"] = ROADS[road]

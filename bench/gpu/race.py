@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bench.gpu.limits import MeasureLimits, Sizes, as_limits, known_limits, limits_of
-from bench.gpu.run import Ended, Run, has_failed, of_all, say
+from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from bench.race import OURS, Race, Raced, Racer
 from dwconv.measure.clock.timing import Effort
@@ -73,16 +73,13 @@ def _race_all(run: Run, racer: GpuWorker) -> Ended:
     if not tuned:
         return Ended(line=f"nothing is tuned of {len(records)} workloads; run the stage tune first", failed=True)
     compiled = set(list(records)[:_COMPILED])
-    for key in _left(tuned, run):
-        if not run.pace.fits:
-            break
-        with run.pace.item():
-            answer = _raced(tuned[key], run, racer, compiled=key in compiled)
-        if answer is None:
-            break
-        run.state.put("race", key, answer)
-        say("race", f"{key}: {in_words(answer)}")
-    answers = {key: run.state.of("race")[key] for key in tuned if key in run.state.of("race")}
+    answers = run.answers(
+        "race",
+        tuned,
+        lambda key: _raced(tuned[key], run, racer, compiled=key in compiled),
+        in_words=in_words,
+        left=_left(tuned, run),
+    )
     return _ended(answers, count=len(tuned))
 
 
@@ -188,4 +185,4 @@ def _ended(answers: dict[str, dict[str, Any]], *, count: int) -> Ended:
             )
     if failed:
         parts.append(f"{failed} failed")
-    return Ended(line="; ".join(parts) + of_all(len(answers), count), failed=bool(answers) and not raced)
+    return Ended.of(answers, "; ".join(parts), count=count)

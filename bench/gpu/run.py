@@ -252,12 +252,32 @@ class Run:
     jobs: int = field(default_factory=lambda: max(1, min(12, cores() - 2)))
 
     @property
-    def out(self) -> Path:
-        return self.state.path.parent
-
-    @property
     def log(self) -> TuningLog:
-        return TuningLog(self.out / f"{self.target.device}.jsonl")
+        return TuningLog(self.state.path.parent / f"{self.target.device}.jsonl")
+
+    def answers(
+        self,
+        stage: str,
+        items: Iterable[str],
+        answer: Callable[[str], Answers | None],
+        *,
+        in_words: Callable[[Answers], str],
+        left: Iterable[str] | None = None,
+    ) -> dict[str, Answers]:
+        """The answers of ``items`` that there are once all were tried that are ``left``, or as many as the time allows;
+        ``answer`` gives None if the time was up before there was one."""
+        items = list(items)
+        for item in self.state.left(stage, items) if left is None else left:
+            if not self.pace.fits:
+                break
+            with self.pace.item():
+                found = answer(item)
+            if found is None:
+                break
+            self.state.put(stage, item, found)
+            say(stage, f"{item}: {in_words(found)}")
+        known = self.state.of(stage)
+        return {item: known[item] for item in items if item in known}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +286,12 @@ class Ended:
 
     line: str
     failed: bool = False
+
+    @classmethod
+    def of(cls, answers: Mapping[str, Answers], line: str, *, count: int) -> Ended:
+        """Of some of ``count`` items. The run fails if all that were tried failed."""
+        failed = bool(answers) and all(map(has_failed, answers.values()))
+        return cls(line=f"{line}{of_all(len(answers), count)}", failed=failed)
 
 
 def say(stage: str, text: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from bench.gpu.run import Ended, Pace, Run, has_failed, of_all, say
+from bench.gpu.run import Ended, Pace, Run, has_failed, say
 from bench.gpu.tune import COMPARED_S, compare_starts
 from bench.models import NETWORKS, Network
 from bench.networks import workloads_of
@@ -54,24 +54,18 @@ def train_stage(
     if compiled:
         items[f"{networks[0].name} {types[0]} compiled"] = (networks[0], types[0], True)
     left = run.state.left("train", items)
-    for position, name in enumerate(left):
-        if not run.pace.fits:
-            break
+
+    def answer(name: str) -> dict[str, Any]:
         network, dtype, compiles = items[name]
-        with run.pace.item():
-            try:
-                _tune_what_is_untuned(network, run, autocast=dtype, items=len(left) - position)
-                answer = _trained(network, run, autocast=dtype, steps=steps, compiles=compiles)
-            except DwconvError as error:
-                answer = {"failed": str(error)}
-        run.state.put("train", name, answer)
-        say("train", f"{name}: {_in_words(answer)}")
-    answers = {name: run.state.of("train")[name] for name in items if name in run.state.of("train")}
+        try:
+            _tune_what_is_untuned(network, run, autocast=dtype, items=len(left) - left.index(name))
+            return _trained(network, run, autocast=dtype, steps=steps, compiles=compiles)
+        except DwconvError as error:
+            return {"failed": str(error)}
+
+    answers = run.answers("train", items, answer, in_words=_in_words)
     text = "; ".join(f"{name} {_in_words(answer)}" for name, answer in answers.items())
-    return Ended(
-        line=f"{text or 'no network was trained'}{of_all(len(answers), len(items))}",
-        failed=bool(answers) and all(map(has_failed, answers.values())),
-    )
+    return Ended.of(answers, text or "no network was trained", count=len(items))
 
 
 def _trained(network: Network, run: Run, *, autocast: str, steps: int, compiles: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from dwconv.errors import DwconvError
+from dwconv.errors import UnreadableResults
 from dwconv.problems.target import Limits
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout
 from dwconv.reporting.drawing import Dot
@@ -25,10 +25,6 @@ _Row = TypeVar("_Row", bound="msgspec.Struct")
 
 KINDS = ("cpu", "blocks", "train")
 """Benchmarks whose rows are understood; those of others are shown as they are."""
-
-
-class UnreadableResults(DwconvError):
-    """A file that is not the output of a benchmark, or not a whole one."""
 
 
 class Failed(msgspec.Struct, kw_only=True, frozen=True):
@@ -78,6 +74,7 @@ class BlockRow(Row, kw_only=True, frozen=True):
     median_us: dict[str, Above0]
     spread_us: dict[str, float]
     over_eager: Above0
+    over_eager_interval: Interval | None = None
     over_best_other: Above0
     kept_bytes: dict[str, int]
 
@@ -206,7 +203,8 @@ def one_of(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
 
 
-RIVALS = ("plain", "plain, contiguous", "plain + inductor")
+_EAGER = ("plain", "plain, contiguous")
+RIVALS = (*_EAGER, "plain + inductor")
 """PyTorch's own models among those of a step."""
 
 
@@ -255,11 +253,21 @@ def of_layers(file: ResultFile) -> Iterator[Contest]:
             name=row.layer + (f" ({row.count} of them)" if row.count and row.count > 1 else ""),
             group=group_of(row),
             over="PyTorch's better layout",
-            dot=_dot(row.ratio, row.ratio_interval, spread=row.ratio_spread),
+            dot=over_pytorch(row),
             times=f"{in_us(row.dwconv_us)}, {other} {in_us(other_us)}" if other_us else in_us(row.dwconv_us),
             notes=tuple(notes),
             file=file,
         )
+
+
+def over_pytorch(row: LayerRow | BlockRow | StepRow) -> Dot:
+    """Over PyTorch's better layout; of a training step over the plain model's."""
+    if isinstance(row, LayerRow):
+        return _dot(row.ratio, row.ratio_interval, spread=row.ratio_spread)
+    if isinstance(row, StepRow):
+        return _dot(row.ratio.median, row.ratio.interval or row.ratio.quartiles, spread=0.0)
+    eager = min(_EAGER, key=lambda name: row.median_us.get(name, math.inf))
+    return _dot(row.over_eager, row.over_eager_interval, spread=row.over_eager * _relative(row, eager))
 
 
 def _layers_at_worst(file: ResultFile) -> Iterator[Contest]:
@@ -314,13 +322,12 @@ def of_steps(file: ResultFile) -> Iterator[Contest]:
 
 
 def _step(row: StepRow, name: str, over: str, ratio: Ratio, file: ResultFile) -> Contest:
-    low, high = ratio.interval or ratio.quartiles
     ms = [f"{each} {row.median_ms[each]:.4g} ms" for each in (name, over) if each in row.median_ms]
     return Contest(
         name=f"{row.network}: {name}, {row.allocator}",
         group="step",
         over=over,
-        dot=Dot(ratio=ratio.median, low=low, high=high),
+        dot=_dot(ratio.median, ratio.interval or ratio.quartiles, spread=0.0),
         times=", ".join(ms),
         file=file,
     )

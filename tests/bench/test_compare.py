@@ -21,7 +21,10 @@ RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 
 def layer(ratio, *, spread=0.01, **about):
     low, high = ratio - spread, ratio + spread
-    return {"layer": "Tiny", "pass": "fprop", "ratio": ratio, "ratio_interval": [low, high], "caches": "warm", **about}
+    return {
+        "layer": "Tiny", "pass": "fprop", "dwconv_us": 1.0, "ratio": ratio, "ratio_interval": [low, high],
+        "caches": "warm", **about,
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def test_rows_that_only_one_has_are_named(compared):
 
 
 def test_results_from_before_there_were_intervals_have_those_of_their_spread(compared):
-    old = {"layer": "Tiny", "pass": "fprop", "ratio": 2.0, "ratio_spread": 0.2}
+    old = {"layer": "Tiny", "pass": "fprop", "dwconv_us": 1.0, "ratio": 2.0, "ratio_spread": 0.2}
     assert compared([old], [layer(2.22)])[1].startswith("0 slower, 1 faster")
     assert compared([old], [layer(2.2)])[1].startswith("0 slower, 0 faster, 1 the same")
 
@@ -78,15 +81,19 @@ def test_blocks_and_steps_have_their_own_ratios(compared):
         "network": "N",
         "layer": "L",
         "block": "bn",
+        "count": 1,
         "over_eager": 2.0,
+        "over_best_other": 2.0,
+        "kept_bytes": {},
         "median_us": {"plain": 20.0, "as one": 10.0},
     }
     old, new = {**block, "spread_us": {"plain": 1.2, "as one": 0.8}}, {**block, "over_eager": 1.7}
-    new |= {"over_eager_interval": [1.6, 1.79], "spread_us": old["spread_us"]}  # 2 - 2 * hypot(0.06, 0.08) = 1.8
+    new |= {"over_eager_interval": [1.6, 1.81], "spread_us": old["spread_us"]}  # 2 / (1 + hypot(0.06, 0.08)) = 1.82
     assert compared([old], [new], benchmark="blocks")[0] == 1
-    assert compared([old], [new | {"over_eager_interval": [1.6, 1.82]}], benchmark="blocks")[0] == 0
-    step = {"network": "N", "allocator": "memory kept", "ratio": {"median": 1.1, "quartiles": [1.05, 1.15]}}
-    better = {**step, "ratio": {"median": 1.2, "quartiles": [1.1, 1.3]}, "ratio_interval": [1.16, 1.24]}
+    assert compared([old], [new | {"over_eager_interval": [1.6, 1.83]}], benchmark="blocks")[0] == 0
+    step = {"network": "N", "allocator": "memory kept", "median_ms": {}}
+    step["ratio"] = {"median": 1.1, "quartiles": [1.05, 1.15]}
+    better = {**step, "ratio": {"median": 1.2, "quartiles": [1.1, 1.3], "interval": [1.16, 1.24]}}
     code, out, _ = compared([step], [better], benchmark="train-nhwc")
     assert code == 0 and out.startswith("0 slower, 1 faster") and "N, memory kept: 1.10" in out
 
@@ -102,11 +109,15 @@ def test_where_devices_or_versions_differ_it_says_so(compared):
     ("rows", "changes", "reason"),
     [
         ([layer(1.0)], {"later": "cpu-nchw"}, "A.json has results of cpu-nhwc, .*B.json of cpu-nchw"),
-        ([{"layer": "Tiny"}], {}, "B.json: row 1, Tiny, warm, has no ratio that can be read"),
-        ([layer(-1.0)], {}, "B.json: row 1, Tiny, fprop, warm, has the ratio -1.00"),
+        (
+            [{"layer": "Tiny"}],
+            {},
+            "B.json is not the output of a benchmark: row 0: Object missing required field `pass`",
+        ),
+        ([layer(-1.0)], {}, "B.json is not the output of a benchmark: row 0: Expected `float` > 0.0 - at `\\$.ratio`"),
         ([layer(1.0), layer(2.0)], {}, "B.json: two rows are called Tiny, fprop, warm"),
-        (["row"], {}, "B.json holds no results"),
-        ({}, {}, "B.json holds no results"),
+        (["row"], {}, "B.json is not the output of a benchmark"),
+        ({}, {}, "B.json is not the output of a benchmark"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(compared, rows, changes, reason):
@@ -119,7 +130,11 @@ def test_files_that_hold_nothing_are_refused(tmp_path, capsys):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(json.dumps({"benchmark": "cliffs-nhwc", "rows": []}))
     bad.write_bytes(b"\xff{")
-    for path, reason in ((good, "compare knows those of cpu, blocks, train"), (bad, "is no JSON"), (tmp_path, "read")):
+    for path, reason in (
+        (good, "compare knows those of cpu, blocks, train"),
+        (bad, "is not JSON"),
+        (tmp_path, "Is a directory; give files"),
+    ):
         assert main(["compare", str(path), str(good)]) == 2
         err = capsys.readouterr().err
         assert reason in err and err.count("\n") == 1 and "Traceback" not in err
@@ -140,7 +155,7 @@ def test_benchmarks_are_listed_by_group_in_a_line_each(capsys):
     assert main([]) == 2 and main(["nonsense"]) == 2
     out, err = capsys.readouterr()
     groups = [line.split()[0] for line in err.splitlines() if line.startswith("  ")]
-    assert out == "" and groups == ["layers", "steps", "search", "systems", "gpu", "results"] * 2
+    assert out == "" and groups == ["layers", "steps", "systems", "gpu", "results"] * 2
     assert main(["--help"]) == 0
     assert "each has --help" in capsys.readouterr().out
 

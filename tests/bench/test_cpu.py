@@ -162,7 +162,8 @@ def test_kernels_of_any_size_have_the_nearest_configuration():
 
         def ask(self, request):
             assert request.beside.keys() == {slow, fast} and request.control
-            measurements = {name: Measurement(median_us=us, spread_us=0.1, rounds=9) for name, us in ((slow, 3.0), (fast, 2.0))}
+            took = {slow: 3.0, fast: 2.0}
+            measurements = {name: Measurement(median_us=us, spread_us=0.1, rounds=9) for name, us in took.items()}
             return Raced(times={"warm": Taken(measurements=measurements, rounds_us={}, turns_us={})})
 
     races = Timed()
