@@ -21,7 +21,6 @@ from dwconv.problems.target import parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
-from tests.conftest import Golden
 from tests.kernels import emulator
 
 SM_90 = parse_target("cuda:sm_90")
@@ -122,14 +121,6 @@ def test_no_guard_in_the_inner_loop() -> None:
     _, after = source.split("__syncthreads();")
     multiplied, _, stored = after.partition("if (")
     assert "* w_ptr[" in multiplied and "* w_ptr[" not in stored
-
-
-def test_the_source_is_pinned(golden: Golden) -> None:
-    workload = dataclasses.replace(PLAIN, channels=4, stride=(2, 2), input_size=(16, 32))
-    knobs = {"planes": 2, "block_h": 8, "tile_h": 2, "threads_w": 8, "vthread_w": 2, "tile_w": 1, "stage": "shared"}
-    knobs |= {"pipeline": 1, "turns": 1, "unroll": "kernel"}
-    config = template("cuda.fprop_nchw").space(workload, SM_90).check(knobs)
-    golden("cuda_fprop_nchw.cu", build(Candidate(workload, config), SM_90).source)
 
 
 def test_a_config_from_outside_the_space_is_refused() -> None:

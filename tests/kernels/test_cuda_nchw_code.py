@@ -1,4 +1,4 @@
-"""The code of the NCHW templates of CUDA: pinned sources, vectors of 16 bytes, no spills, a bias before rounding."""
+"""The code of the NCHW templates of CUDA: vectors of 16 bytes, no spills, a bias before rounding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import DTYPES, Workload
 from dwconv.schedules.template import Candidate, all_templates
-from tests.conftest import Golden
 from tests.turns import every, in_turns, slow
 
 SM_90 = parse_target("cuda:sm_90")
@@ -46,87 +45,6 @@ def built(name: str, knobs: dict[str, Any] | None = None, **changes: object) -> 
 def source_of(name: str, knobs: dict[str, Any] | None = None, **changes: object) -> str:
     """Not compiled, which takes many times as long."""
     return source_only(candidate(name, knobs, **changes), SM_90).source
-
-
-# -- pinned sources ------------------------------------------------------------------------------------------------
-
-STRIP = {"planes": 8, "threads_h": 2, "threads_w": 2, "rows_ahead": 1}
-PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "fprop_nchw_strip": (
-        "cuda.fprop_nchw_strip",
-        {**STRIP, "tile_h": 2, "tile_w": 8},
-        {"input_size": (4, 16), "dtype": "float16"},
-    ),
-    "dgrad_nchw_strip": ("cuda.dgrad_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"stride": (2, 2)}),
-    "fprop_nchw_plane": (
-        "cuda.fprop_nchw_plane",
-        {"planes": 64, "thread_planes": 2, "tile_h": 3, "tile_w": 3, "held": "float16"},
-        {"input_size": (3, 3), "channels": 64, "dtype": "float16", "bias": True},
-    ),
-    "dgrad_nchw_plane": (
-        "cuda.dgrad_nchw_plane",
-        {"planes": 48, "thread_planes": 1, "tile_h": 2, "tile_w": 7, "held": "float32"},
-        {"input_size": (6, 7), "channels": 20, "dtype": "bfloat16", "stride": (2, 1)},
-    ),
-    "fprop_nchw_wide": (
-        "cuda.fprop_nchw_wide",
-        {"planes": 4, "threads_h": 8, "threads_w": 1, "tile_w": 8},
-        {"kernel": (7, 7), "input_size": (8, 8), "padding": ((3, 3), (3, 3))},
-    ),
-    "dgrad_nchw_wide": (
-        "cuda.dgrad_nchw_wide",
-        {"planes": 4, "threads_h": 4, "threads_w": 2, "tile_w": 4},
-        {"kernel": (5, 5), "input_size": (8, 8), "padding": ((2, 2), (2, 2)), "stride": (2, 2), "dtype": "bfloat16"},
-    ),
-    "fprop_nchw_toeplitz": (
-        "cuda.fprop_nchw_toeplitz",
-        {
-            "planes": 1,
-            "images": 8,
-            "tile_h": 4,
-            "tile_w": 8,
-            "warps_h": 1,
-            "warps_w": 2,
-            "taps_h": 2,
-            "tiles_w": 1,
-            "interleave": 0,
-            "lean": 0,
-        },
-        {"dtype": "float16", "kernel": (5, 5), "padding": ((2, 2), (2, 2)), "bias": True},
-    ),
-    "dgrad_nchw_toeplitz": (
-        "cuda.dgrad_nchw_toeplitz",
-        {
-            "planes": 2,
-            "images": 16,
-            "tile_h": 4,
-            "tile_w": 16,
-            "warps_h": 1,
-            "warps_w": 1,
-            "taps_h": 5,
-            "tiles_w": 1,
-            "interleave": 0,
-            "lean": 0,
-        },
-        {"dtype": "bfloat16", "kernel": (5, 5), "input_size": (4, 13), "padding": ((2, 2), (2, 2))},
-    ),
-    "fprop_nchw_pipeline": (
-        "cuda.fprop_nchw",
-        {"planes": 2, "block_h": 8, "tile_h": 4, "threads_w": 16, "vthread_w": 1, "pipeline": 3, "turns": 4},
-        {"dtype": "float16", "channels": 16},
-    ),
-    "dgrad_nchw": (
-        "cuda.dgrad_nchw",
-        {"planes": 4, "block_h": 8, "tile_h": 4, "threads_w": 8, "vthread_w": 2, "stage": "shared"},
-        {"dtype": "float16"},
-    ),
-}
-
-
-@pytest.mark.parametrize("pinned", PINNED)
-def test_the_source_is_pinned(pinned: str, golden: Golden) -> None:
-    name, knobs, changes = PINNED[pinned]
-    golden(f"cuda_{pinned}.cu", source_of(name, knobs, **changes))
 
 
 # -- lean code -----------------------------------------------------------------------------------------------------

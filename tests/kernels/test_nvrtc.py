@@ -15,7 +15,7 @@ from dwconv.kernels import nvrtc
 from dwconv.kernels.entry import write_entry
 from dwconv.kernels.sass import disassemble
 from dwconv.system import versions
-from tests.conftest import GOLDEN
+from tests.schedules.test_pinned import CUDA, on_cuda
 from tests.turns import slow
 
 COPY = 'extern "C" __global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
@@ -184,11 +184,9 @@ OTHER_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
 
 
 @pytest.mark.parametrize("archs", [("sm_90",), slow(OTHER_ARCHS)], ids=["sm_90", "the others in turns"])
-def test_cuda_12_compiles_every_golden_source(twelve: nvrtc.Nvrtc, archs: tuple[str, ...]) -> None:
-    sources = [path.read_text() for path in sorted(GOLDEN.glob("*.cu"))]
-    assert len(sources) > 20
-    for number, source in enumerate(sources):
-        assert nvrtc.compile_cubin(source, arch=archs[number % len(archs)]).resources["spill_bytes"] == 0
+def test_cuda_12_compiles_every_pinned_source(twelve: nvrtc.Nvrtc, archs: tuple[str, ...]) -> None:
+    for number, name in enumerate(CUDA):
+        assert nvrtc.compile_cubin(on_cuda(name), arch=archs[number % len(archs)]).resources["spill_bytes"] == 0
 
 
 def test_the_report_of_several_kernels_is_that_of_the_neediest() -> None:

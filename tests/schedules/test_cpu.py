@@ -20,7 +20,6 @@ from dwconv.problems import reference
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules.template import Candidate, templates_for
-from tests.conftest import Golden
 from tests.schedules.cpu_layers import (
     SHAPES,
     TARGET,
@@ -202,39 +201,3 @@ def test_whatever_the_space_holds_builds_and_is_right(workload: Workload, rng: r
     config = space.sample(rng)
     assert config is not None
     assert_right(built(workload, config), workload)
-
-
-GOLDEN: dict[tuple[Pass, Layout], dict[str, int | str]] = {
-    ("fprop", "nhwc"): {
-        "block_h": 4, "tile_h": 1, "tile_w": 2, "vectors_c": 1, "order": "chw", "block_c": 32, "unroll": "taps",
-    },
-    ("dgrad", "nhwc"): {
-        "block_h": 4, "tile_h": 2, "tile_w": 2, "vectors_c": 2, "order": "hwc", "block_c": 32, "unroll": "taps",
-    },
-    ("wgrad", "nhwc"): {
-        "parallel": "images", "tasks": 4, "block_h": 4, "group_kh": 3, "tile_w": 2, "vectors_c": 1, "order": "hw",
-        "unroll": "kw",
-    },
-    ("fprop", "nchw"): {
-        "stage": "scratch", "planes": 2, "block_h": 4, "tile_h": 2, "vectors_w": 1, "unroll": "kw",
-    },
-    ("dgrad", "nchw"): {
-        "stage": "none", "planes": 1, "block_h": 8, "tile_h": 2, "vectors_w": 1, "unroll": "taps",
-    },
-    ("wgrad", "nchw"): {
-        "parallel": "channels", "stage": "none", "block_h": 8, "group_kh": 2, "group_kw": 3, "tile_h": 2,
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("pass_", "layout"), GOLDEN)
-def test_golden(pass_: Pass, layout: Layout, golden: Golden) -> None:
-    """The generated program of one configuration, as TVMScript. ``pytest --update-golden`` rewrites the files."""
-    stride = (2, 2) if pass_ == "dgrad" else (1, 1)
-    workload = lying(layer(32, (8, 8), (3, 3), padding=((1, 1), (1, 1)), stride=stride).for_pass(pass_), layout)
-    found = templates_for(workload, TARGET)[0]
-    space = found.space(workload, TARGET)
-    threads = {"threads": 2} if any(knob.name == "threads" for knob in space.knobs) else {}
-    config = space.check(GOLDEN[pass_, layout] | threads)
-    script = Candidate(workload, config).schedule(TARGET).mod["main"].script()
-    golden(f"cpu_{pass_}_{layout}.py.txt", script + "\n")

@@ -19,7 +19,6 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, DType, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
-from tests.conftest import Golden
 from tests.schedules.cpu_layers import TARGET, TARGETS, built, config_in_turn, layer, run, some_configs, template_of
 
 LAYERS = {
@@ -261,15 +260,6 @@ def test_nan_in_x_goes_no_further_than_the_taps() -> None:
     spread = found[0].clone()
     spread[found[0].isnan().any((0, 2, 3)).view(1, -1, 1, 1).expand_as(spread)] = float("nan")
     assert not judge_all([spread], case).right
-
-
-@pytest.mark.parametrize("pass_", EVERY_PASS)
-def test_golden(pass_: Pass, golden: Golden) -> None:
-    workload = block(layer(144, (56, 56), (3, 3), padding=((1, 1), (1, 1)), batch=8), pass_, "bn+relu6,bn+relu6")
-    template = template_of(workload)
-    config = template.space(workload, TARGET).default
-    script = template.schedule(workload, config, TARGET).mod["main"].script()
-    golden(f"cpu_block_{pass_}_nhwc.py.txt", script + "\n")
 
 
 def test_what_no_template_runs_says_why() -> None:

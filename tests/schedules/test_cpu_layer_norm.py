@@ -21,7 +21,6 @@ from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
 from dwconv.schedules.cpu.layer_norm_nhwc.space import MOST_GRADIENT_BYTES
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
-from tests.conftest import Golden
 from tests.schedules.cpu_layers import TARGET, built, config_in_turn, layer, run, some_configs, template_of
 from tests.schedules.test_cpu_block import LAYERS
 
@@ -225,20 +224,6 @@ def test_wrong_backward_passes_are_found(dtype: DType) -> None:
     }
     for fault, results in faults.items():
         assert not judge_all(results, case).right, fault
-
-
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-def test_golden(pass_: Pass, golden: Golden) -> None:
-    """Two columns a tile, two kernel rows of three at a time; of an image in two tasks."""
-    workload = block(layer(24, (14, 14), (5, 3), padding=((2, 2), (1, 1)), bias=True), pass_)
-    template = template_of(workload)
-    knobs = {"block_h": 7, "tile_h": 1, "tile_w": 2, "unroll": "kw"}
-    if pass_ == "backward":
-        knobs |= {"strip_h": 4, "group_kh": 2, "dy_w": 1}
-    space = template.space(workload, TARGET)
-    config = space.check({**dict(space.default.values), **knobs})
-    script = template.schedule(workload, config, TARGET).mod["main"].script()
-    golden(f"cpu_layer_norm_{pass_}_nhwc.py.txt", script + "\n")
 
 
 def test_what_no_template_runs_says_why() -> None:

@@ -26,7 +26,6 @@ from dwconv.schedules.cuda.image_planes.cut import BackwardCut
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost import computed_cost
-from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_right_on_extreme_values, drawn
 from tests.turns import every, slow
@@ -199,13 +198,6 @@ def test_defaults_are_lean(channels: int, size: int, kernel: int, dtype: DType) 
     for each in cost.kernels:
         assert each.resources["spill_bytes"] == each.resources["stack_bytes"] == 0
     assert 0.95 * workload.bytes <= cost.slowest.price.dram_bytes <= 1.1 * workload.bytes, "x and dy once, dx once"
-
-
-def test_the_source_is_pinned(golden: Golden) -> None:
-    """Two planes of 3 × 3 a thread, two turns under way, in two parts that the second kernel adds."""
-    workload = layer(32, (3, 3), (2, 2), dtype="float16", batch=64)
-    knobs = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 3, "tile_w": 3, "split_n": 2, "pipeline": 2}
-    golden("cuda_backward_nchw_plane.cu", artifact_of(workload, space(workload).check(knobs)).source)
 
 
 # -- the space -------------------------------------------------------------------------------------------------------

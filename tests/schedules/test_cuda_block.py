@@ -26,7 +26,6 @@ from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost import computed_cost
-from tests.conftest import Golden
 from tests.pages import table_row, text_of
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_right_on_extreme_values, drawn
@@ -186,13 +185,6 @@ def test_any_batch_and_the_same_bits_every_time(pass_: Pass, text: str, dtype: D
 
 
 # -- code ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
-def test_the_source_is_pinned(pass_: Pass, golden: Golden) -> None:
-    size, kernel = ((9, 9), (2, 2)) if pass_ == "forward" else ((8, 8), (3, 1))
-    workload = block(layer(28, size, kernel, batch=3), pass_, "bn+relu6,bn+relu")
-    golden(f"cuda_block_{pass_}_nhwc.cu", artifact_of(workload, small(workload, tile_h=1)).source)
 
 
 @pytest.mark.parametrize("text", ["bn+relu,bn+relu", "none,bn", "bn+relu,none", "relu,none"])

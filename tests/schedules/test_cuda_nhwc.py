@@ -19,7 +19,6 @@ from dwconv.schedules.cuda.channels_last import TEMPLATES as CHANNELS_LAST
 from dwconv.schedules.cuda.channels_last.patch import row_pitch
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, estimated_us
-from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SHAPES, SM_90, assert_right_and_clean, drawn
 from tests.turns import alternating, every, in_turns
@@ -108,21 +107,10 @@ def test_vectors_of_16_bytes(dtype: DType, vector: int, word: str, pass_: Pass) 
         assert f"{tensor}_ptr[" not in source
 
 
-@pytest.mark.parametrize("pass_", PASSES)
-def test_the_source_is_pinned(pass_: Pass, golden: Golden) -> None:
-    workload = layer(32, (8, 8), (3, 3), stride=(2, 2) if pass_ == "dgrad" else (1, 1), pass_=pass_)
-    knobs = {"vector_c": 4, "threads_c": 8, "threads_w": 2, "threads_h": 2, "tile_h": 2, "tile_w": 2, "vthread_w": 1}
-    weights = "shared" if pass_ == "dgrad" else "registers"
-    source = source_of(workload, **knobs, stage="none", weights=weights, unroll="taps")
-    golden(f"cuda_{pass_}_nhwc.cu", source)
-
-
-def test_the_staged_source_is_pinned(golden: Golden) -> None:
-    """With a bias, in a loop over source rows, virtual threads one after the other."""
+def test_patches_are_copied_16_bytes_at_a_time() -> None:
     knobs = {"vector_c": 4, "threads_c": 4, "threads_w": 2, "threads_h": 4, "tile_h": 2, "tile_w": 2, "vthread_w": 2}
     source = source_of(layer(32, (8, 8), (3, 3), bias=True), **knobs, stage="shared", weights="shared", unroll="kw")
     assert re.search(r"cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16, %2;", source), "16 bytes, or zeros"
-    golden("cuda_fprop_nhwc_staged.cu", source)
 
 
 def test_a_strided_gradient_has_live_taps_only() -> None:

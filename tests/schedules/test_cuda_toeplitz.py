@@ -23,7 +23,6 @@ from dwconv.problems.workload import DType, Layout, Pass, Workload
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.template import Candidate, estimated_us
 from dwconv.tuner.gpu_cost import computed_cost
-from tests.conftest import Golden, digests
 from tests.pages import table_row, text_of
 from tests.schedules.cuda_layers import (
     SM_90,
@@ -409,43 +408,3 @@ def test_the_page_says_what_is_computed_beside_what_was_measured() -> None:
     workload = layer(128, (56, 56), (31, 31), batch=16, pass_="wgrad", dtype="float16", layout="nhwc")
     *_, wgrad = table_row("docs/cuda.md", "128 × 56², k31, 16")
     assert f", computed {_computed_us(workload):.0f} (" in wgrad
-
-
-PINNED = {
-    "wgrad_nchw_toeplitz": {
-        "images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2, "tiles_w": 1, "tile_w": 16, "lean": 1,
-    },
-    "wgrad_nhwc_toeplitz": {
-        "images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16, "tiles_w": 1, "pipeline": 1,
-        "tile_w": 8, "lean": 0,
-    },
-    "fprop_nhwc_toeplitz": {
-        "planes": 16, "warps_c": 8, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
-        "tiles_w": 1, "interleave": 0, "lean": 0,
-    },
-}  # fmt: skip
-OTHERS = [
-    ("wgrad_nhwc_toeplitz", {**PINNED["wgrad_nhwc_toeplitz"], "images": 4, "tiles_w": 2, "pipeline": 2, "lean": 1}),
-    ("fprop_nhwc_toeplitz", {**PINNED["fprop_nhwc_toeplitz"], "interleave": 1, "lean": 1}),
-    ("dgrad_nhwc_toeplitz", {**PINNED["fprop_nhwc_toeplitz"], "interleave": 1, "lean": 1}),
-]
-"""Copied ahead; interleaved."""
-
-
-def source_of(name: str, knobs: dict[str, int]) -> str:
-    template = TEMPLATES[f"cuda.{name}"]
-    channels = 4 if template.layout == "nchw" else 24
-    workload = fitted(layer(channels, (8, 16), (5, 5)), template, "float16")
-    assert workload is not None
-    space = template.space(workload, SM_90)
-    return source_only(Candidate(workload, space.check({**space.default.to_dict(), **knobs})), SM_90).source
-
-
-@pytest.mark.parametrize("name", PINNED)
-def test_the_source_is_pinned(name: str, golden: Golden) -> None:
-    golden(f"cuda_{name}.cu", source_of(name, PINNED[name]))
-
-
-def test_other_sources_are_pinned(golden: Golden) -> None:
-    """By their digests."""
-    golden("cuda_toeplitz.txt", digests({f"{name} {knobs}": source_of(name, knobs) for name, knobs in OTHERS}))

@@ -22,7 +22,6 @@ from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload
 from dwconv.schedules.cuda.weight_gradient.cut import Load, WeightGradientCut, loads
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
-from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean
 from tests.turns import every, in_turns, slow
 
@@ -137,16 +136,6 @@ def test_defaults_keep_to_registers(workload: Workload, layout: Layout) -> None:
     resources = build(Candidate(workload, space(workload).default), SM_90).resources
     assert resources["spill_bytes"] == resources["stack_bytes"] == 0
     assert resources["shared_bytes"] <= 16 * 1024
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_source_is_pinned(layout: Layout, golden: Golden) -> None:
-    """Tiles of 4 × 2 pixels, two rows at a time, in two parts that the second kernel adds."""
-    workload = layer(32, (8, 8), (3, 3), layout=layout)
-    own = {"vector_c": 2, "threads_p": 8, "split_n": 4} if layout == "nhwc" else {"threads_p": 16, "split_n": 8}
-    knobs = {"tile_h": 4, "unroll_h": 2, "tile_w": 2, "threads_c": 8, "threads_kh": 1, "blocks_per_sm": 2, **own}
-    config = space(workload).check({**knobs, "group_kh": 3, "edge": "zero"})
-    golden(f"cuda_wgrad_{layout}.cu", artifact_of(workload, config).source)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

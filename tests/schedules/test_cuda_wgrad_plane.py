@@ -21,7 +21,6 @@ from dwconv.schedules.cuda.image_planes.cut import GradientCut
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, estimated_us
 from dwconv.tuner.gpu_cost import computed_cost
-from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, drawn
 from tests.schedules.test_cuda_wgrad import artifact_of, layer
 from tests.turns import alternating, in_turns, slow
@@ -152,16 +151,6 @@ def test_a_plane_of_one_thread_multiplies_no_padding() -> None:
     source = artifact_of(workload, config_with(workload, tile_h=7, tile_w=7, thread_planes=1)).source
     products = len(re.findall(r"sums_local_ptr\[\d+\] = .* \* ", source))
     assert products == 19 * 19, "7 outputs a row: five meet three taps, two meet two"
-
-
-def test_the_source_is_pinned(golden: Golden) -> None:
-    """Two planes of 2 × 2 a thread, two turns under way, in two parts that the second kernel adds."""
-    workload = layer(32, (3, 3), (2, 2), dtype="float16", batch=64)
-    knobs = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 2, "tile_w": 2, "split_n": 2, "pipeline": 2}
-    golden(
-        "cuda_wgrad_nchw_plane.cu",
-        artifact_of(workload, space(workload).check(knobs)).source,
-    )
 
 
 # -- the space -----------------------------------------------------------------------------------------------------
