@@ -184,6 +184,26 @@ def test_the_figures_of_16_bits_are_those_of_the_results(first, benchmark, figur
     figures("docs/benchmarks.md", first, [*wanted, *(f"{figure:.2f}" for figure in over_float32)])
 
 
+@pytest.mark.parametrize(
+    "first, key",
+    [
+        ("any size, over the tuned kernel (least)", "any_size"),
+        ("any size, over PyTorch's better layout", "any_size_ratio"),
+        ("a pack's, over the tuned kernel (least)", "any_channels"),
+        ("a pack's, over PyTorch's better layout", "any_channels_ratio"),
+    ],
+)
+def test_the_figures_of_kernels_of_any_size_are_those_of_the_results(first, key, figures):
+    rows = _results("any-size-nhwc")["rows"]
+    assert len(rows) == 36 and not any("failed" in row for row in rows)
+    wanted = []
+    for pass_, sizes in (("fprop", range(32)), ("dgrad", range(32)), ("wgrad", range(4)), ("wgrad", range(4, 32))):
+        ratios = [row[key] for row in rows if row["pass"] == pass_ and row["kernel"] in sizes]
+        least = f" ({min(ratios):.2f})" if first.endswith("(least)") else ""
+        wanted.append(f"{geometric_mean(ratios):{'.2f' if least else '.3g'}}{least}")
+    figures("docs/dispatch.md", first, wanted)
+
+
 @pytest.mark.parametrize("device", ["Zen 5", "Zen 3"])
 @pytest.mark.parametrize(
     "first, benchmark",

@@ -84,16 +84,16 @@ def configs(template: ScheduleTemplate[Any], workload: Workload, target: Target)
     assert template.estimate_us is not None, "templates of any number of channels have estimates"
     costs = {config: template.estimate_us(workload, config, target) for config in found}
     ranked = sorted(found, key=lambda config: (config != space.default, costs[config], str(config)))
-    best = ranked[:_OF_A_LAYER]
+    best = ranked[: _OF_A_LAYER if max(workload.kernel) <= _SMALL and workload.axes < 3 else _OF_A_RARE_ONE]
     is_wide = workload.layout == "nhwc" and all(config.vector_c > _NARROW_VECTOR for config in best)
-    if is_wide:  # for numbers of channels that are few vectors
+    if is_wide and len(best) > 2:  # for numbers of channels that are few vectors
         best[1:] = [*best[1:-1], *[each for each in ranked if each.vector_c == _NARROW_VECTOR][:1]]
     return best
 
 
-_SAMPLES, _OF_A_LAYER, _NARROW_VECTOR = 200, 5, 2
-"""Configurations for a GPU: those that are drawn by chance, and those that are taken, one of them with a vector of so
-few channels."""
+_SAMPLES, _OF_A_LAYER, _OF_A_RARE_ONE, _SMALL, _NARROW_VECTOR = 200, 5, 2, 7, 2
+"""Configurations for a GPU: those that are drawn by chance, those that are taken of a layer, and of one in 3-D or with
+more taps in a row than ``_SMALL``. One of five has a vector of so few channels."""
 
 
 def _configs_for_a_cpu(workload: Workload, space: ConfigSpace, target: CpuTarget) -> list[Config]:

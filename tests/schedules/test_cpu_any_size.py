@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import time
 from typing import Any
 
 import pytest
@@ -183,10 +184,31 @@ def test_right_with_every_number_of_planes(pass_: Pass, wanted: dict[str, Value]
 
 @pytest.mark.parametrize(("layout", "pass_"), in_turns(LAYOUTS, PASSES))
 def test_right_on_volumes(layout: Layout, pass_: Pass) -> None:
-    volume = layer(16, (4, 6, 9), (3, 3, 3), padding=(*SAME, (1, 1)), stride=(2, 1, 2), layout=layout)
-    kernel = any_size(volume.for_pass(pass_), {})
+    volume = layer(16, (4, 6, 9), (3, 3, 3), padding=(*SAME, (1, 1)), stride=(2, 1, 2), layout=layout).for_pass(pass_)
+    kernel = any_size(volume, {})
     for size in ((1, 1, 1), (2, 7, 3), (5, 4, 12), (3, 1, 20)):
         assert_right_at(kernel, size)
+    if layout == "nhwc":
+        kernel = any_size(dataclasses.replace(volume, any_size=True, any_channels=True), {})
+        at = dataclasses.replace(kernel.workload, channels=19, input_size=(3, 5, 6))
+        assert kernel.any_size is not None
+        verdict = verify_once(kernel.any_size.at(at), make_case(at, data="integers"))
+        assert verdict.right, f"{at.key}: {verdict.reason}"
+
+
+def test_symbols_in_divisions_do_not_make_a_build_long() -> None:
+    """TVM's simplifier would take them apart at every condition: 100 times the time of a kernel of one size."""
+    layer_of_all = layer(64, (14, 14), (3, 3), padding=SAME, layout="nchw")
+
+    def seconds(workload: Workload) -> float:
+        started = time.process_time()
+        any_size(workload, {"tile_h": 4, "vectors_w": 2, "unroll": "taps"})
+        return time.process_time() - started
+
+    seconds(layer_of_all)  # imports TVM
+    of_any_size = dataclasses.replace(layer_of_all, any_size=True)
+    of_all = dataclasses.replace(of_any_size, any_channels=True)
+    assert seconds(of_all) < 4 * seconds(of_any_size)
 
 
 @pytest.mark.parametrize(
