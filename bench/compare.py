@@ -88,13 +88,13 @@ class Results:
         except OSError as error:
             raise UnreadableResults(f"{path} cannot be read: {error.strerror or error}") from error
         except ValueError as error:  # no text, or no JSON
-            raise UnreadableResults(f"{path} is no JSON: {error}") from error
+            raise UnreadableResults(f"{path} is not JSON: {error}") from error
         if not (isinstance(data, dict) and isinstance(data.get("benchmark"), str) and _are_rows(data.get("rows"))):
             raise UnreadableResults(f"{path} holds no results of a benchmark; it has no benchmark, or no rows")
         benchmark: str = data["benchmark"]
         read = _READ.get(benchmark.partition("-")[0])
         if read is None:
-            raise UnreadableResults(f"{path} has results of {benchmark}; compare knows those of {', '.join(_READ)}")
+            raise UnreadableResults(f"{path} has results of {benchmark}; compare reads those of {', '.join(_READ)}")
         ratios: dict[str, Ratio] = {}
         failed: dict[str, str] = {}
         for number, row in enumerate(data["rows"], 1):

@@ -41,7 +41,7 @@ def _search(argv: Sequence[str] | None) -> int:
     parser.add_argument("--random", type=whole, default=600, metavar="N", help="random trials, default 600")
     parser.add_argument("--seed", type=int, default=0, help="of the search; the random ones have another")
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line contains this")
     parser.add_argument("--minutes", type=float, default=math.inf, help="then no more is tried, default: without end")
     parser.add_argument(
         "--logs", type=Path, default=Path("bench/logs"), help="folder for the two logs, default bench/logs"

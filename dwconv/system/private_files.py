@@ -167,7 +167,7 @@ def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
-            raise PermissionError(errno.EPERM, "it is no file of this user's own", str(path))
+            raise PermissionError(errno.EPERM, "it is not a file of this user", str(path))
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:

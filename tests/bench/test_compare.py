@@ -119,7 +119,7 @@ def test_files_that_hold_nothing_are_refused(tmp_path, capsys):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(json.dumps({"benchmark": "cliffs-nhwc", "rows": []}))
     bad.write_bytes(b"\xff{")
-    for path, reason in ((good, "compare knows those of cpu, blocks, train"), (bad, "is no JSON"), (tmp_path, "read")):
+    for path, reason in ((good, "compare reads those of cpu, blocks, train"), (bad, "is not JSON"), (tmp_path, "read")):
         assert main(["compare", str(path), str(good)]) == 2
         err = capsys.readouterr().err
         assert reason in err and err.count("\n") == 1 and "Traceback" not in err
@@ -175,7 +175,7 @@ def test_the_folder_that_goes_without_saying_is_checked_too(
     add_out_argument(parser)
     with pytest.raises(SystemExit):
         parser.parse_args([])
-    assert "bench/results cannot be written: bench is no folder; name another folder" in capsys.readouterr().err
+    assert "bench/results cannot be written: bench is not a folder; name another folder" in capsys.readouterr().err
 
 
 def test_results_are_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def judge(siblings: Iterable[Node]) -> list[str]:
         if node.slower > 1 and was == 1:
             notes.append(
                 f"{node.name} is slow: the reference kernel takes {node.slower:.2f} times as long there as on other "
-                f"nodes with {node.device}; it rests while others are free, and what it measures counts as contended"
+                f"nodes with {node.device}; it is used while no other is free, and its measurements count as contended"
             )
         elif node.slower == 1 and was > 1:
             notes.append(f"{node.name} is as fast as the other nodes with {node.device} again")
