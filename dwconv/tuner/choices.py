@@ -54,7 +54,7 @@ class Choices:
     log: Path | None = None
     """To read and extend; by default the user's own."""
     resume: bool = True
-    """Measure nothing that the log knows."""
+    """Measure nothing that the log has."""
     refresh: bool = False
     """Race again what was measured with other versions, and search nothing."""
     board: Board | None = None

@@ -1,6 +1,6 @@
-"""Session: a connection to a board, and a kernel there. The one file that knows TVM's RPC.
+"""Session: a connection to a board, and a kernel there. The one file that uses TVM's RPC.
 
-A board is where its tracker knows it, by its key. Every exchange with it may wait for ever: it is for a process that is
+A tracker has the address of a board, by its key. Every exchange with it may wait for ever: it is for a process that is
 ended when its time is up.
 """
 

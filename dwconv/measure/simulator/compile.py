@@ -203,7 +203,7 @@ def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
     reader = settings.program("addr2line")
     if not offsets or reader is None:
         return [0] * len(offsets)
-    # A hook knows its return address: the call is just before it.
+    # A hook has its return address: the call is just before it.
     places = [hex(max(offset - 1, 0)) for offset in offsets]
     found: list[int] = []
     for place in places:  # one by one: an answer has as many lines as functions were inlined

@@ -1,4 +1,4 @@
-"""Node: one device of the cluster, as the driver sees it; and whether it measures as its siblings do. DeviceWork: what
+"""Node: one device of the cluster, as the driver has it; and whether it measures as its siblings do. DeviceWork: what
 is left to tune on the devices of one name, and what was found.
 
 What the driver and a node say to each other is data, never code. Records pass as lines of a log.
