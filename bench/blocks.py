@@ -75,7 +75,9 @@ def _blocks(argv: Sequence[str] | None) -> int:
     add_log_argument(parser)
     add_out_argument(parser)
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N blocks")
-    parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only print what is untuned, and how long all would take"
+    )
     arguments = parser.parse_args(argv)
 
     target = cpu_target()

@@ -53,7 +53,7 @@ def _compare(argv: Sequence[str] | None) -> int:
 def ratios_of(file: ResultFile, path: Path) -> dict[str, Ratio]:
     """The ratios over PyTorch by the names of their rows. Raises UnreadableResults."""
     if file.kind not in KINDS:
-        raise UnreadableResults(f"{path} has results of {file.benchmark}; compare knows those of {', '.join(KINDS)}")
+        raise UnreadableResults(f"{path} has results of {file.benchmark}; compare reads those of {', '.join(KINDS)}")
     names = [_name(row, file) for row in file.rows if "failed" not in row]
     if twice := [name for number, name in enumerate(names) if name in names[:number]]:
         raise UnreadableResults(f"{path}: two rows are called {twice[0]}")

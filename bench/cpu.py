@@ -79,7 +79,9 @@ def _cpu(argv: Sequence[str] | None) -> int:
     )
     parser.add_argument("--any-size", action="store_true", help="also time the kernels that take any size and channels")
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
-    parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only print what is untuned, and how long all would take"
+    )
     arguments = parser.parse_args(argv)
 
     target = cpu_target()

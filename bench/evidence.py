@@ -69,7 +69,7 @@ class Ratio:
 def ratio_of(*others: Sequence[float], over: Sequence[float]) -> Ratio:
     """The least median time of ``others`` over the median of ``over``, all of as many rounds, taken in turns. Rounds
     are drawn by turn, so that what slowed a turn slows all in it; and the fastest of the others is chosen again each
-    time, so that the interval knows of the choice. The draws are the same in every run."""
+    time, so that the interval includes the choice. The draws are the same in every run."""
     times = np.array([over, *others], dtype=float)
     turns = np.random.default_rng(_SEED).integers(0, times.shape[1], size=(_RESAMPLES, times.shape[1]))
     drawn = np.median(times[:, turns], axis=2)

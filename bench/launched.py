@@ -29,7 +29,7 @@ _OF_OP = {
 
 
 def kernels_of(call: Callable[[], object], *, device: str) -> Counter[str] | None:
-    """The kernels that a call launches on a GPU, by name; None on a CPU, and where the profiler sees none at all."""
+    """The kernels that a call launches on a GPU, by name; None on a CPU, and where the profiler records none at all."""
     if device != "cuda":
         return None
     found = _kernels(call)

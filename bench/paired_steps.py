@@ -80,9 +80,11 @@ def _race(argv: Sequence[str] | None) -> int:
     add_network_arguments(parser)
     add_device_arguments(parser)
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
-    parser.add_argument("--warmup", type=int, default=5, help="steps before, whose losses are compared, default 5")
+    parser.add_argument(
+        "--warmup", type=int, default=5, help="steps before these, whose losses are compared, default 5"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
+    parser.add_argument("--profile", action="store_true", help="also print where the time of a step goes")
     parser.add_argument("--compile", action="store_true", help="the models under torch.compile as well")
     parser.add_argument("--graphs", action="store_true", help="the models as CUDA graphs as well")
     parser.add_argument("--blocks", action="store_true", help="a converted model with its blocks as one as well")

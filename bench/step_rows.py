@@ -209,13 +209,13 @@ def _on_gpu(row: dict[str, Any]) -> list[str]:
     if not row.get("on_gpu"):
         return []
     lines = [
-        f"  {'forward + backward':22} {'host ms':>8} {'kernels ms':>10} {'launches':>8} {'busy':>6}  roads of layers"
+        f"  {'forward + backward':22} {'host ms':>8} {'kernels ms':>10} {'launches':>8} {'busy':>6}  calls of layers"
     ]
     for name, each in row["on_gpu"].items():
         roads = ", ".join(f"{count} {road}" for road, count in each["roads"].items())
         figures = f"{each['host_ms']:8.2f} {each['kernels_ms']:10.2f} {each['launches']:8} {each['busy']:6.0%}"
         lines.append(f"  {name:22} {figures}  {roads}".rstrip())
-    return [*lines, f"  calls that C++ knows take the road through {row['native']}"]
+    return [*lines, f"  calls that C++ can run go through {row['native']}"]
 
 
 def _span(interval: Sequence[float]) -> str:

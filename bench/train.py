@@ -66,7 +66,9 @@ def _train(argv: Sequence[str] | None) -> int:
     add_log_argument(parser)
     for name, does in _PARTS.items():
         parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, default=True, help=does)
-    parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only print what is untuned, and how long all would take"
+    )
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = parse_target("cuda") if arguments.device == "cuda" else cpu_target()
@@ -117,7 +119,7 @@ def void(misnamed: Mapping[str, str]) -> str:
 
 
 _PARTS = {
-    "profile": "say where the time of a step goes, too",
+    "profile": "also print where the time of a step goes",
     "compile": "race the models under torch.compile as well, which takes minutes",
     "blocks": "race a converted model with its blocks as one as well",
     "graphs": "on a GPU, race the models as CUDA graphs as well",

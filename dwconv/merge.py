@@ -50,7 +50,7 @@ def _merge(argv: list[str] | None) -> int:
         print(f"note: {problem}", file=sys.stderr)
     records = condensed(database, keep=args.keep)
     if not records:
-        raise LogError(f"nothing measured is in {', '.join(map(_named, args.logs))}; nothing was written")
+        raise LogError(f"no measurement is in {', '.join(map(_named, args.logs))}; nothing was written")
     if isinstance(args.out, Path):
         write_whole(args.out, records)
     else:

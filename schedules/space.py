@@ -196,10 +196,10 @@ class ConfigSpace:
                     return config
                 looked_at += 1
                 if looked_at == most:
-                    raise InvalidConfig(f"{self.template} has no legal configuration near {config}")
+                    raise InvalidConfig(f"{self.template} has no valid configuration near {config}")
             frontier = list(dict.fromkeys(near for at in frontier for near in self._steps(at) if near not in seen))
             seen.update(frontier)
-        raise InvalidConfig(f"{self.template} has no legal configuration for this workload")
+        raise InvalidConfig(f"{self.template} has no valid configuration for this workload")
 
     def check(self, fields: Mapping[str, Any]) -> Config:
         """Read a configuration from plain data. Raises InvalidConfig, naming the knob and the value."""
@@ -216,7 +216,7 @@ class ConfigSpace:
                 raise InvalidConfig(self._no_value(knob, values[knob.name]))
         config = self._config([values[knob.name] for knob in self.knobs])
         if reason := self.why_illegal(config):
-            raise InvalidConfig(f"{config} is illegal in {self.template}: {reason}")
+            raise InvalidConfig(f"{config} is not valid in {self.template}: {reason}")
         return config
 
     def why_damaged(self, fields: Mapping[str, Any]) -> str | None:

@@ -98,7 +98,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _host(argv: Sequence[str] | None) -> int:
-    parser = ArgumentParser(prog="bench.gpu.host", description="host microseconds of a layer on one road")
+    parser = ArgumentParser(
+        prog="bench.gpu.host", description="host microseconds of a layer, called through C++ or Python"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--size", type=int, default=SIZE, help="height and width")

@@ -28,7 +28,7 @@ COMPARED_S = 3.0
 MOST_STARTS = 5
 """Configurations of a workload that are compared."""
 LEAST_S = 4.0
-"""A search with less time sees too little."""
+"""A search with less time finds too little."""
 MOST_S = 60.0
 BESIDE_S = 6.0
 """Expected overhead of a workload beside its search, until one has run: preparing it, confirming the best."""

@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(prog="bench parallel", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     parser.add_argument("--seconds", type=from_0, default=600, help="for all of it, default 600; cases that do not fit "
                         "are left out")  # fmt: skip
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name has this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this")
     add_out_argument(parser)
     return parser
 

@@ -144,7 +144,7 @@ def speedups(files: Sequence[ResultFile]) -> str:
 
 
 def _where(file: ResultFile) -> str:
-    return f"{file.device or 'device not said'}, {file.created or 'time not said'}"
+    return f"{file.device or 'device unknown'}, {file.created or 'time unknown'}"
 
 
 def axis_of(contests: Sequence[Contest]) -> LogAxis:

@@ -71,7 +71,7 @@ def _profiles(rows: Sequence[tuple[ResultFile, StepRow]]) -> str:
     profiled = [(file, row) for file, row in rows if row.profile_ms]
     heading = "<h3>What a step is spent on</h3>"
     if not profiled:
-        return f'{heading}\n<p class="dim">No file says: run bench train with --profile.</p>'
+        return f'{heading}\n<p class="dim">These files do not have it: run bench train with --profile.</p>'
     key = "".join(f'<span><i class="p{place}"></i>{text(part)}</span>' for place, part in enumerate(_PARTS))
     bars = "\n".join(_bars(file, row) for file, row in profiled)
     return (

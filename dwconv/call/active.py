@@ -60,7 +60,7 @@ def arguments_of(
 
 
 def is_depthwise(given: Arguments) -> bool:
-    """True if it is a depthwise convolution as ``convert`` sees it: with one channel it is a dense one."""
+    """True if it is a depthwise convolution, as in ``convert``: with one channel it is a dense one."""
     input, weight, axes, groups = given.input, given.weight, given.axes, given.groups
     return (
         groups != 1

@@ -401,7 +401,7 @@ def forget() -> None:
         loaded.forget()
 
 
-UNTIL_READY = "its kernel is built in the background, and PyTorch's op runs until it is there"
+UNTIL_READY = "PyTorch's op runs until its kernel is built in the background"
 _Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}

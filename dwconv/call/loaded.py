@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
 _CAPTURED = (
-    "a CUDA graph keeps PyTorch's own op where a kernel was not loaded and checked before, which cannot be done while "
-    "the graph is captured; warm up first: take a step before the capture"
+    "a CUDA graph keeps PyTorch's own op for kernels that were not loaded and checked before its capture; warm up "
+    "first: take a step before the capture"
 )
 lock = forks.Lock(threading.RLock, holds_up_forks=True)
 state = KernelState()

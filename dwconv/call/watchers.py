@@ -76,7 +76,7 @@ def is_recorded_for_elsewhere() -> bool:
     """True under torch.export and torch.jit.trace, and whatever is built on them, as ONNX's exporters are: what they
     record runs in processes without dwconv, so it has PyTorch's own op."""
     if torch.compiler.is_compiling():  # a compiler cannot trace the rest
-        # Not is_exporting(): up to PyTorch 2.11 the compiler sees True in all that it compiles.
+        # Not is_exporting(): up to PyTorch 2.11 it is True in all that the compiler traces.
         return torch.compiler._is_exporting_flag
     return _get_tracing_state() is not None
 

@@ -77,7 +77,9 @@ def check(node: Node) -> None:
     for value in values_of(node):
         if not isinstance(value, Tensor):
             if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                raise CannotBeCut(f"operator {shown} gives a size that is known when it runs; the graph runs plainly")
+                raise CannotBeCut(
+                    f"operator {shown} has a result whose size is known only at run time; the graph runs plainly"
+                )
         elif type(value) not in (Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
             raise CannotBeCut(f"operator {shown} gives a {type(value).__name__}; the graph runs plainly")
         elif any(not isinstance(size, int) for size in (*value.shape, *_strides(value))):

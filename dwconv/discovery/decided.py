@@ -107,7 +107,7 @@ def _may_change(module: nn.Module, name: str) -> bool:
 def why_decorated(through: set[nn.Module]) -> str:
     """A decorator may enter a context that a graph does not show."""
     decorated = any(hasattr(type(module).forward, "__wrapped__") for module in through)
-    return "has a forward pass that is decorated" if decorated else ""
+    return "has a decorated forward pass" if decorated else ""
 
 
 def _is_fixed(value: Any) -> bool:

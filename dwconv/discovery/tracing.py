@@ -307,7 +307,7 @@ class Blocks:
 def _own(through: set[nn.Module], names: dict[nn.Module, str]) -> str:
     """Which of the traced modules has a forward pass of its own instance; empty if none has."""
     own = [
-        f"the forward of {_shown(names[each])} was put into the instance" for each in through if "forward" in vars(each)
+        f"the forward of {_shown(names[each])} is set on the instance" for each in through if "forward" in vars(each)
     ]
     return min(own, default="")
 
@@ -317,7 +317,7 @@ def _why_of_its_own(module: nn.Module, name: str) -> str:
     if isinstance(module, LazyModuleMixin):
         return f"{name} has no sizes before its first call; convert once more after it"
     if "forward" in vars(module):
-        return f"the forward of {name} was put into the instance"
+        return f"the forward of {name} is set on the instance"
     return f"{name} has a hook" if any(len(getattr(module, hooks)) for hooks in HOOKS) else ""
 
 

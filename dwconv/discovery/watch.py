@@ -50,7 +50,7 @@ class WatchedCall:
     device: torch.device
     passes: set[Pass] = field(default_factory=set)
     activated: bool = False
-    """True if SiLU comes next, and sees no more of the result than causal convolutions need."""
+    """True if SiLU comes next, and takes no more of the result than causal convolutions need."""
 
 
 class Watch:
@@ -229,7 +229,7 @@ def _with_its_padding(layer: nn.Module, given: Arguments, x: Tensor) -> Argument
 
 
 def _problem_of(given: Arguments) -> Problem | None:
-    """None if it is no depthwise convolution, as ``convert`` sees it: with one channel it is a dense one."""
+    """None if it is no depthwise convolution, as in ``convert``: with one channel it is a dense one."""
     if given.groups == 1:
         return None
     try:

@@ -84,7 +84,7 @@ def decide_on(
             if decision := decide_by(way, refusals):
                 return decision
     if refusals:
-        reason = f"no tuned configuration is legal any more; the fastest is out: {refusals[0]}"
+        reason = f"no tuned configuration is valid any more; the fastest is out: {refusals[0]}"
         return on_pytorch(reason, command=tune_command(workload))
     return _unknown(way)
 
@@ -197,7 +197,7 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     what was measured of the layer at the nearest other size."""
     from dwconv.schedules.template import Candidate
 
-    kernel, reason = packed.unmeasured(way.kernel, way.target), "a pack brings it, and it was never measured"
+    kernel, reason = packed.unmeasured(way.kernel, way.target), "it is from a pack, and was never measured"
     if kernel is None and (record := _of_nearest_size(way)):
         reason = f"as it was measured at {by(record.workload.input_shape)}"
         if slower := why_not_faster(record, way.target, sweeps=way.sweeps):
@@ -369,7 +369,7 @@ def _unknown(way: _Way) -> DispatchDecision:
     if packed.configs_for(workload, target) and not versions.can_build():
         return on_pytorch("no race has shown that a pack's kernel is faster; convert again, with an example")
     if not versions.can_build():
-        return on_pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
+        return on_pytorch(f"no loaded pack has it, and {versions.NO_TVM}", command=tune_command(workload))
     if way.was_disturbed:
         return on_pytorch(_DISTURBED, command=tune_command(workload))
     known = way.known.at_any_batch(workload, target.device)

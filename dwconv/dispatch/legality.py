@@ -62,7 +62,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
         check(Candidate(record.workload, record.config), target, broken=broken)
         return record.config, ""
     if not versions.can_build():
-        raise InvalidConfig(f"no pack that is loaded has the kernel of {record.config}, and {versions.NO_TVM}")
+        raise InvalidConfig(f"no loaded pack has the kernel of {record.config}, and {versions.NO_TVM}")
     space = _space(record.workload, record.config, target)
     fields, changes = record.config.to_dict(), ""
     try:
@@ -71,7 +71,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
         if not adopts or space.why_damaged(fields):
             raise
         config = space.nearest(record.config)
-        changes = f"with {_changes(space, record.config, config)}, which is not legal here: {error}"
+        changes = f"with {_changes(space, record.config, config)}, which is not valid here: {error}"
     _check_not_broken(record.workload, config, broken)
     return config, changes
 

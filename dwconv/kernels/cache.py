@@ -79,8 +79,8 @@ def _path(candidate: Candidate, target: Target, *, suffix: str) -> Path:
 
 
 def _nvrtc_version() -> list[int]:
-    """Of the one that compiles for a GPU here; empty where there is none. What one CUDA compiled, the driver of an
-    earlier one refuses."""
+    """Of the one that compiles for a GPU here; empty where there is none. The driver of an earlier CUDA rejects what
+    a later one compiled."""
     try:
         return nvrtc.library().version
     except BrokenInstallation:

@@ -140,7 +140,7 @@ def extent(expression: Any) -> int | Extent:
             return found
     if isinstance(expression, tirx.Mul):
         return product(extent(expression.a), extent(expression.b))
-    raise BuildError(f"the size {expression} is no multiple of {symbols[0].name}")
+    raise BuildError(f"the size {expression} is not a multiple of {symbols[0].name}")
 
 
 def first_line(error: BaseException) -> str:

@@ -34,7 +34,7 @@ class BuildSetup:
 def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
     """Why ``artifact`` cannot come from building ``candidate``; empty if it can."""
     if not isinstance(artifact, Artifact):
-        return f"{type(artifact).__name__} is no artifact"
+        return f"{type(artifact).__name__} is not an artifact"
     if artifact.candidate != candidate:
         return f"the artifact of another candidate, {artifact.candidate.config}"
     if artifact.kind != target.kind:

@@ -148,7 +148,7 @@ def found_wrong(answer: Measured) -> bool:
 def misfit_of_answer(request: Request, answer: object) -> str:
     """Why ``answer`` does not answer ``request``; empty if it does."""
     if not isinstance(answer, Measured):
-        return f"{type(answer).__name__} is no measurement"
+        return f"{type(answer).__name__} is not a measurement"
     judged = isinstance(request, Trial) or (isinstance(request, Check) and request.finalist is not None)
     if judged and answer.verdict is None:
         return "no verdict"

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, as PyTorch's profiler sees it; above all, what its depthwise layers take.
+"""Where the time of a training step goes, as PyTorch's profiler records it; above all, what its depthwise layers take.
 
 The own time of every op counts for the nearest op around it, itself included, that has a kind. What is left of a step
 is Python between the ops. On a GPU the time is that of the kernels, and what is left is the time in which none ran.

@@ -178,7 +178,7 @@ class GraphedForward:
 
     def _why_not(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> str:
         if keywords:
-            return f"the argument {next(iter(keywords))} came by its name; give it by its place, as in the example"
+            return f"the argument {next(iter(keywords))} is passed by keyword; pass it by position, as in the example"
         kinds = [_kind(each) for each in inputs]
         if kinds != self._kinds:
             given, captured = (", ".join(map(" ".join, some)) for some in (kinds, self._kinds))

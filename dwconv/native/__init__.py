@@ -75,7 +75,7 @@ _failed = ""
 """Why it could not be compiled, until a warning has reported it."""
 _NOT_TRIED = "no kernel was loaded yet"
 why_not = _NOT_TRIED
-"""Why calls take the way through Python; empty if they do not."""
+"""Why calls go through Python; empty if they do not."""
 
 
 def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
@@ -104,7 +104,7 @@ def soon() -> Any | None:
 
 
 def is_out() -> bool:
-    """True once it is certain that calls take the way through Python."""
+    """True once it is certain that calls go through Python."""
     return _settled and module is None
 
 
@@ -129,7 +129,7 @@ def take(content: bytes) -> None:
 
 
 def leave_out(reason: str) -> None:
-    """From now on calls take the way through Python in this process."""
+    """From now on calls go through Python in this process."""
     if module is None:
         _settle(reason)
 
@@ -199,7 +199,7 @@ def _settle(reason: str) -> None:
     global _settled, why_not
     if not _settled:
         _settled, why_not = True, reason
-        _log.info("calls take the way through Python: %s", reason)
+        _log.info("calls go through Python: %s", reason)
 
 
 def _warn() -> None:
@@ -207,7 +207,7 @@ def _warn() -> None:
     global _not_kept, _failed
     if _failed:
         failed, _failed = _failed, ""
-        what = "calls take the way through Python, on a GPU some 80 µs of the host more for each layer"
+        what = "calls go through Python, on a GPU some 80 µs of the host more for each layer"
         warn(f"{what}: {failed}; to leave it at that: DWCONV_NATIVE=0")
     if _not_kept:
         not_kept, _not_kept = _not_kept, ""

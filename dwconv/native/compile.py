@@ -116,7 +116,7 @@ class Extension:
         made = made_once(
             self._path,
             lambda left_s: self.compile_anew(attempt, timeout_s=left_s),
-            what="the short way of calls",
+            what="the C++ of calls",
             attempt=attempt,
             instead_of=self._useless,
         )

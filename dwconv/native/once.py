@@ -109,7 +109,7 @@ def _turn(
 def _locked(lock: forks.Descriptor, *, what: str, attempt: Attempt, deadline: float) -> Iterator[bool]:
     """Closes ``lock`` in the end. Whether another process had it at first. Raises OutOfTime."""
     waited = False
-    then = "used here when it is there" if attempt.in_background else "waiting for it, about half a minute"
+    then = "used here when it is ready" if attempt.in_background else "this process waits for it, about half a minute"
     try:
         while not try_lock(lock.number):
             if not waited:

@@ -114,7 +114,7 @@ def _content(path: Path, *, most_bytes: int) -> bytes:
         check_name(path)
         with open(path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise PackError(f"{path.name} is no file")
+                raise PackError(f"{path.name} is not a file")
             content = file.read(most_bytes + 1)
     except OSError as error:
         raise PackError(f"{path.name} cannot be read: {error.strerror}; name a folder of dwconv.export") from None

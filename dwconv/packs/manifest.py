@@ -131,7 +131,7 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
         try:
             launches = tuple(_launch(one, by_name) for one in self.launches)
         except KeyError as error:
-            raise PackError(f"{self.file.path}: a launch takes {error.args[0]}, which is no argument") from None
+            raise PackError(f"{self.file.path}: a launch takes {error.args[0]}, which is not an argument") from None
         is_cuda = bool(launches)
         return Artifact(
             candidate=candidate,

@@ -164,8 +164,8 @@ def _summary(times: Sequence[StepTimes], *, images: int) -> str:
         return speed
     return (
         f"{speed}\n"
-        f"gradients of this rank's stages: {1e3 * gradients_s:.1f} ms between replicas, of which the step stood still "
-        f"for {1e3 * exposed_s:.1f}"
+        f"gradients of this rank's stages: {1e3 * gradients_s:.1f} ms between replicas, for which the step stalled "
+        f"{1e3 * exposed_s:.1f}"
     )
 
 

@@ -61,7 +61,7 @@ class Block:
             if (value := getattr(self, name)) not in ACTIVATIONS:
                 raise InvalidWorkload(f"{name}={value} is unknown; use one of {', '.join(ACTIVATIONS)}")
         if self.norm2 is None and self.act2 != "identity":
-            raise InvalidWorkload(f"act2={self.act2} without a norm before it is no block; leave it out")
+            raise InvalidWorkload(f"act2={self.act2} needs a norm before it; leave it out")
         if self.layer_norm and (self.norm1, self.act1, self.act2) != (None, "identity", "identity"):
             raise InvalidWorkload(f"block={self}: beside a LayerNorm there is nothing else; leave the others out")
 
@@ -140,10 +140,12 @@ def _parsed(part: str, whole: str) -> tuple[Norm | LayerNorm | None, Activation]
     norm, kind, eps, act = found.group("norm", "kind", "eps", "act")  # type: ignore[union-attr]
     act = "identity" if act in ("", "none") else act
     if act not in ACTIVATIONS:
-        raise InvalidWorkload(f"block={whole}: {act} is no activation; use one of {', '.join(ACTIVATIONS)}, {_EXAMPLE}")
+        raise InvalidWorkload(
+            f"block={whole}: {act} is not an activation; use one of {', '.join(ACTIVATIONS)}, {_EXAMPLE}"
+        )
     if norm is None:
         return None, act
     try:
         return (_NORMS[kind](eps=float(eps)) if eps else _NORMS[kind]()), act
     except ValueError:
-        raise InvalidWorkload(f"block={whole}: {norm} is no norm with the eps after @; {_EXAMPLE}") from None
+        raise InvalidWorkload(f"block={whole}: {norm} is not a norm with its eps after @; {_EXAMPLE}") from None

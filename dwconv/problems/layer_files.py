@@ -157,7 +157,7 @@ def _networks(path: Path) -> dict[str, Any]:
         check_name(path)
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode) and not path.is_dir():
-            raise OSError(errno.EINVAL, "is no file")  # a device or a pipe may never end
+            raise OSError(errno.EINVAL, "is not a file")  # a device or a pipe may never end
         if facts.st_size > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"is larger than {_MOST_BYTES // 2**20} MiB")
         networks = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -269,11 +269,11 @@ class _Fields:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise self._wrong("block", "is no text, as bn+relu6,bn+relu6")
+            raise self._wrong("block", "is not text, such as bn+relu6,bn+relu6")
         try:
             return Block.parse(value)
         except InvalidWorkload as error:
-            raise self._wrong("block", f"is no block: {error}") from None
+            raise self._wrong("block", f"is not a block: {error}") from None
 
     def passes(self) -> tuple[Pass, ...]:
         usual, known = PASSES, PASSES

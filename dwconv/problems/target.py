@@ -341,7 +341,7 @@ def parse_board(text: str) -> CpuTarget:
         or not all(re.fullmatch(r"[a-z0-9][a-z0-9_.+-]{0,63}", word) for word in (mcpu, name) if word is not None)
     ):
         raise UnknownTarget(
-            f"target={one_line(text, most=200)} is no board; use cpu:aarch64,mcpu=cortex-a76,threads=4,name=pi5, or "
+            f"target={one_line(text, most=200)} is not a board; use cpu:aarch64,mcpu=cortex-a76,threads=4,name=pi5, or "
             f"one of {', '.join(sorted(_WORDS))} for aarch64; names are of small letters and digits"
         )
     return CpuTarget(

@@ -203,7 +203,7 @@ def _why_pytorch(layer: DiscoveredLayer, module: nn.Module | None) -> str:
     if isinstance(module, Convolution) and not isinstance(module, Layer) and why_left(module) is None:
         return "not converted; dwconv.convert(model) swaps it"
     if layer.is_functional:
-        return "called as a function; dwconv.convert(model, functional=True) takes the call"
+        return "called as a function; dwconv.convert(model, functional=True) runs the call"
     return ""
 
 

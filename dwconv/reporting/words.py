@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "–"
 TIMES_ARE = "µs: of one call, the medians of the tuning log; nothing is timed in your steps"
-COUNTS_ARE = "calls: counted in this process since decisions were last made anew"
+COUNTS_ARE = "calls: counted in this process since the last decisions"
 _MOST_NAMES = 3
 
 
@@ -36,7 +36,7 @@ def sums(report: ReportSums) -> list[str]:
     """The step, the time saved, and the gain that is left."""
     now_us = report.depthwise_us
     if not now_us:
-        lines = ["a step: nothing was measured of it yet"]
+        lines = ["a step: nothing is measured yet"]
     else:
         without_us = now_us + report.saved_us
         lines = [
@@ -62,7 +62,7 @@ def sums(report: ReportSums) -> list[str]:
         share = f" ({report.to_win_us / now_us:.0%})" if now_us and not report.unknown else ""
         lines.append(f"still to win by tuning: about {in_ms(report.to_win_us)} a step{share}")
     else:
-        lines.append("still to win by tuning: nothing that can be expected")
+        lines.append("still to win by tuning: nothing is expected")
     return lines
 
 
@@ -87,7 +87,7 @@ def notes(report: ReportSums) -> list[str]:
         lines.append(f"{hidden} more sizes, which their layers ran less often, are in the sums alone")
     if report.is_compiled or any(row.counted_for > 1 for row in report.shown):
         lines.append(
-            "under torch.compile, layers of the same sizes are counted together; what a CUDA graph replays is not seen"
+            "under torch.compile, layers of the same sizes are counted together; replays of CUDA graphs are not counted"
         )
     if report.idle and report.rows:
         lines.append(f"did not run: {', '.join(map(shown_name, report.idle))}")

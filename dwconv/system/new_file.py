@@ -78,7 +78,7 @@ def _check_is_file(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no file", str(path))  # such as a device
+        raise OSError(errno.EINVAL, "it is not a file", str(path))  # such as a device
 
 
 def check_folder(path: Path) -> None:
@@ -96,7 +96,7 @@ def check_folder(path: Path) -> None:
 
 def no_folder(path: Path) -> NotADirectoryError:
     """The error where a folder should be made, and something else has its name."""
-    what = "a link that leads nowhere" if path.is_symlink() else "no folder"
+    what = "a link that leads nowhere" if path.is_symlink() else "not a folder"
     return NotADirectoryError(errno.ENOTDIR, f"{path} is {what}", str(path))
 
 

@@ -10,7 +10,7 @@ folder; if no key can be kept, no sealed file is.
 
 The bytes that were checked are the bytes that are used: a reader gets them, never a path that could lead to something
 else a moment later. Folders are opened first and checked through the descriptor. A writer makes a new file and renames
-it, so no reader sees half a file, and nothing is ever changed in place.
+it, so no reader gets half a file, and nothing is ever changed in place.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
-            raise PermissionError(errno.EPERM, "it is no file of this user's own", str(path))
+            raise PermissionError(errno.EPERM, "it is not a file of this user", str(path))
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:

@@ -138,8 +138,8 @@ def _say(what: str) -> None:
 
 
 def _opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
-    """The log to write, and what is known: what it holds, and behind that the usual places. What one search finds, the
-    next one knows. Says which files are damaged. Raises LogError if it cannot be written."""
+    """The log to write, and what is known: what it holds, and behind that the usual places. The next search uses what
+    one finds. Says which files are damaged. Raises LogError if it cannot be written."""
     log = TuningLog(choices.log or log_path(target))
     log.check_writable()
     known = Database.behind_log(log.path, alone=choices.log is not None)

@@ -54,7 +54,7 @@ class Choices:
     log: Path | None = None
     """To read and extend; by default the user's own."""
     resume: bool = True
-    """Measure nothing that the log knows."""
+    """Measure nothing that the log has."""
     refresh: bool = False
     """Race again what was measured with other versions, and search nothing."""
     board: Board | None = None
@@ -67,7 +67,7 @@ class Choices:
             if limit is not None and not 0 < limit < math.inf:
                 raise InvalidChoice(f"{name}={limit} must be above 0 and finite; leave it out for the default")
         if self.until is not None and not 0 < self.until <= 1:
-            raise InvalidChoice(f"until={self.until} is no share of a limit; use one above 0, up to 1")
+            raise InvalidChoice(f"until={self.until} is not a share of a limit; use one above 0, up to 1")
 
     def search_on(self, target: Target) -> Search:
         """The search; the usual one for ``target`` if none was chosen."""

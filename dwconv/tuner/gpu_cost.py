@@ -357,4 +357,6 @@ class ComputeRunner:
 
 
 def _misfit(candidate: Candidate, answer: object) -> str:
-    return "" if isinstance(answer, Prediction) else f"{type(answer).__name__} is no prediction of {candidate.config}"
+    return (
+        "" if isinstance(answer, Prediction) else f"{type(answer).__name__} is not a prediction of {candidate.config}"
+    )

@@ -2,7 +2,7 @@
 
     every rank      the workloads of its model, by device
     one a device    races what any of them needs; the others wait
-    every rank      writes what the one knows to its own log, where that does not have it yet
+    every rank      writes the records of the one to its own log, where that does not have it yet
 
 Devices are distinguished by name, so on machines of several kinds there is one race for each kind.
 """

@@ -3,7 +3,7 @@
     counts ──► what is not known yet, most to win first ──► starts ──► comparisons ──► log
 
 A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
-PyTorch's own op is faster still. What wins is verified as the finalists of a search are. RaceState knows which
+PyTorch's own op is faster still. What wins is verified as the finalists of a search are. RaceState holds which
 workloads are still to come, which run, and how the others ended; RaceResult is what it says of it. RaceProgress shows
 that on stderr: a bar on a terminal, elsewhere a line now and then.
 """

@@ -99,7 +99,7 @@ class Tuned:
                 f"next: tune on the GPU itself: python -m dwconv.tune {workload_options(first)} --target cuda",
             ]
         elif self.target.kind == "cpu" and not self.target.present:
-            lines.append("measured on the board, where no op of PyTorch is to compare with")
+            lines.append("measured on the board, which has no op of PyTorch to compare with")
         else:
             where = "" if self.is_own_log else f", with DWCONV_TUNING_LOGS={self.log}"
             faster = sum((best.speedup or 0) > 1 and not best.contended for best in bests)

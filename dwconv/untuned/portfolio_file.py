@@ -1,8 +1,8 @@
 """The portfolio: a few configurations for each regime that together come close to the best over all records, and what
 was learnt of the gain over PyTorch's op. ``python -m dwconv.portfolio`` makes the file from the tuning logs.
 
-A regime is a set of workloads that want the same configurations. Its name is made of a template, the sort of workload,
-and a few classes of sizes.
+A regime is a set of workloads that run best on the same configurations. Its name is made of a template, the sort of
+workload, and a few classes of sizes.
 """
 
 from __future__ import annotations

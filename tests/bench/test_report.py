@@ -321,7 +321,7 @@ def test_a_step_is_stacked_by_what_it_is_spent_on(made_up):
     assert bars == [[("p0", "50.0"), ("p1", "35.0"), ("p7", "15.0")], [("p0", "10.0"), ("p6", "15.0")]]
     assert "depthwise 10.0; pointwise, dense 7.0; all else 3.0" in html
     without = steps.section([made_up(step_row(), benchmark="train-nhwc")])
-    assert "No file says: run bench train with --profile." in without
+    assert "These files do not have it: run bench train with --profile." in without
 
 
 def test_the_tables_of_steps_and_blocks_have_every_number(made_up):

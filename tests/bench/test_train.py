@@ -183,9 +183,9 @@ def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
         "blocks + inductor did not race: no compiler",
         "blocks over plain + inductor: 2.00 (2.00 to 2.00), faster",
         "blocks over plain: 3.00 (3.00 to 3.00), faster",
-        "forward + backward host ms kernels ms launches busy roads of layers",
+        "forward + backward host ms kernels ms launches busy calls of layers",
         "converted 9.00 4.00 40 40% 17 C++",
-        "calls that C++ knows take the road through C++",
+        "calls that C++ can run go through C++",
     ]
 
 

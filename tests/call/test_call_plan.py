@@ -225,7 +225,7 @@ def test_of_several_untuned_passes_every_reason_is_named(logs, said):
     TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD.for_pass("wgrad"), config=Config.of("cpu.no_such")))
     plan_of()
     (message,) = said()
-    assert f"untuned on {cpu_target().device}; no tuned configuration is legal any more" in message
+    assert f"untuned on {cpu_target().device}; no tuned configuration is valid any more" in message
 
 
 def test_a_damaged_log_is_named_once_and_the_rest_of_it_used(logs, said):

@@ -243,7 +243,7 @@ def test_where_no_configuration_is_legal_any_more_tuning_again_is_advised(known)
     known(config=Config.of("cpu.no_such", block_h=1))
     decision = decide(WORKLOAD, "cpu")
     assert decision.provider == "pytorch"
-    assert decision.reason.startswith("no tuned configuration is legal any more; the fastest is out: template=cpu.no")
+    assert decision.reason.startswith("no tuned configuration is valid any more; the fastest is out: template=cpu.no")
     assert decision.command
 
 
@@ -282,7 +282,7 @@ def test_the_nearest_legal_configuration_runs_and_says_so(known, logs):
     assert (decision.provider, decision.record, decision.config) == ("dwconv", illegal(legal), legal.config)
     assert decision.reason == (
         "20.00× as fast as onednn-nhwc, as it was measured; here with store=cached instead of streamed, "
-        f"which is not legal here: store='streamed' is not one of ['cached'] in {legal.config.template}"
+        f"which is not valid here: store='streamed' is not one of ['cached'] in {legal.config.template}"
     )
 
 
@@ -293,7 +293,7 @@ def test_a_missing_knob_is_adopted_as_the_default_has_it(known, logs):
     write(logs, dataclasses.replace(legal, config=left_out))
     decision = decide(WORKLOAD, "cpu")
     assert (decision.provider, decision.config) == ("dwconv", legal.config)
-    assert f"here with tile_w={values['tile_w']}, which is not legal" in decision.reason
+    assert f"here with tile_w={values['tile_w']}, which is not valid" in decision.reason
 
 
 def test_what_is_legal_as_it_stands_comes_before_what_is_adopted(known, logs):
@@ -345,7 +345,7 @@ def test_what_could_not_be_built_is_out_adopted_too(known, logs):
     state = KernelState(broken={Candidate(WORKLOAD, legal.config): "no such luck"})
     decision = decide_on(cpu_target(), WORKLOAD, state=state)
     assert (decision.provider, decision.config) == ("pytorch", None)
-    assert decision.reason.startswith("no tuned configuration is legal any more")
+    assert decision.reason.startswith("no tuned configuration is valid any more")
 
 
 def test_tensors_beyond_32_bit_indices_stay_with_pytorch(known):

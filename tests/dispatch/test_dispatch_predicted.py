@@ -287,11 +287,11 @@ def test_an_illegal_record_makes_way_or_is_adopted(planted, logs):
     write(logs, illegal)
     decision = decide(WORKLOAD, "cpu")
     assert (decision.provider, decision.config) == ("dwconv", legal.config)
-    assert "raced again; here with store=cached instead of streamed, which is not legal" in decision.reason
+    assert "raced again; here with store=cached instead of streamed, which is not valid" in decision.reason
     write(logs, dataclasses.replace(legal, config=Config.of("cpu.no_such")))
     assert decide(WORKLOAD, "cpu").reason.endswith("(as it was planted)"), "what is expected is left"
     planted.knows = lambda workload: False
-    assert decide(WORKLOAD, "cpu").reason.startswith("no tuned configuration is legal any more; the fastest is out: ")
+    assert decide(WORKLOAD, "cpu").reason.startswith("no tuned configuration is valid any more; the fastest is out: ")
 
 
 def test_a_failure_with_other_versions_is_no_failure_here(logs):

@@ -167,8 +167,8 @@ def test_the_artifact_of_the_candidate_fits(pass_, layout):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "NoneType is no artifact"),
-        (candidate(), "Candidate is no artifact"),
+        (None, "NoneType is not an artifact"),
+        (candidate(), "Candidate is not an artifact"),
         (artifact(candidate(order=1)), "the artifact of another candidate, fault=none order=1"),
         (artifact(candidate(of=workload(channels=7))), "the artifact of another candidate"),
         (dataclasses.replace(GOOD, kind="cuda"), "an artifact for cuda, not for cpu"),

@@ -149,7 +149,7 @@ def test_answers_are_not_shifted(faulty, deed):
     try:
         assert faulty.call(deed, timeout_s=1.0) == "twice"
     except WorkerDied as error:
-        assert deed == "say_nothing" or "it answered nonsense" in str(error)
+        assert deed == "say_nothing" or "its answer is invalid" in str(error)
     else:
         assert wait([faulty.connection], timeout=300)  # for the second one
     for request in ("quiet", "fine"):
@@ -175,7 +175,7 @@ def test_an_answer_that_does_not_fit_is_nonsense():
         return f"{answer} for {request}" if answer == "quiet" else ""
 
     process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1, misfit=misfit)
-    with pytest.raises(NonsenseAnswer, match=r"^it answered nonsense: quiet for print_noise$"):
+    with pytest.raises(NonsenseAnswer, match=r"^its answer is invalid: quiet for print_noise$"):
         process.call("print_noise", timeout_s=10)
     assert not process.running
     process.kill()

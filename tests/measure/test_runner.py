@@ -205,7 +205,7 @@ def test_what_it_stays_short_of_ends_the_measuring_without_a_record(runner):
 def test_a_builder_that_answers_nonsense_costs_one_candidate(runner):
     bad, good = runner.measure([candidate("another's artifact"), candidate()])
     assert (bad.status, good.status) == (Status.CRASHED, Status.OK) and bad.config.fault == "another's artifact"
-    words = "while building: it answered nonsense: the artifact of another candidate"
+    words = "while building: its answer is invalid: the artifact of another candidate"
     assert bad.detail.startswith(words)
 
 
@@ -216,7 +216,7 @@ def test_a_kernel_that_writes_to_the_socket_does_not_shift_the_answers(runner):
     assert [record.config.fault for record in records] == faults
     ok, wrong, crashed = Status.OK, Status.WRONG, Status.CRASHED
     assert [record.status for record in records] == [ok, wrong, ok, crashed, ok]
-    assert records[3].detail.startswith("it answered nonsense: ")
+    assert records[3].detail.startswith("its answer is invalid: ")
 
 
 def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypatch):

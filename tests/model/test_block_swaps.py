@@ -327,7 +327,7 @@ def test_layers_without_a_block_for_one_reason_share_a_line():
 def test_other_kinds_of_modules_have_reasons():
     model = Inverted()
     model[0][1].forward = lambda x: nn.BatchNorm2d.forward(model[0][1], x)
-    assert "the forward of 0.1 was put into the instance" in str(dwconv.summary(converted(model)))
+    assert "the forward of 0.1 is set on the instance" in str(dwconv.summary(converted(model)))
     model = Inverted()
     nn.utils.parametrize.register_parametrization(model[0][1], "weight", nn.Identity())
     assert_learns_the_same(converted(model))

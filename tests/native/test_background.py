@@ -37,7 +37,7 @@ def test_calls_do_not_block_until_it_is_compiled(compiler: StubCompiler, caplog:
     compiler.go.touch()
     assert eventually(lambda: native.module is not None)
     assert native.soon() is native.native() is native.module and native.run() == 42 and native.why_not == ""
-    assert caplog.messages == ["dwconv: compiling the short way of calls in the background: about half a minute, once"]
+    assert caplog.messages == ["dwconv: compiling the C++ of calls in the background: about half a minute, once"]
     assert caplog.records[0].levelno >= logging.WARNING  # seen without any configuration
     assert compiler.calls == 1 and load_compiled(may_compile=False) is not None
 
@@ -94,7 +94,7 @@ def test_calls_do_not_block_while_another_thread_loads_it(compiler: StubCompiler
 def test_a_failure_is_noted_and_not_repeated(compiler: StubCompiler, does: str, told: str) -> None:
     compiler.does('while [ $# -gt 0 ] && [ "$1" != -o ]; do shift; done\n' + does)
     assert native.soon() is None
-    with pytest.warns(DwconvWarning, match="way through Python"):
+    with pytest.warns(DwconvWarning, match="calls go through Python"):
         assert native.native() is None  # waits
     assert any(each in native.why_not for each in told.split("|")), native.why_not
     assert native.soon() is None and compiler.calls == 1

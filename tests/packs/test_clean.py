@@ -171,13 +171,13 @@ def test_what_needs_tvm_says_so_in_one_line_and_everything_else_works(pack, tmp_
     without, with_pack = (done.stdout.splitlines()[start : start + 5] for start in (5, 10))
     assert "|0 passes raced in 0.0 s; 6 left for the next time|" in without[0]
     assert "|0 passes raced in 0.0 s; 3 known before; 3 left for the next time|" in with_pack[0]
-    nothing = f"pytorch  no pack that is loaded has it, and {NO_TVM}|"
+    nothing = f"pytorch  no loaded pack has it, and {NO_TVM}|"
     for summary, has, other, *reports in (without, with_pack):
         assert f"|not all was raced: {error}" in summary
         assert has.count(nothing) == (3 if has == without[1] else 0)
         assert (other.count(nothing), "|  race:" in other) == (3, False)
         assert f"|  {WAY_OUT}: python -m dwconv.tune --shape 4,8,9,7 --kernel 5" in other
         for report in reports:
-            assert f"|{NO_TVM}: {WAY_OUT}" in report and f"] no pack that is loaded has it, and {NO_TVM}|" in report
+            assert f"|{NO_TVM}: {WAY_OUT}" in report and f"] no loaded pack has it, and {NO_TVM}|" in report
     assert with_pack[1].count("  dwconv   20.00× as fast") == 3 and str(pack / "records.jsonl") in with_pack[1]
     assert all("dwconv cpu.wgrad_nhwc" in report for report in with_pack[3:])

@@ -160,7 +160,7 @@ def test_where_nothing_can_be_built_nothing_is_predicted(monkeypatch):
 
     monkeypatch.setattr(decide.gain, "expected", expected)
     decision = decide.decide(LAYER, "cpu")
-    assert decision.reason == "no pack that is loaded has it, and TVM, which builds kernels, is not installed"
+    assert decision.reason == "no loaded pack has it, and TVM, which builds kernels, is not installed"
     assert "; tune it where TVM is, and load a pack made there (python -m dwconv.export): " in str(decision)
 
 
@@ -195,7 +195,7 @@ def test_then_they_run_and_every_answer_says_that_nobody_measured_them(pack, not
     forge(pack, made_for(measured=False))
     dwconv.load_pack(pack, unmeasured=True)
     plan, ours, theirs = step(batch=3)
-    assert {each.reason for each in plan.decisions.values()} == {"a pack brings it, and it was never measured"}
+    assert {each.reason for each in plan.decisions.values()} == {"it is from a pack, and was never measured"}
     assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     assert (packed.records(), packed.logs()) == ([], []), "they are no measurements"

@@ -59,7 +59,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_at_once(pack):
     file = some(pack, "kernels/*.so")
     file.unlink()
     os.mkfifo(file)
-    refused(pack, "is no file")
+    refused(pack, "is not a file")
 
 
 def test_of_a_link_the_content_counts(pack, tmp_path):
@@ -210,7 +210,7 @@ NOWHERE = CudaLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0
         ({"config": {"block_h": 1}}, "its configuration names no template"),
         ({"workload": {"pass_": "fprop"}}, "^pack=.*: kernels/"),
         ({"arguments": []}, "takes , not x, w"),
-        ({"launches": [NOWHERE]}, "a launch takes nowhere, which is no argument"),
+        ({"launches": [NOWHERE]}, "a launch takes nowhere, which is not an argument"),
     ],
     ids=["config", "workload", "arguments", "launches"],
 )

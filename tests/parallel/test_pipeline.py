@@ -285,7 +285,7 @@ def test_what_does_not_fit_a_pipeline_is_one_line():
     [
         (plan_of([2, 4], schedule="fifo"), "schedule=fifo is unknown"),
         (plan_of([2, 4], schedule="1f1b", microbatches=1), "1 are fewer than 2; use a multiple of 2, or gpipe"),
-        (plan_of([1, 2, 4], schedule="zero-bubble", microbatches=7), "does not come out even"),
+        (plan_of([1, 2, 4], schedule="zero-bubble", microbatches=7), "does not divide evenly"),
         (plan_of([1, 2, 3, 4], schedule="1f1b", stages_per_rank=2), "1f1b runs one stage a rank, not 2"),
         (plan_of([2, 2]), "do not hold each"),
     ],

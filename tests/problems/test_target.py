@@ -194,7 +194,7 @@ def test_kernels_are_for_the_cpu_that_is_named():
     ],
 )  # fmt: skip
 def test_what_is_no_board_is_one_line(text):
-    with pytest.raises(UnknownTarget, match="is no board; use cpu:aarch64,mcpu=") as raised:
+    with pytest.raises(UnknownTarget, match="is not a board; use cpu:aarch64,mcpu=") as raised:
         parse_target(text)
     assert str(raised.value).isprintable()
 

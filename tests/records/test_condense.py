@@ -74,7 +74,7 @@ def test_keep_bounds_the_records_of_a_workload(logs, tmp_path):
         (["a.jsonl", "--out", "a.jsonl"], "out=a.jsonl exists already"),
         (["none.jsonl", "--out", "out.jsonl"], "log=none.jsonl does not exist"),
         (["a.jsonl", "--out", "out.jsonl", "--keep", "0"], "--keep 0"),
-        (["empty.jsonl", "--out", "out.jsonl"], "nothing measured is in empty.jsonl"),
+        (["empty.jsonl", "--out", "out.jsonl"], "no measurement is in empty.jsonl"),
     ],
 )
 def test_bad_input_is_one_line(logs, tmp_path, monkeypatch, capsys, arguments, message):

@@ -153,7 +153,7 @@ def test_damaged_knobs_are_refused(logs: Path, pass_: Pass, layout: Layout) -> N
         plant_lines(logs, [msgspec.json.encode(line)])
         (message,) = check_calls(workload)
         if what != "nothing":
-            assert "no tuned configuration is legal any more" in message, (what, message)
+            assert "no tuned configuration is valid any more" in message, (what, message)
 
 
 @pytest.mark.parametrize("pass_", PASSES)

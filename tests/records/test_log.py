@@ -88,7 +88,7 @@ UNUSABLE = {
     "a link that leads nowhere": "{0} is a link that leads nowhere",
     "below a link that leads nowhere": "{0.parent} is a link that leads nowhere",
     "a loop of links": "{0} is a link that leads nowhere",
-    "a file": "{0} is no folder",
+    "a file": "{0} is not a folder",
     "a very long name": "File name too long",
     "/proc": "No such file or directory",
 }

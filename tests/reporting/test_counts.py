@@ -129,7 +129,7 @@ def test_a_compiled_graph_is_counted_by_its_sizes(logs, tuned, bias):
     report = dwconv.report(compiled)
     assert report.rows[0].counted_for == 2 and report.rows[0].problem.bias == bias
     assert [each.per_step for each in report.passes] == [2, 1, 2]
-    assert "6 in 2 layers" in str(report) and "what a CUDA graph replays is not seen" in str(report)
+    assert "6 in 2 layers" in str(report) and "replays of CUDA graphs are not counted" in str(report)
     assert report.model == "Sequential"
     assert calls(model, X) == {("0",): (6, 6), ("1",): (6, 3, 6)}
 

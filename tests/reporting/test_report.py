@@ -188,7 +188,7 @@ def test_what_is_confirmed_leaves_nothing_to_win(logs):
         plant_one(logs, pass_, baseline_us=1e5)
     report = dwconv.report(layer(), X)
     assert report.to_win_us == 0 and report.call == "" and report.most_to_win is None
-    assert "still to win by tuning: nothing that can be expected" in str(report)
+    assert "still to win by tuning: nothing is expected" in str(report)
     assert "tune:" not in str(report)
 
 
@@ -252,7 +252,7 @@ def test_layers_that_are_not_dwconvs_are_named_with_the_reason(logs):
     report = dwconv.report(model, X)
     assert [row.names for row in report.rows] == [("1",), ("2",), ("3",)]
     assert [each.why for row in report.rows[1:] for each in row.passes if each.pass_ == "fprop"] == [
-        "called as a function; dwconv.convert(model, functional=True) takes the call",
+        "called as a function; dwconv.convert(model, functional=True) runs the call",
         "not converted; dwconv.convert(model) swaps it",
     ]
     assert not any(each.to_win_us for row in report.rows[1:] for each in row.passes)

@@ -94,7 +94,7 @@ def test_the_nearest_is_legal_and_near(wanted: dict[str, int | str], found: set[
 def test_the_nearest_is_not_looked_for_without_end() -> None:
     knobs = [Knob(name, range(100)) for name in ("a", "b", "c", "d")]
     far = ConfigSpace("large", *knobs, rules=[Rule("too much", lambda config: config.a + config.b + config.c > 9)])
-    with pytest.raises(InvalidConfig, match="large has no legal configuration near a=99"):
+    with pytest.raises(InvalidConfig, match="large has no valid configuration near a=99"):
         far.nearest(Config.of("large", a=99, b=99, c=99, d=99))
 
 
@@ -134,7 +134,7 @@ def test_what_a_knob_was_before_is_legal_and_not_searched() -> None:
 
 def test_a_space_with_nothing_legal_says_so() -> None:
     nothing = ConfigSpace("cpu.test", Knob("rows", [1]), rules=[Rule("never", lambda config: True)])
-    with pytest.raises(InvalidConfig, match="no legal configuration"):
+    with pytest.raises(InvalidConfig, match="no valid configuration"):
         _ = nothing.default
     assert nothing.sample(random.Random(0)) is None
 

@@ -61,7 +61,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, act: Callable[[Path], N
         (tmp_path, "Is a directory"),
         (Path(), "Is a directory"),
         (Path("/"), "Is a directory"),
-        (tmp_path / "pipe", "it is no file"),
+        (tmp_path / "pipe", "it is not a file"),
         (tmp_path / "absent" / "it", "No such file"),
     ):
         with pytest.raises(OSError, match=why):
@@ -79,9 +79,9 @@ def test_to_ask_whether_a_folder_takes_files_changes_nothing(tmp_path: Path, nam
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("file", "file is no folder"),
-        ("file/below", "file is no folder"),
-        ("file/below/it", "file is no folder"),
+        ("file", "file is not a folder"),
+        ("file/below", "file is not a folder"),
+        ("file/below/it", "file is not a folder"),
         ("link/below", "link is a link that leads nowhere"),
         ("x" * 300, "too long"),
         ("/proc", "."),  # it takes no file, as a folder of somebody else
@@ -134,5 +134,5 @@ def test_what_no_file_can_be_called_is_one_line(logs, tmp_path, name):
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/full"])
 def test_a_device_is_no_file_of_layers(path):
-    with pytest.raises(InvalidWorkload, match=f"^layers={path}: is no file"):
+    with pytest.raises(InvalidWorkload, match=f"^layers={path}: is not a file"):
         read_layers(Path(path), network="any")

@@ -354,7 +354,7 @@ def test_what_is_no_share_is_one_clear_line(capsys, planted_command, share):
 
 def test_it_does_not_go_with_a_refresh_or_a_device_whose_limits_are_unknown(capsys, planted_command):
     assert "leave out --until" in error_of(capsys, *SHAPE, "--until", "95%", "--refresh")
-    with pytest.raises(ValueError, match=r"until=1\.5 is no share of a limit"):
+    with pytest.raises(ValueError, match=r"until=1\.5 is not a share of a limit"):
         Choices(until=1.5)
     board = parse_target("cpu:aarch64,threads=4")
     choices = Choices(until=0.95)

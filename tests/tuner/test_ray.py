@@ -95,7 +95,7 @@ def test_devices_of_one_machine_share_its_cores():
     [
         ("127.0.0.1:1", "ray=127.0.0.1:1: nothing answers there: ConnectionRefusedError: "),
         ("127.0.0.1:99999", "ray=127.0.0.1:99999: nothing answers there: "),
-        ("nowhere", "ray=nowhere is no address; it looks like 10.0.0.1:6379"),
+        ("nowhere", "ray=nowhere is not an address such as 10.0.0.1:6379"),
     ],
 )
 def test_an_address_without_an_answer_is_one_clear_line(capsys, address, words):

@@ -1,6 +1,6 @@
-"""Session: a connection to a board, and a kernel there. The one file that knows TVM's RPC.
+"""Session: a connection to a board, and a kernel there. The one file that uses TVM's RPC.
 
-A board is where its tracker knows it, by its key. Every exchange with it may wait for ever: it is for a process that is
+A tracker has the address of a board, by its key. Every exchange with it may wait for ever: it is for a process that is
 ended when its time is up.
 """
 
@@ -53,7 +53,9 @@ def parse_address(text: str, *, key: str) -> Board:
     if int(port) > 65535:
         raise UnknownTarget(f"rpc={one_line(text, most=200)}: a port is at most 65535")
     if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,64}", key):
-        raise UnknownTarget(f"key={one_line(key, most=200)} is no key of a server; use letters, digits and _ . + -")
+        raise UnknownTarget(
+            f"key={one_line(key, most=200)} is not the key of a server; use letters, digits and _ . + -"
+        )
     return Board(host=host, port=int(port), key=key)
 
 

@@ -137,7 +137,7 @@ def get_ready(target: Target, *, compiles_calls: bool = True) -> None:
 
     if target.kind != "cpu":
         leave_default_stream()
-        native.leave_out("compiling it takes half a minute, and the clock of a GPU does not see how long a call takes")
+        native.leave_out("compiling it takes half a minute, and the clock of a GPU does not time the call")
     elif compiles_calls:
         native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
     elif native.native(may_compile=False) is None:

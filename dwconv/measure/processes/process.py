@@ -304,7 +304,7 @@ class IsolatedProcess:
 
 
 def _nonsense(what: str) -> NonsenseAnswer:
-    return NonsenseAnswer(f"it answered nonsense: {what}")
+    return NonsenseAnswer(f"its answer is invalid: {what}")
 
 
 def wait_for_any(processes: Sequence[IsolatedProcess]) -> list[IsolatedProcess]:

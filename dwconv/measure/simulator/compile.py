@@ -44,7 +44,7 @@ def translate(source: str, kernels: Sequence[str]) -> str:
     numbers = count(1)
     text = _SHARED.sub(lambda match: _shared(match, numbers), text)
     if "__shared__" in text:
-        raise BuildError("the simulator does not know a declaration of shared memory like this one")
+        raise BuildError("the simulator does not support this declaration of shared memory")
     text = _ASSEMBLY.sub(_assembly, text)
     text = _LOOP.sub(r"\1 sim::Iteration \2_iteration(\2);", text)
     callers = ""
@@ -108,7 +108,7 @@ def _assembly(match: re.Match[str]) -> str:
         return f"{_taken('sim_matrices', called, into)}{lines}"
     copy, predicate, zero_fill = _COPY.search(ptx), _PREDICATE.search(ptx), _ZERO_FILL.search(ptx)
     if copy is None or _without(ptx, copy, predicate, zero_fill) or bool(copy["on"]) != bool(predicate):
-        raise BuildError(f"the simulator does not know the PTX {ptx}")
+        raise BuildError(f"the simulator does not support the PTX {ptx}")
     wanted = "1"
     if predicate:
         wanted = f"{value('%' + predicate['what'])} {'==' if predicate['how'] == 'eq' else '!='} {predicate['number']}"
@@ -203,7 +203,7 @@ def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
     reader = settings.program("addr2line")
     if not offsets or reader is None:
         return [0] * len(offsets)
-    # A hook knows its return address: the call is just before it.
+    # A hook has its return address: the call is just before it.
     places = [hex(max(offset - 1, 0)) for offset in offsets]
     found: list[int] = []
     for place in places:  # one by one: an answer has as many lines as functions were inlined

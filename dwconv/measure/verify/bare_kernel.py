@@ -30,7 +30,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 class Guarded:
     """A tensor between two guard bands. It starts ``offset_bytes`` after the start of a cache line. Of a tensor of
-    which the kernel knows a slice, ``part`` is that slice, and what is between is guarded as well."""
+    which the kernel gets a slice, ``part`` is that slice, and what is between is guarded as well."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Guarded:
         offset_bytes: int = 0,
         slice_of: tuple[int, int] | None = None,
     ) -> None:
-        """``slice_of``: the axis of which the kernel knows the first elements alone, and how many these are."""
+        """``slice_of``: the axis of which the kernel gets the first elements alone, and how many these are."""
         self.name = argument.name
         shape = argument.shape_at(batch)
         self._dtype: torch.dtype = getattr(torch, argument.dtype)

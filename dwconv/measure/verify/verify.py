@@ -20,7 +20,7 @@ from dwconv.records.record import Verdict
 from dwconv.schedules.template import spreads_nan
 from dwconv.system.threads import on_threads, to_handle
 
-MODE_CHANGED = "float mode: it changed how the CPU rounds, or made it flush denormals, and left it so"
+MODE_CHANGED = "float mode: it changed how the CPU rounds, or made it flush denormals, and did not restore it"
 
 # Not written where they are used: Python would compute with constants beforehand.
 _ONE, _LITTLE, _SMALLEST_NORMAL = 1.0, 2.0**-60, sys.float_info.min

@@ -295,8 +295,8 @@ class BatchLoss:
             return ""
         return (
             f"the loss of {len(outputs)} images is {float(whole):.6g}, and the {self.reduction} of {len(parts)} equal "
-            f'parts of them {float(found):.6g}: gradients would not be one process\'s; give reduction="mean" or "sum", '
-            "as one of them is, which is then taken as it is"
+            f"parts of them {float(found):.6g}: gradients would differ from those of one process; give "
+            'reduction="mean" or "sum", which skips this check'
         )
 
     @torch.no_grad()

@@ -275,7 +275,7 @@ def why_not(plan: Plan) -> str:
     if plan.schedule in ("interleaved", "zero-bubble") and microbatches % rounds:
         return (
             f"{plan.schedule} runs {microbatches} microbatches in {rounds} rounds of {groups} ranks, which does not "
-            "come out even"
+            "divide evenly"
         )
     return ""
 

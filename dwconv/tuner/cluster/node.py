@@ -1,4 +1,4 @@
-"""Node: one device of the cluster, as the driver sees it; and whether it measures as its siblings do. DeviceWork: what
+"""Node: one device of the cluster, as the driver has it; and whether it measures as its siblings do. DeviceWork: what
 is left to tune on the devices of one name, and what was found.
 
 What the driver and a node say to each other is data, never code. Records pass as lines of a log.
@@ -186,7 +186,7 @@ def judge(siblings: Iterable[Node]) -> list[str]:
         if node.slower > 1 and was == 1:
             notes.append(
                 f"{node.name} is slow: the reference kernel takes {node.slower:.2f} times as long there as on other "
-                f"nodes with {node.device}; it rests while others are free, and what it measures counts as contended"
+                f"nodes with {node.device}; it is used while no other is free, and its measurements count as contended"
             )
         elif node.slower == 1 and was > 1:
             notes.append(f"{node.name} is as fast as the other nodes with {node.device} again")

@@ -155,7 +155,7 @@ def _check_answers(address: str) -> None:
     """Raises NoCluster if nothing listens at ``address``: Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not (host and port.isascii() and port.isdigit()):
-        raise NoCluster(f"ray={address} is no address; it looks like 10.0.0.1:6379, as ray start --head prints it")
+        raise NoCluster(f"ray={address} is not an address such as 10.0.0.1:6379, which ray start --head prints")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
     except (OSError, OverflowError) as error:

@@ -2,7 +2,7 @@
 
 GaussianProcess predicts from a handful of measured candidates how fast the others would be, and how surely. It learns
 how far the estimated cost of a configuration is off: configurations that are alike are off alike. Far from all that was
-measured it predicts the estimate, and knows that it does not know. Trees need some dozens of candidates to say as much.
+measured it predicts the estimate, with a large uncertainty. Trees need some dozens of candidates to say as much.
 """
 
 from __future__ import annotations

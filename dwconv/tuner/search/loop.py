@@ -1,4 +1,4 @@
-"""The loop: ask a strategy, measure, write it down, tell the strategy; until the budget is spent.
+"""The loop: take proposals of a strategy, measure, log, give the results back; until the budget is spent.
 
 A runner finds out what a candidate is worth: one measures here, another computes costs for another GPU. At the end the
 fastest few, the finalists, are verified further and timed side by side before one of them is confirmed.

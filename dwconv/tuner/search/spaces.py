@@ -41,7 +41,7 @@ class SpaceUnion:
             self.by_template[space.template] = space
         if not self.by_template:
             names = ", ".join(space.template for space in spaces)
-            raise NoTemplate(f"no legal configuration for this workload in {names or 'no template'}")
+            raise NoTemplate(f"no valid configuration for this workload in {names or 'no template'}")
 
     @classmethod
     def of(cls, workload: Workload, target: Target) -> SpaceUnion:

@@ -56,7 +56,7 @@ def test_autocast_runs_kernels_of_its_type_on_weights_of_float32() -> None:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_tensors_that_begin_anywhere_are_convolved(batch: int) -> None:
-    """The stand-in refuses an address that is no multiple of 16 bytes; a GPU would read it wrongly, or fail."""
+    """The stand-in refuses an address that is not a multiple of 16 bytes; a GPU would read it wrongly, or fail."""
     x = data(0)[:batch]
     lies = torch.empty(x.numel() + 1, device="cuda")[1:].view(x.shape)
     lies.copy_(x)
