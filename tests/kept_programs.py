@@ -34,10 +34,8 @@ def keep(module: ModuleType) -> None:
         with contextlib.suppress(OSError, ValueError, zlib.error):
             return decode(zlib.decompress(path.read_bytes()))
         found = generate(program, *target)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         with contextlib.suppress(OSError):
-            unfinished.write_bytes(zlib.compress(encode(found), 1))
-            unfinished.replace(path)
+            path.write_bytes(zlib.compress(encode(found), 1))  # half a file is generated again
         return found
 
     module.generated = generated  # type: ignore[attr-defined]
