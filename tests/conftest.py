@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 
 import hypothesis
@@ -32,7 +33,7 @@ from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import spaces as search_spaces
 from dwconv.tuner.search import strategies
-from tests import forked
+from tests import forked, kept_programs
 from tests.native_needed import go_through_python, needs_native, wait_for_native
 
 gc.disable()
@@ -42,7 +43,7 @@ GOLDEN = Path(__file__).parent / "schedules" / "golden"
 _LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
 """Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
 
-COMPILED, MOST_KEPT = ("native", "cubins", "simulator", "stand-in"), 4000
+COMPILED, MOST_KEPT = ("native", "cubins", "programs", "simulator", "stand-in"), 4000
 """Folders of the cache that stay for the next run, and the most files of each."""
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
@@ -81,6 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if os.environ.get(forked.FOLDER) is None:  # tests that a test runs use what is compiled already
             folder = os.environ[forked.FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
             os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
+            os.environ[kept_programs.FOLDER] = str(settings.cache_folder() / "programs")
             os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
             # What is predicted differs from device to device, and with every portfolio: tests of it ask for it.
             os.environ |= {"DWCONV_UNTUNED": "pytorch"}
@@ -91,8 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_what_is_compiled() -> None:
-    """The C++ of calls, kernels for GPUs, those of the simulator, and the stand-in for a GPU: each is found by all that
-    went into it. Nothing is kept of what was measured, checked or decided."""
+    """The C++ of calls, kernels for GPUs, what TVM generates, those of the simulator, and the stand-in for a GPU: each
+    is found by all that went into it. Nothing is kept of what was measured, checked or decided."""
     kept, cache = Path(platformdirs.user_cache_dir("dwconv-tests")), settings.cache_folder()
     with contextlib.suppress(OSError):  # the home folder is not writable
         for name in COMPILED:
@@ -142,6 +144,12 @@ def kernels_load_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(load, "load_ir", functools.cache(load.load_ir))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs_are_kept() -> None:
+    for name in kept_programs.MODULES:
+        kept_programs.keep(import_module(name))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -34,6 +34,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from tests import kept_programs
+
 FOLDER = "DWCONV_TESTS_FOLDER"
 """The variable that names the folder of the run."""
 BRIEF = "DWCONV_TESTS_BRIEF"
@@ -200,6 +202,9 @@ def serve(path: str, preload: str) -> None:
     gc.disable()
     for module in preload.split():
         import_module(module)
+    for name in kept_programs.MODULES:
+        if name in sys.modules:
+            kept_programs.keep(sys.modules[name])
     gc.freeze()  # a search would copy all pages that are shared
     gc.enable()
     listening = socket.socket(socket.AF_UNIX)
@@ -258,19 +263,21 @@ def _fork(connection: socket.socket, ends: dict[int, socket.socket]) -> None:
         ends.pop(pid).close()
 
 
-class _WorkersToo(MetaPathFinder):
-    """Has the worker processes of a program forked, too, once it imports what starts them."""
+class _AsInTests(MetaPathFinder):
+    """Once a program imports what starts worker processes, these are forked, too; what it generates is kept."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if name != "dwconv.measure.processes.started_process":
+        if name not in ("dwconv.measure.processes.started_process", *kept_programs.MODULES):
             return None
-        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
         assert spec is not None and spec.loader is not None
         load = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             load(module)
+            if name in kept_programs.MODULES:
+                kept_programs.keep(module)
+                return
             module.subprocess = shim()  # type: ignore[attr-defined]
             if BRIEF in os.environ:
                 path, then = module._BOOT.rsplit("from ", 1)
@@ -312,7 +319,7 @@ def _become_worker(told: dict[str, Any], descriptors: list[int]) -> None:
         known = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         sys.path[:] = [first, *known, *sys.path]
         if FOLDER in os.environ:
-            sys.meta_path.insert(0, _WorkersToo())
+            sys.meta_path.insert(0, _AsInTests())
         sys.argv[:] = [told["how"], *told["arguments"]]
         if told["how"] == "-m":
             runpy.run_module(told["what"], run_name="__main__", alter_sys=True)

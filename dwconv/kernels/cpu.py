@@ -22,14 +22,10 @@ from dwconv.schedules.template import Candidate
 def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
     """Schedule and compile to LLVM IR. Raises InvalidConfig for a config outside the space, BuildError for what TVM or
     LLVM refuses."""
-    import tvm
-
     started = time.perf_counter()
     try:
-        schedule = candidate.schedule(target)
-        function = schedule.mod["main"]
-        with pass_context():
-            library = tvm.compile(schedule.mod, target=llvm_target(target))
+        module = candidate.schedule(target).mod
+        source = generated(module, llvm_target(target))
     except DwconvError:
         raise
     except Exception as error:
@@ -37,10 +33,18 @@ def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
     return Artifact(
         candidate=candidate,
         kind="cpu",
-        source=_without_addresses(library.mod.inspect_source("ll")),
-        arguments=tuple(describe(buffer) for buffer in function.params),
+        source=_without_addresses(source),
+        arguments=tuple(describe(buffer) for buffer in module["main"].params),
         build_s=time.perf_counter() - started,
     )
+
+
+def generated(module: Any, target: Any) -> str:
+    """LLVM IR of a scheduled program, for a target of TVM."""
+    import tvm
+
+    with pass_context():
+        return str(tvm.compile(module, target=target).mod.inspect_source("ll"))
 
 
 def _without_addresses(ir: str) -> str:

@@ -56,11 +56,16 @@ def _with_dynamic(kernels: dict[str, dict[str, int]], launch: Launch) -> dict[st
 
 def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple[str, tuple[Launch, ...]]:
     """CUDA C++ of a scheduled PrimFunc, and its launches in the order they run."""
+    _check_threads(function)
+    return generated(function, arguments, arch)
+
+
+def generated(function: Any, arguments: tuple[Argument, ...], arch: str) -> tuple[str, tuple[Launch, ...]]:
+    """``lower`` without the check."""
     import tvm
     from tvm import tirx
     from tvm.tirx.build import codegen_build, split_host_device_mods
 
-    _check_threads(function)
     target = tvm.target.Target({"kind": "cuda", "arch": arch}, host="llvm")
     module = tirx.transform.BindTarget(target)(tvm.IRModule({"main": function}))
     pipeline, _, finish_device = tirx.get_tir_pipeline("s_tir")
