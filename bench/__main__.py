@@ -7,6 +7,7 @@ import os
 import sys
 
 from dwconv import settings
+from dwconv.commands.command_line import run
 
 GROUPS = {
     "layers": {
@@ -41,7 +42,7 @@ _IN_FOLDERS = {
 
 
 def module_of(name: str) -> str:
-    """The module with the ``main`` of a benchmark: of its own name in this folder, unless it has a folder."""
+    """The module with the ``command`` of a benchmark: of its own name in this folder, unless it has a folder."""
     return f"bench.{_IN_FOLDERS.get(name, name)}"
 
 
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
     os.environ.setdefault("DWCONV_UNTUNED", "wait")  # kernels that arrive in the middle would be timed as well
     name = argv[0] if argv else ""
     if name in BENCHMARKS or name in READERS:
-        return int(importlib.import_module(module_of(name)).main(argv[1:]))
+        return run(importlib.import_module(module_of(name)).command, argv[1:])
     if name in ("-h", "--help"):
         print("\n".join(["usage: python -m bench NAME …", *_described(), "\neach has --help"]))
         return 0

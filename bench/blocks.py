@@ -28,7 +28,7 @@ from bench.evidence import Control, Ratio, percent_of_limit, ratio_of, summary_o
 from bench.models import ChannelNorm
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.call.call_plan import plans
-from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
+from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import CannotBeCaptured, one_line
 from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, rounds_in_turns
@@ -60,11 +60,7 @@ ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
 }
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_blocks, list(argv))
-
-
-def _blocks(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench blocks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--network", choices=BLOCK_NETWORKS, action="append", help="default all; may be repeated")
     parser.add_argument("--batch", type=whole, default=8, help="default 8")
@@ -268,8 +264,7 @@ def runs_as_one(workload: Workload) -> bool:
 
 def compiled(model: nn.Module) -> Any:
     """Under torch.compile, as it is by default, for one size."""
-    under: Any = torch.compile(model, dynamic=False)
-    return under
+    return torch.compile(model, dynamic=False)
 
 
 def inference_of(model: nn.Module, x: Tensor) -> Step:

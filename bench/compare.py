@@ -13,15 +13,11 @@ from pathlib import Path
 
 from bench.evidence import Ratio, name_of
 from bench.report.files import KINDS, ResultFile, over_pytorch, read
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import UnreadableResults
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_compare, list(argv))
-
-
-def _compare(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench compare", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("before", type=Path, metavar="A.json", help="results of a benchmark")
     parser.add_argument("after", type=Path, metavar="B.json", help="later results of the same benchmark")

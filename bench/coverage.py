@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -198,7 +198,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: list[str]) -> int:
+def command(argv: Sequence[str] | None) -> int:
     """Write bench/results/coverage.json, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench coverage", description=__doc__)
     parser.add_argument("--model", help="one of the models by name; default all")

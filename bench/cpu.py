@@ -33,7 +33,7 @@ from bench.race import (
     row_of,
 )
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
-from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
+from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.measure.clock.timing import CACHES, Caches
 from dwconv.measure.limits import with_limits
@@ -59,11 +59,7 @@ CONTROLS = 3
 """Kernels that are timed against themselves, of passes spread over all."""
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_cpu, list(argv))
-
-
-def _cpu(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
     parser.add_argument("--dims", choices=("1", "2", "3"), default="2", help="layers of so many dimensions, default 2")

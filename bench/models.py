@@ -114,8 +114,7 @@ class MobileNetV2(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.last(self.blocks(self.stem(x)))
-        logits: Tensor = self.head(features.mean((2, 3)))
-        return logits
+        return self.head(features.mean((2, 3)))
 
 
 class MobileNetV3Large(nn.Module):
@@ -159,8 +158,7 @@ class MobileNetV3Large(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.last(self.blocks(self.stem(x)))
-        logits: Tensor = self.head(features.mean((2, 3)))
-        return logits
+        return self.head(features.mean((2, 3)))
 
 
 class ConvNeXtBlock(nn.Module):
@@ -205,8 +203,7 @@ class ConvNeXt(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(channels), nn.Linear(channels, classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.stages(x).mean((2, 3)))
-        return logits
+        return self.head(self.stages(x).mean((2, 3)))
 
 
 class LargeKernelBlock(nn.Module):
@@ -251,8 +248,7 @@ class RepLKNet(nn.Module):
         self.head = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.stages(x).mean((2, 3)))
-        return logits
+        return self.head(self.stages(x).mean((2, 3)))
 
 
 NETWORKS = (
@@ -291,8 +287,7 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        added: Tensor = self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
-        return added
+        return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 
 class Bottleneck(nn.Module):
@@ -314,8 +309,7 @@ class Bottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(y)))))
-        added: Tensor = self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
-        return added
+        return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 
 def _shortcut(channels: int, out_channels: int, *, stride: int) -> nn.Module | None:
@@ -351,8 +345,7 @@ class ResNet(nn.Module):
         self.head = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.pool(self.blocks(self.stem(x))).flatten(1))
-        return logits
+        return self.head(self.pool(self.blocks(self.stem(x))).flatten(1))
 
 
 _DEPTHS: dict[str, tuple[tuple[int, ...], type[BasicBlock | Bottleneck]]] = {

@@ -227,8 +227,7 @@ def made_up(image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _under_inductor(make: Callable[[], nn.Module]) -> nn.Module:
     """The model under torch.compile as it is by default."""
-    compiled: nn.Module = torch.compile(copy.deepcopy(make()))  # type: ignore[assignment]
-    return compiled
+    return torch.compile(copy.deepcopy(make()))  # type: ignore[return-value]
 
 
 def _as_graphs(make: Callable[[], nn.Module], *, image: torch.Tensor, autocast: str | None) -> nn.Module:
@@ -333,8 +332,7 @@ def _serve(connection: Connection, name: str, arguments: argparse.Namespace) -> 
 def _ask(connection: Connection) -> Lap:
     time.sleep(_THREADS_SLEEP_AFTER_S)
     connection.send("step")
-    lap: Lap = connection.recv()
-    return lap
+    return connection.recv()
 
 
 def moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:

@@ -92,8 +92,7 @@ def _pytorch(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
 
 
 def _inductor(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
-    compiled: Call = torch.compile(_pytorch(workload, layout, inputs), mode="max-autotune-no-cudagraphs")
-    return compiled
+    return torch.compile(_pytorch(workload, layout, inputs), mode="max-autotune-no-cudagraphs")
 
 
 def onednn_blocked(workload: Workload, inputs: Inputs) -> Callable[[], torch.Tensor]:

@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import geometric_mean
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -263,21 +262,16 @@ def _check(reason: str) -> None:
         raise BuildError(f"wrong: {reason}")
 
 
-class Races:
-    """Runs races in a process of its own, which is replaced if it dies. A context manager. Raises WorkerError if a
-    race failed, WorkerCannotStart if none can be run."""
+class Races(contextlib.AbstractContextManager["Races"]):
+    """Runs races in a process of its own, which is replaced if it dies. Raises WorkerError if a race failed,
+    WorkerCannotStart if none can be run."""
 
     def __init__(self, target: CpuTarget) -> None:
         setup = MeasureSetup(target=target)
         role = "bench.race:Racer"
         self._process = IsolatedProcess(role, setup, threads=target.threads, vector_set=target.vector_set)
 
-    def __enter__(self) -> Races:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._process.kill()
 
     def ask(self, request: Race) -> Raced:

@@ -28,8 +28,7 @@ class MambaMixer(nn.Module):
         hidden, gate = self.in_proj(x).transpose(1, 2).chunk(2, dim=1)
         hidden = self.act(self.conv1d(hidden)[..., :length])
         scanned = self._scan(hidden) * self.act(gate)
-        mixed: Tensor = self.out_proj(scanned.transpose(1, 2))
-        return mixed
+        return self.out_proj(scanned.transpose(1, 2))
 
     def _scan(self, hidden: Tensor) -> Tensor:
         """(N, C, L) -> (N, C, L): the stand-in."""
@@ -53,8 +52,7 @@ class Mamba(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for norm, mixer in zip(self.norms, self.mixers, strict=True):
             x = x + mixer(norm(x))
-        logits: Tensor = self.head(self.last(x)[:, -1])
-        return logits
+        return self.head(self.last(x)[:, -1])
 
 
 class SqueezeExcite3d(nn.Module):
@@ -134,8 +132,7 @@ class X3D(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.last(self.stages(self.stem(x)))
-        logits: Tensor = self.head(features.mean((2, 3, 4)))
-        return logits
+        return self.head(features.mean((2, 3, 4)))
 
 
 class MedNeXtBlock(nn.Module):
@@ -155,8 +152,7 @@ class MedNeXtBlock(nn.Module):
         self.shortcut = nn.Conv3d(channels, out_channels, 1, stride=stride) if stride > 1 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        added: Tensor = self.shortcut(x) + self.perceptron(self.depthwise(x))
-        return added
+        return self.shortcut(x) + self.perceptron(self.depthwise(x))
 
 
 class MedNeXt(nn.Module):
@@ -178,8 +174,7 @@ class MedNeXt(nn.Module):
         self.head = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.stages(x).mean((2, 3, 4)))
-        return logits
+        return self.head(self.stages(x).mean((2, 3, 4)))
 
 
 def _a_sixteenth(channels: int) -> int:

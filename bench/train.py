@@ -28,7 +28,7 @@ from bench.paired_steps import made_up, step_of
 from bench.results import MachineWatch, add_log_argument, add_out_argument, name_part, write_results
 from bench.step_rows import losses_of, table, table_of
 from dwconv import settings
-from dwconv.commands.command_line import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Caches
 from dwconv.measure.limits import with_limits
@@ -50,11 +50,7 @@ MODELS = 4
 """That take turns: plain in both layouts, plain once more, converted."""
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_train, list(argv))
-
-
-def _train(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench train", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
     parser.add_argument(
@@ -218,8 +214,7 @@ def raced(
             raise WorkerTimeout(f"training {network.name}: no end after {timeout_s:.0f} s") from error
         if ended.returncode:
             raise WorkerDied(f"training {network.name}: the process ended with code {ended.returncode}")
-        figures: dict[str, Any] = json.loads(out.read_text())
-        return figures
+        return json.loads(out.read_text())
 
 
 def _environment(allocator: str, log: Path | None) -> dict[str, str]:

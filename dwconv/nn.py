@@ -217,7 +217,7 @@ class DepthwiseBlock(nn.Module):
             return x if self.act2 is None else self.act2(x)
         traced = entered(self, self.traces) if self.traces else None
         if traced is not None:
-            return traced.forward(self, traced.blocks, x)  # type: ignore[no-any-return]
+            return traced.forward(self, traced.blocks, x)
         for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):
             x = x if module is None else module(x)
         return x

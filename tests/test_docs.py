@@ -87,7 +87,8 @@ def _parser(module: str) -> argparse.ArgumentParser:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(argparse.ArgumentParser, "parse_args", stop)
         package, _, command = module.partition(" ")
-        main = importlib.import_module(f"dwconv.parallel.{command}" if command else package).main
+        found = importlib.import_module(f"dwconv.parallel.{command}" if command else package)
+        main = getattr(found, "command", None) or found.main
         with pytest.raises(_Asked) as asked:
             main([]) if module.startswith(("dwconv", "bench")) else main()
     return asked.value.parser

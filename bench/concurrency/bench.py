@@ -35,7 +35,7 @@ from bench.concurrency.step import (
 )
 from bench.concurrency.times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
-from dwconv.commands.command_line import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.concurrency.counters import unavailable
 from dwconv.concurrency.machine_costs import this_machine
 from dwconv.concurrency.measured import lap_apart, measurement
@@ -54,11 +54,7 @@ _PAIRS_SHARE, _MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.05, 0.3, 0.2
 the backend measures to choose; and for steps in turns, however long the rest takes."""
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_concurrency, list(argv))
-
-
-def _concurrency(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench concurrency", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     names = ", ".join(network.name for network in NETWORKS)
     parser.add_argument("--model", action="append", metavar="NAME", help=f"only this one, of {names}; may be repeated")

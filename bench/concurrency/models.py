@@ -132,8 +132,7 @@ class InceptionV2(nn.Module):
         self.head = nn.Linear(channels, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.blocks(self.stem(x)).mean((2, 3)))
-        return logits
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
 # -- DCGAN (Radford et al. 2015): both players in one step -----------------------------------------------------------

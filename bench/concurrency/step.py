@@ -23,13 +23,12 @@ from bench.concurrency.models import TrainedNetwork
 from bench.concurrency.times import Models, curves_of
 from dwconv.concurrency.backend import dwconv_concurrent
 from dwconv.concurrency.candidates import at_once_schedule
-from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.explain_schedules import explain
 from dwconv.concurrency.gradient_pairs import pairs
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import Curves
-from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Machine, Placement, Schedule
+from dwconv.concurrency.program import Engine, Program
+from dwconv.concurrency.schedule import Machine, Schedule
 from dwconv.concurrency.strategies import combined, manual, schedules
 from dwconv.concurrency.task_timer import PairTimes, TaskTimer, pair_times
 from dwconv.concurrency.tasks import CutGraph
@@ -46,7 +45,8 @@ class Graph:
         self.whole.split_all_but(_EVERY_CONVOLUTION)
         self.apart = Program(module)
         self.pairs: Sequence[PairTimes] = ()
-        self.engine: Engine = self.whole.engine
+        self.engine: Engine | None = None
+        """None: plain execution."""
 
     def keep_whole_what_is_better_so(self, timer: TaskTimer, *, cores: int) -> None:
         """Have ``timer`` time the two gradients of every convolution; those stay one operator that lose by being
@@ -60,9 +60,10 @@ class Graph:
 
     def boxed(self) -> Callable[[list[Any]], list[Any]]:
         """The function that AOTAutograd calls."""
+        plain = self.whole.boxed()
 
         def call(inputs: list[Any]) -> list[Any]:
-            return self.engine.run(inputs)
+            return self.engine.run(inputs) if self.engine else plain(inputs)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call
@@ -163,14 +164,8 @@ class Setting:
     def shape(self) -> object:
         """Equal for settings that run alike."""
         return tuple(
-            (id(program), tuple((each.task, each.worker, each.threads) for each in in_order(schedule)))
-            for program, schedule in zip(self.programs, self.schedules, strict=True)
+            (id(program), schedule.shape) for program, schedule in zip(self.programs, self.schedules, strict=True)
         )
-
-
-def in_order(schedule: Schedule) -> list[Placement]:
-    """The placements as workers run them."""
-    return sorted(schedule.placements, key=lambda each: (each.start_us, each.task))
 
 
 class SettingStep:

@@ -12,8 +12,6 @@ for the device are not measured again, except steps, which depend on all records
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import json
 import math
 import sys
@@ -40,7 +38,7 @@ from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
 from bench.gpu.verify import in_words as in_words_of_verdict
 from bench.gpu.verify import verify_stage
 from bench.results import FOLDER, write_results
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import DwconvError, one_line
 from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
@@ -74,19 +72,15 @@ _GRACE = 0.02
 """A stage is interrupted when it exceeds its time by this share of the seconds of all stages."""
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_cuda, list(argv))
-
-
-def _cuda(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cuda", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)}; default: all, in that order")
-    parser.add_argument("--seconds", type=_seconds, default=480.0, help="for all stages together, default 480")
+    parser.add_argument("--seconds", type=from_0, default=480.0, help="for all stages together, default 480")
     parser.add_argument("--out", type=Path, default=Path("bench-cuda"), help="folder for the results")
     parser.add_argument(
         "--continue-from", type=Path, metavar="FILE", help=f"the {FILE} of an earlier run, to go on from"
     )
-    parser.add_argument("--first", type=_count, metavar="N", help="tune and race only the first N workloads")
+    parser.add_argument("--first", type=whole, metavar="N", help="tune and race only the first N workloads")
     parser.add_argument("--all", action="store_true", help="tune and race every type in every layout")
     parser.add_argument("--one-process", action="store_true", help="smoke and verify run kernels in this process")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with computed costs; needs no GPU")
@@ -180,8 +174,7 @@ def _summary(ended: dict[str, Ended], state: State) -> str:
 def shipped_results(target: Target) -> dict[str, Any]:
     """What ``_write_results`` wrote of the device before; empty if nothing ships of it."""
     path = FOLDER / f"cuda-{target.device}.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def _write_results(state: State, target: Target) -> None:
@@ -198,20 +191,6 @@ def _write_results(state: State, target: Target) -> None:
         "steps": {**shipped_results(target).get("steps", {}), **state.of("train")},
     }
     write_results("cuda", target=target, rows=rows, folder=state.path.parent, **facts)
-
-
-def _seconds(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 <= (seconds := float(text)) < math.inf:
-            return seconds
-    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds; give 0 or more")
-
-
-def _count(text: str) -> int:
-    with contextlib.suppress(ValueError):
-        if (count := int(text)) >= 1:
-            return count
-    raise argparse.ArgumentTypeError(f"{text} is not a number of workloads; give 1 or more")
 
 
 def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], target: Target, *, seconds: float) -> int:

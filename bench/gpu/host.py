@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,7 @@ from torch import Tensor, nn
 import dwconv
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import compare_starts
+from bench.gpu.worker import host_us
 from bench.networks import mixed_precision
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, run
@@ -42,7 +42,7 @@ ROADS = {"C++": "", "Python": "0"}
 """Roads of a call, and ``DWCONV_NATIVE`` for each; empty: as it is."""
 CHANNELS, SIZE = 192, 28
 _LAYERS = 11
-_ROUNDS, _CALLS = 60, 5
+_ROUNDS = 60
 DTYPE: DType = "float16"
 
 
@@ -71,8 +71,7 @@ def _of_road(road: str, *, given: Run, batch: int, size: int, rounds: int) -> di
             subprocess.run(command, env=environment, check=True, timeout=min(_MOST_S, max(1.0, given.pace.left_s)))
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
             return {"failed": str(error)}
-        found: dict[str, Any] = json.loads(out.read_text())
-        return found
+        return json.loads(out.read_text())
 
 
 def _in_words(answer: dict[str, Any]) -> str:
@@ -149,12 +148,12 @@ def _of_model(model: nn.Sequential, x: Tensor, dy: Tensor, *, autocast: str | No
     gc.collect()
     gc.disable()
     try:
-        forward_us = {count: _least_us(partial(forward, chain), rounds=rounds) for count, chain in chains.items()}
+        forward_us = {count: host_us(partial(forward, chain), rounds=rounds) for count, chain in chains.items()}
         backward_us = {}
         for count, chain in chains.items():
             gradients = partial(torch.autograd.grad, forward(chain), (x, *chain.parameters()), dy, retain_graph=True)
-            backward_us[count] = _least_us(gradients, rounds=rounds)
-        whole_us = _least_us(lambda: forward(chains[1]).backward(dy), rounds=rounds)  # type: ignore[no-untyped-call]
+            backward_us[count] = host_us(gradients, rounds=rounds)
+        whole_us = host_us(lambda: forward(chains[1]).backward(dy), rounds=rounds)  # type: ignore[no-untyped-call]
         kernels_us = {count: _kernels_us(partial(_backward_of, forward, chain, dy)) for count, chain in chains.items()}
     finally:
         gc.enable()
@@ -175,19 +174,6 @@ def _kernels_us(call: Callable[[], object]) -> float:
     if not torch.cuda.is_available():
         return 0.0
     return float(sum(event.time_range.elapsed_us() for event in kernels_in(call)))
-
-
-def _least_us(call: Callable[[], object], *, rounds: int) -> float:
-    """The least of several rounds: what is more came from outside."""
-    least_s = float("inf")
-    for _ in range(rounds):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        started_s = time.perf_counter()
-        for _ in range(_CALLS):
-            call()
-        least_s = min(least_s, (time.perf_counter() - started_s) / _CALLS)
-    return least_s * 1e6
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ _LEAST_RATE = 1e-6
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """The sizes on which the limits are measured."""
+class MeasureLimits:
+    """Ask for the limits of the device, measured on these sizes."""
 
     memory_bytes: int = 1 << 30
     """Size of a copy in memory: many times the cache."""
@@ -39,24 +39,16 @@ class Sizes:
     """Rows and columns of the matrices that are multiplied."""
 
 
-@message
-@dataclass(frozen=True, kw_only=True)
-class MeasureLimits:
-    """Ask for the limits of the device."""
-
-    sizes: Sizes
-
-
 _START_S = 30.0
 """Time limit of the measurement, the start of its process included."""
 
 
-def known_limits(run: Run, worker: GpuWorker, sizes: Sizes, *, stage: str) -> None:
-    """Measure the limits in ``worker``, whose handler answers MeasureLimits, unless they are known; print them."""
+def known_limits(run: Run, worker: GpuWorker, sizes: MeasureLimits, *, stage: str) -> None:
+    """Measure the limits in ``worker``, whose handler answers ``sizes``, unless they are known; print them."""
     if not run.state.left("limits", ["device"]) or not run.pace.fits:
         return
     try:
-        answer = worker.ask(MeasureLimits(sizes=sizes), timeout_s=_START_S, within_s=run.pace.left_s)
+        answer = worker.ask(sizes, timeout_s=_START_S, within_s=run.pace.left_s)
         known: dict[str, Any] = {name: round(value, 3) for name, value in answer.items()}
     except GpuFailure as failure:
         known = {"failed": str(failure)}
@@ -73,7 +65,7 @@ def _taken_for_limits(target: Target) -> dict[str, Any]:
     return {**dataclasses.asdict(target.limits), "clock_ghz": target.clock_ghz, "launch_us": LAUNCH_US}
 
 
-def limits_of(target: Target, sizes: Sizes) -> dict[str, float]:
+def limits_of(target: Target, sizes: MeasureLimits) -> dict[str, float]:
     """Copy bandwidths in GB/s, read and written bytes together; float32 multiply-adds in GFLOP/s; the time from one
     launch to the next in µs; and on a GPU its clock under load in GHz, and its last cache in bytes."""
     of_any = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bench.gpu.limits import MeasureLimits, Sizes, as_limits, known_limits, limits_of
+from bench.gpu.limits import MeasureLimits, as_limits, known_limits, limits_of
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
 from bench.race import OURS, Race, Raced, Racer
@@ -43,7 +43,7 @@ class GpuRacer:
         if isinstance(request, Race):
             return self._racer(request)
         with torch.inference_mode():
-            return limits_of(self._target, request.sizes)
+            return limits_of(self._target, request)
 
 
 FIRST_S = 6.0
@@ -56,13 +56,13 @@ _START_S = 30.0
 """A race may take this much longer in a process that has just started."""
 
 
-def race_stage(run: Run, *, sizes: Sizes | None = None) -> Ended:
+def race_stage(run: Run, *, sizes: MeasureLimits | None = None) -> Ended:
     """The run fails if nothing could be raced, though something is tuned."""
     threads = run.target.threads if isinstance(run.target, CpuTarget) else 1
     setup = MeasureSetup(target=run.target)
     with GpuWorker("bench.gpu.race:GpuRacer", setup, threads=threads) as racer:
         racer.start()
-        known_limits(run, racer, sizes or Sizes(), stage="race")
+        known_limits(run, racer, sizes or MeasureLimits(), stage="race")
         return _race_all(run, racer)
 
 

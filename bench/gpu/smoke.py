@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from bench.cases import odd_blocks
-from bench.gpu.limits import MeasureLimits, Sizes, known_limits, limits_of
+from bench.gpu.limits import MeasureLimits, known_limits, limits_of
 from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, say
 from bench.gpu.verify import RIGHT, in_words, verified
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, host_us, warm_up
@@ -70,7 +70,7 @@ class FirstContact:
         if isinstance(request, MeasureLimits):
             self._warm_up()
             with torch.inference_mode():
-                return limits_of(self._target, request.sizes)
+                return limits_of(self._target, request)
         if request.step == "libraries":
             return libraries()
         if request.step == "device":
@@ -97,12 +97,12 @@ class FirstContact:
         else:
             padding = tuple(before for before, _ in workload.padding)
             call = partial(F.conv2d, x, w, None, workload.stride, padding, workload.dilation, workload.channels)
-        times = {"host": f"{host_us(call, target=self._target):.1f} µs"}
+        times = {"host": f"{host_us(call):.1f} µs"}
         taken = time_in_turns({step: call}, clock=clock_of(self._target), effort=GLANCE)
         return {**times, "device": f"{taken[step].median_us:.1f} µs"}
 
 
-def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: Sizes | None = None) -> Ended:
+def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: MeasureLimits | None = None) -> Ended:
     """The run fails if no template is right."""
     setup = MeasureSetup(target=run.target, load=load)
     role = "bench.gpu.smoke:FirstContact"
@@ -117,7 +117,7 @@ def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: S
         for step in ("libraries", "device"):
             for name, seen in _step(Look(step=step), contact, run).items():
                 say("smoke", f"{name}: {seen}")
-        known_limits(run, contact, sizes or Sizes(), stage="smoke")
+        known_limits(run, contact, sizes or MeasureLimits(), stage="smoke")
         right, tried = _templates(run, workers=workers, gpu=gpu)
         times = []
         for step in ("dwconv", "conv2d"):

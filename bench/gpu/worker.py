@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 
 from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
 from dwconv.kernels.entry import message
-from dwconv.measure.clock.device import get_ready, synchronize
+from dwconv.measure.clock.device import get_ready, is_lost, synchronize
 from dwconv.measure.clock.timing import Call
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
@@ -27,7 +27,7 @@ from dwconv.problems.target import Target
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
-_HOST_CALLS = 200
+_HOST_ROUNDS, _HOST_CALLS = 40, 5
 _LEAST_S = 1.0
 """A request is not tried again with less time than this."""
 
@@ -54,26 +54,19 @@ def careful(answer: Callable[[Request], Answer], request: Request, *, target: Ta
     try:
         return answer(request)
     except Exception as error:  # noqa: BLE001  whatever a kernel or a library does is the request's own fault
-        from dwconv.measure.clock.device import is_lost  # imports PyTorch, which not every handler needs
-
         reason = one_line(f"{type(error).__name__}: {error}", most=400)
         return Refused(reason=reason, broken=is_lost(target))
 
 
-class GpuWorker:
-    """Asks the handler ``role`` (``module:name``), made from ``setup``, in a process of its own; with ``here``, in this
-    one. A context manager: its end ends the process."""
+class GpuWorker(AbstractContextManager["GpuWorker"]):
+    """Asks the handler ``role`` (``module:name``), made from ``setup``, in a process of its own, which ends with the
+    context; with ``here``, in this one."""
 
     def __init__(self, role: str, setup: object, *, here: bool = False, threads: int = 1) -> None:
         self._handler: Callable[[Any], Any] | None = locate(role)(setup) if here else None
         self._process = IsolatedProcess(role, setup, threads=threads)
 
-    def __enter__(self) -> GpuWorker:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._process.kill()
 
     def start(self) -> None:
@@ -123,14 +116,15 @@ def warm_up(target: Target) -> None:
     synchronize(target)
 
 
-def host_us(call: Call, *, target: Target) -> float:
-    """Microseconds that a call takes on the host, without waiting for the device."""
-    for _ in range(10):
-        call()
-    synchronize(target)
-    started_s = time.perf_counter()
-    for _ in range(_HOST_CALLS):
-        call()
-    taken_s = time.perf_counter() - started_s
-    synchronize(target)
-    return taken_s / _HOST_CALLS * 1e6
+def host_us(call: Call, *, rounds: int = _HOST_ROUNDS) -> float:
+    """Microseconds that a call takes on the host, without waiting for the device: the least of several rounds, since
+    what is more came from outside."""
+    least_s = math.inf
+    for _ in range(rounds):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        started_s = time.perf_counter()
+        for _ in range(_HOST_CALLS):
+            call()
+        least_s = min(least_s, (time.perf_counter() - started_s) / _HOST_CALLS)
+    return least_s * 1e6

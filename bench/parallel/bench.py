@@ -20,7 +20,7 @@ import msgspec
 from bench.models import RESNETS
 from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Job, run_ranks
 from bench.results import add_out_argument, write_results
-from dwconv.commands.command_line import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.errors import InvalidChoice
 from dwconv.problems.target import cpu_target
 
@@ -38,11 +38,7 @@ _BESIDE_S = 300.0
 """Of a case, for what its own time does not hold: the start, and steps whose losses are compared."""
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_parallel, list(argv))
-
-
-def _parallel(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     arguments = _parser().parse_args(argv)
     cases = [case for case in CASES if arguments.only in case.name]
     if not cases:

@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -145,11 +145,11 @@ class _Runner:
     step: Callable[[Tensor, Tensor], float]
     """One step on the whole batch, of which it takes its share; the loss."""
     optimizer: torch.optim.Optimizer
-    exposed_s: Callable[[], float]
-    losses: list[float]
-    times_s: list[float]
-    exposed: list[float]
-    lost: list[float]
+    exposed_s: Callable[[], float] = lambda: 0.0
+    losses: list[float] = field(default_factory=list)
+    times_s: list[float] = field(default_factory=list)
+    exposed: list[float] = field(default_factory=list)
+    lost: list[float] = field(default_factory=list)
 
 
 def run_ranks(command: Sequence[str], *, name: str, world: int, timeout_s: float, **environment: str) -> None:
@@ -293,10 +293,6 @@ def _pipeline(case: Case, plan: Plan) -> _Runner:
         step=lambda x, target: pipeline.step(pipeline.share(x), pipeline.share(target)),
         optimizer=torch.optim.SGD(pipeline.parameters(), lr=_RATE, momentum=0.9),
         exposed_s=lambda: pipeline.times.exposed_s if pipeline.times else 0.0,
-        losses=[],
-        times_s=[],
-        exposed=[],
-        lost=[],
     )
 
 
@@ -312,16 +308,9 @@ def _data_parallel(case: Case, share: tuple[LayerCost, ...], link: Link) -> _Run
         loss.backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
-    plan = Plan(
-        layers=share,
-        stages=(Stage(first=0, last=len(share), replicas=world),),
-        microbatches=1,
-        schedule="1f1b",
-        link=link,
-    )
-    return _Runner(
-        plan=plan, step=step, optimizer=optimizer, exposed_s=lambda: 0.0, losses=[], times_s=[], exposed=[], lost=[]
-    )
+    whole = Stage(first=0, last=len(share), replicas=world)
+    plan = Plan(layers=share, stages=(whole,), microbatches=1, schedule="1f1b", link=link)
+    return _Runner(plan=plan, step=step, optimizer=optimizer)
 
 
 def _alone(case: Case, batches: list[tuple[Tensor, Tensor]]) -> list[float]:

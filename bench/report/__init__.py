@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.report import charts, pictures, steps
 from bench.report.files import ResultFile, read
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import InvalidChoice
 from dwconv.reporting import frame
 from dwconv.reporting.drawing import text
@@ -25,11 +25,7 @@ from dwconv.system.new_file import replace_file
 PAGE = Path("report.html")
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_report, list(argv))
-
-
-def _report(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench report", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="JSON that benchmarks wrote: bench/results/*"

@@ -96,8 +96,7 @@ class DwconvFpropSilu(Function):
         ctx.passes = DispatchedPasses(
             input_shape=x.shape, kernel_size=w.shape[2:], geometry=geometry, weight_strides=w.stride()
         )
-        y: Tensor = below_autograd(fprop_silu, x, w, bias, *geometry)
-        return y
+        return below_autograd(fprop_silu, x, w, bias, *geometry)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:

@@ -99,8 +99,7 @@ class Maker:
         request = _expect(workload, target)
         if kept := request.kept():
             return kept["expected"]
-        found: Expected | None = self._answer(request)
-        return found
+        return self._answer(request)
 
     def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
         """Why the kernel cannot be built; empty if it can: ``kernels.cache.ready`` has it from now on. Raises

@@ -116,8 +116,7 @@ def _for_compiled(plan: Plan) -> tuple[bool, bool, Any | None, Callable[[list[Te
     def watched_backward(given: list[Tensor]) -> list[Tensor]:
         dz, x, *kept = given
         y, (w, *norms) = kept[:has_z], kept[has_z:]
-        gradients: list[Tensor] = block_backward(dz, x, y, w, norms, block, *problem.geometry)
-        return gradients
+        return block_backward(dz, x, y, w, norms, block, *problem.geometry)
 
     return has_z, has_layer_norm, statistics, watched_backward
 
@@ -156,8 +155,7 @@ def inference(
     given = [tensor for norm in norms for tensor in norm]
     if bias is not None:
         given[-2] = given[-2] - bias
-    z: Tensor = kernel(x, w.to(x.dtype), *given)
-    return z
+    return kernel(x, w.to(x.dtype), *given)
 
 
 def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
@@ -330,9 +328,8 @@ class DwconvBlock(Function):
 def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry: Any) -> Sequence[Tensor]:
     """``block_forward``; where nothing watches, without PyTorch's dispatcher, which takes longer than a small block."""
     if is_watched(x, w, None):
-        return block_forward(x, w, norms, block, *geometry)  # type: ignore[no-any-return]
-    results: Sequence[Tensor] = DwconvBlock.apply(x, w, block, *geometry, *norms)  # type: ignore[no-untyped-call]
-    return results
+        return block_forward(x, w, norms, block, *geometry)
+    return DwconvBlock.apply(x, w, block, *geometry, *norms)  # type: ignore[no-untyped-call]
 
 
 def _first(named: dict[str, Tensor]) -> str:

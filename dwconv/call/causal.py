@@ -51,10 +51,9 @@ def causal_conv1d(
     """
     given = (x, weight, *(tensor for tensor in (bias, seq_idx, initial_states) if tensor is not None))
     if has_torch_function(given):
-        result: Tensor | tuple[Tensor, Tensor] = handle_torch_function(
+        return handle_torch_function(
             causal_conv1d, given, x, weight, bias, seq_idx, initial_states, return_final_states, activation
         )
-        return result
     return computed(x, weight, bias, seq_idx, initial_states, return_final_states, activation)
 
 

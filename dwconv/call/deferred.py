@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._C import _are_functorch_transforms_active, _get_tracing_state, _len_torch_dispatch_stack
-from torch.autograd import Function, forward_ad
+from torch.autograd import Function
 from torch.utils._pytree import tree_map_only
 
 from dwconv.call import activated
@@ -26,12 +25,15 @@ from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.torch_ops import DispatchedPasses
+from dwconv.call.watchers import is_foreign, is_looked_at
 
 
 def deferred(given: Arguments) -> Tensor | None:
     """The deferred result of a depthwise call of ``conv1d`` if kernels with SiLU measured faster at these sizes; None
     for other calls, and if something watches."""
-    if torch.compiler.is_compiling() or not _are_plain(given) or not is_causal(given) or _is_watched(given):
+    if torch.compiler.is_compiling() or is_looked_at():  # autocast is no matter: the ops handle it
+        return None
+    if not _are_plain(given) or not is_causal(given) or is_foreign(*given[:3]):
         return None
     before = given.weight.shape[-1] - 1
     tensors = [tensor for tensor in given[:3] if tensor is not None]
@@ -70,19 +72,8 @@ def swaps(func: Any, args: Any) -> bool:
 
 
 def _are_plain(given: Arguments) -> bool:
-    """False for stand-ins of tensors while something traces, and for subclasses."""
-    plain = all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
-    return plain and _get_tracing_state() is None
-
-
-def _is_watched(given: Arguments) -> bool:
-    """``watchers.is_watched`` without autocast, which the ops handle."""
-    return bool(
-        _len_torch_dispatch_stack()
-        or _are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or any(tensor.layout is not torch.strided or tensor.is_nested for tensor in given[:3] if tensor is not None)
-    )
+    """False for subclasses."""
+    return all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
 
 
 @dataclass(frozen=True)
@@ -102,8 +93,7 @@ class _Sums:
         return Arguments(self.x, self.weight, self.bias, 1, (sides,), 1, None, 1)
 
     def tensor(self) -> Tensor:
-        waiting: Tensor = _Defer.apply(self.x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-        return waiting
+        return _Defer.apply(self.x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
 
     def as_seen(self, result: Tensor) -> Tensor:
         return result.transpose(1, 2) if self.swapped else result
@@ -134,10 +124,7 @@ class _Defer(Function):
         sums = replace(ctx.sums, x=x, weight=weight, bias=bias)
         call = Call.of(sums.arguments())
         needs_x, needs_w, needs_bias, *_ = wanted(ctx)
-        passes = DispatchedPasses(
-            input_shape=call.x.shape, kernel_size=call.w.shape[2:], geometry=call.problem.geometry,
-            weight_strides=call.w.stride(),
-        )  # fmt: skip
+        passes = DispatchedPasses.of(call.problem, weight_strides=call.w.stride())
         tied = Tied(call.x, call.w, None, sums.as_seen(dz).unsqueeze(2))
         dx, dw, db, _ = gradients(passes, tied, Needs(needs_x, needs_w, needs_bias))
         return None if dx is None else dx.squeeze_(2), None if dw is None else dw.squeeze_(2), db, None

@@ -58,8 +58,7 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
     if passes.plan.is_pytorch:
         return given.on_pytorch()
     if trains:
-        y: Tensor = _apply(input, weight, bias, passes, axes)  # type: ignore[no-untyped-call]
-        return y
+        return _apply(input, weight, bias, passes, axes)  # type: ignore[no-untyped-call]
     return given.as_given(passes.fprop(*given.images(), bias))
 
 
@@ -169,13 +168,7 @@ def teach_meanwhile(call: Call, plan: Plan) -> None:
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:
     """The same passes on ops that support double backward."""
-    problem = passes.plan.problem
-    return DispatchedPasses(
-        input_shape=problem.input_shape,
-        kernel_size=problem.weight_shape[2:],
-        geometry=problem.geometry,
-        weight_strides=passes.weight_strides,
-    )
+    return DispatchedPasses.of(passes.plan.problem, weight_strides=passes.weight_strides)
 
 
 def _pytorch_call(call: Call) -> Any | None:

@@ -24,8 +24,7 @@ def register(ops: Any) -> None:
 
 
 def _fprop(x: Ints, w: Ints, bias: Ints | None, *geometry: Any, out_shape: Ints, **_: Any) -> int:
-    count: int = conv_flop(x, w, bias, *geometry[:3], False, out_val=out_shape)
-    return count
+    return conv_flop(x, w, bias, *geometry[:3], False, out_val=out_shape)
 
 
 def _dgrad(dy: Ints, w: Ints, input_shape: Ints, *geometry: Any, **_: Any) -> int:
@@ -49,5 +48,4 @@ def _backward(dy: Ints, x: Ints, w: Ints, *, mask: tuple[bool, bool, bool]) -> i
     unused = (None,) * 4  # bias, stride, padding, dilation
     results = (list(x), list(w), None)
     formula: Any = conv_backward_flop  # it takes the results by name
-    count: int = formula(list(dy), list(x), list(w), *unused, False, None, x[1], mask, out_val=results)
-    return count
+    return formula(list(dy), list(x), list(w), *unused, False, None, x[1], mask, out_val=results)

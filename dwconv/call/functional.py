@@ -134,8 +134,7 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
                 "FX quantisation supports PyTorch's own layers alone, and leaves those of dwconv as they are: call "
                 "dwconv.revert(model) first"
             )
-        result: Tensor = handle_torch_function(function, given[:3], *given[:-1])
-        return result
+        return handle_torch_function(function, given[:3], *given[:-1])
     if torch.compiler.is_compiling() or is_watched_beside_autocast(given.input, given.weight, given.bias):
         return dispatched.convolve(given)
     lowered = given.lowered() if _is_any_autocast_enabled() else given
@@ -164,7 +163,7 @@ def _as_pytorchs(ours: Callable[..., Tensor], given: Arguments) -> Tensor:
         for each in overloading:
             y: Any = type(each).__torch_function__(theirs, types, arguments, {})
             if y is not NotImplemented:
-                return y  # type: ignore[no-any-return]
+                return y
     raise InvalidArgument(f"none of {', '.join(kind.__name__ for kind in types)} supports {theirs.__name__}")
 
 

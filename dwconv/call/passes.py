@@ -51,7 +51,6 @@ class PlannedPasses:
         return self.dense and kernel.is_direct and kernel.x_pitch in (None, self.x_pitch)
 
     def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        """y"""
         kernel = self.kernels["fprop"]
         if kernel is None:
             return pytorch.fprop(self.plan.problem, x, w, bias)
@@ -66,15 +65,12 @@ class PlannedPasses:
         return y
 
     def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
-        """dx"""
         kernel = self.kernels["dgrad"]
         if kernel is None:
             return pytorch.dgrad(self.plan.problem, dy, w)
-        dx: Tensor = self._run(kernel, dy, w)
-        return dx
+        return self._run(kernel, dy, w)
 
     def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
-        """dw"""
         kernel = self.kernels["wgrad"]
         if kernel is None:
             return with_strides(pytorch.wgrad(self.plan.problem, x, dy), self.weight_strides)
@@ -83,7 +79,6 @@ class PlannedPasses:
         return with_strides(self._run(kernel, x, dy), self.weight_strides)
 
     def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-        """(dw, dbias)"""
         kernel = self.kernels["wgrad"]
         if kernel is None:
             dw, dbias = pytorch.wgrad_bias(self.plan.problem, x, dy)

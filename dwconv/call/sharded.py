@@ -93,8 +93,7 @@ class _Parts:
     def here(self, tensor: Tensor, placements: Placements) -> Tensor:
         """This rank's part of a DTensor, moved to those placements if it comes with others, as gradients may."""
         assert isinstance(tensor, DTensor)
-        part: Tensor = tensor.redistribute(self.mesh, placements).to_local()
-        return part
+        return tensor.redistribute(self.mesh, placements).to_local()
 
     def whole(self, part: Tensor, placements: Placements) -> Tensor:
         """The DTensor of which ``part`` is this rank's."""
@@ -113,22 +112,15 @@ class ShardedPasses:
     """The same on this rank's parts."""
 
     def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        """y"""
-        y: Tensor = DwconvShardedFprop.apply(self, x, w, bias)  # type: ignore[no-untyped-call]
-        return y
+        return DwconvShardedFprop.apply(self, x, w, bias)  # type: ignore[no-untyped-call]
 
     def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
-        """dx"""
-        dx: Tensor = DwconvShardedDgrad.apply(self, dy, w)  # type: ignore[no-untyped-call]
-        return dx
+        return DwconvShardedDgrad.apply(self, dy, w)  # type: ignore[no-untyped-call]
 
     def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
-        """dw"""
-        dw: Tensor = DwconvShardedWgrad.apply(self, x, dy)  # type: ignore[no-untyped-call]
-        return dw
+        return DwconvShardedWgrad.apply(self, x, dy)  # type: ignore[no-untyped-call]
 
     def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-        """(dw, dbias)"""
         dw, dbias = DwconvShardedWgradBias.apply(self, x, dy)  # type: ignore[no-untyped-call]
         return dw, dbias
 
@@ -146,12 +138,7 @@ def _local_passes(given: Arguments, x: Tensor, w: Tensor) -> DispatchedPasses:
             groups=None,
         )
         call = Call.of(part)
-    return DispatchedPasses(
-        input_shape=call.problem.input_shape,
-        kernel_size=call.problem.weight_shape[2:],
-        geometry=call.problem.geometry,
-        weight_strides=call.w.stride(),
-    )
+    return DispatchedPasses.of(call.problem, weight_strides=call.w.stride())
 
 
 class DwconvShardedFprop(Function):

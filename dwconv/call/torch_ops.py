@@ -72,27 +72,27 @@ class DispatchedPasses:
     weight_strides: Ints | None = None
     """The strides of the weight, if its gradient is to have them."""
 
+    @classmethod
+    def of(cls, problem: Problem, *, weight_strides: Ints | None) -> DispatchedPasses:
+        return cls(
+            input_shape=problem.input_shape, kernel_size=problem.weight_shape[2:], geometry=problem.geometry,
+            weight_strides=weight_strides,
+        )  # fmt: skip
+
     def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        """y"""
-        y: Tensor = fprop(x, w, bias, *self.geometry)
-        return y
+        return fprop(x, w, bias, *self.geometry)
 
     def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
-        """dx"""
-        dx: Tensor = dgrad(dy, w, self.input_shape, *self.geometry)
-        return dx
+        return dgrad(dy, w, self.input_shape, *self.geometry)
 
     def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
-        """dw"""
         return with_strides(wgrad(x, dy, self.kernel_size, *self.geometry), self.weight_strides)
 
     def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-        """(dw, dbias)"""
         dw, dbias = wgrad_bias(x, dy, self.kernel_size, *self.geometry)
         return with_strides(dw, self.weight_strides), dbias
 
     def backward(self, x: Tensor, dy: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """(dx, dw)"""
         dx, dw = backward(x, dy, w, *self.geometry)
         return dx, with_strides(dw, self.weight_strides)
 
@@ -241,8 +241,7 @@ class DwconvFprop(Function):
         ctx.passes = DispatchedPasses(
             input_shape=x.shape, kernel_size=w.shape[2:], geometry=geometry, weight_strides=w.stride()
         )
-        y: Tensor = below_autograd(fprop, x, w, bias, *geometry)
-        return y
+        return below_autograd(fprop, x, w, bias, *geometry)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
@@ -257,8 +256,7 @@ class DwconvDgrad(Function):
     def forward(ctx: Any, dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
         _keep(ctx, dy, w)
         ctx.passes = DispatchedPasses(input_shape=input_shape, kernel_size=w.shape[2:], geometry=geometry)
-        dx: Tensor = below_autograd(dgrad, dy, w, input_shape, *geometry)
-        return dx
+        return below_autograd(dgrad, dy, w, input_shape, *geometry)
 
     @staticmethod
     def backward(ctx: Any, ddx: Tensor) -> tuple[Tensor | None, ...]:

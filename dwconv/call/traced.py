@@ -130,7 +130,7 @@ class BoundBlock:
         if plan is None:
             return None
         if self._is_learnt(plan, x, conv, norms) and (z := native.run_traced(self._members, x)) is not None:
-            return z  # type: ignore[no-any-return]
+            return z
         if not trains:
             statistics: list[Any] = [(each.weight, each.bias, each.running_mean, each.running_var) for each in held]
             return blocks.inference(plan, x, conv.weight, conv.bias, statistics)

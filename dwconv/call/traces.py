@@ -161,7 +161,7 @@ def _made(source: str, names: tuple[tuple[str, str, str], ...]) -> Forward:
             value = getattr(value, each)
         scope[name] = value
     exec(compile(source, "<traced by dwconv>", "exec"), scope)
-    return scope["forward"]  # type: ignore[no-any-return]
+    return scope["forward"]
 
 
 # -- guards ------------------------------------------------------------------------------------------------------------

@@ -92,15 +92,9 @@ def candidates(parts: Sequence[Part], *, options: Options, machine: Machine, bud
     found.sort(key=lambda each: each.expected_us)
     distinct: dict[object, Candidate] = {}
     for candidate in found:
-        distinct.setdefault(tuple(_shape(schedule) for schedule in candidate.schedules), candidate)
+        distinct.setdefault(tuple(schedule.shape for schedule in candidate.schedules), candidate)
     kept = list(distinct.values())  # gradients at once are among them in any case: they were measured to pay
     return kept[:MOST_MEASURED] + [each for each in kept[MOST_MEASURED:] if each.name == GRADIENTS]
-
-
-def _shape(schedule: Schedule) -> object:
-    """Equal for schedules that run alike."""
-    order = sorted(schedule.placements, key=lambda each: (each.start_us, each.task))
-    return tuple((each.task, each.worker, each.threads) for each in order)
 
 
 def bounded(name: str, parts: Sequence[Part], of_parts: Sequence[Schedule], options: Options) -> Candidate:

@@ -19,6 +19,7 @@ import heapq
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from typing import Any
 
 import torch
@@ -234,16 +235,14 @@ def _merge(found: dict[int, Group], place: int, *, into: int) -> None:
 def _in_order(found: dict[int, Group], position: dict[Node, int]) -> list[Group]:
     """An order in which the groups can run: as near to the graph's as it can be."""
     last = {place: max(position[node] for node in group.nodes) for place, group in found.items()}
-    waiting = {place: len(group.needs) for place, group in found.items()}
-    ready = [(last[place], place) for place, count in waiting.items() if not count]
-    heapq.heapify(ready)
+    waiting = TopologicalSorter({place: group.needs for place, group in found.items()})
+    waiting.prepare()
+    ready: list[tuple[int, int]] = []
     ordered = []
-    while ready:
+    while waiting.is_active():
+        for place in waiting.get_ready():
+            heapq.heappush(ready, (last[place], place))
         _, place = heapq.heappop(ready)
         ordered.append(found[place])
-        for reader in found[place].readers:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, (last[reader], reader))
-    assert len(ordered) == len(found), "groups wait for each other in a circle"
+        waiting.done(place)
     return ordered

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -94,14 +94,6 @@ _LEAST = 5e-324
 """A denormal number, which a thread that flushes them takes for 0."""
 
 
-class Engine(Protocol):
-    """Runs one graph."""
-
-    def run(self, inputs: list[Any]) -> list[Any]:
-        """The graph's results. Empties ``inputs``: only the tasks hold on to them."""
-        ...
-
-
 @dataclass(kw_only=True)
 class _Run:
     """One run, as all its lanes see it."""
@@ -126,8 +118,8 @@ class CpuEngine:
         self._lanes: Lanes = lanes(cut, schedule)
 
     def run(self, inputs: list[Any]) -> list[Any]:
-        """The graph's results; empties ``inputs``. Where the workers are busy with another run, or a mode watches the
-        operators of this thread, everything runs on this thread."""
+        """The graph's results. Empties ``inputs``: only the tasks hold on to them. Where the workers are busy with
+        another run, or a mode watches the operators of this thread, everything runs on this thread."""
         run = _Run(
             values=self._cut.values(inputs),
             tokens={place: [None] * (count - 1) for place, count in self._lanes.readers.items()},

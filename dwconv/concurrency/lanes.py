@@ -96,7 +96,7 @@ def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
     if sorted(each.task for each in schedule.placements) != list(range(count)):
         raise InvalidChoice(f"the schedule does not place each of the {count} tasks once; make one for this graph")
     by_worker: dict[int, list[Placement]] = {0: []}
-    for each in sorted(schedule.placements, key=lambda each: (each.start_us, each.task)):
+    for each in schedule.in_order:
         by_worker.setdefault(each.worker, []).append(each)
     return [by_worker[worker] for worker in sorted(by_worker)]
 

@@ -147,11 +147,5 @@ def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, budget: Budg
 
 def measurement(laps: Sequence[Lap], *, lost: float) -> Measurement:
     """Of laps of one call each. ``lost``: the share of their time that other work took."""
-    us = [lap.seconds * 1e6 for lap in laps]
-    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
-    return Measurement(
-        median_us=statistics.median(us),
-        spread_us=three_quarters - quarter,
-        rounds=len(us),
-        contention=round(max(lost, statistics.mean(lap.lost for lap in laps)), 3),
-    )
+    contention = max(lost, statistics.mean(lap.lost for lap in laps))
+    return Measurement.of([lap.seconds * 1e6 for lap in laps], contention=contention)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._dynamo.backends.debugging import boxed_nop
 from torch.fx import GraphModule
 
-from dwconv.concurrency.engine import CpuEngine, Engine
+from dwconv.concurrency.engine import CpuEngine
 from dwconv.concurrency.gradient_pairs import split
 from dwconv.concurrency.lanes import lanes
 from dwconv.concurrency.schedule import Schedule
@@ -33,7 +33,7 @@ class StreamEngine:
         lanes(cut, schedule)  # refuses what does not fit the graph, or could not end
         workers = {each.worker for each in schedule.placements} | {0}
         self._stream_of = {each.task: sorted(workers).index(each.worker) for each in schedule.placements}
-        self._order = [each.task for each in sorted(schedule.placements, key=lambda each: (each.start_us, each.task))]
+        self._order = [each.task for each in schedule.in_order]
         self._others: list[Any] = [None] * (len(workers) - 1)
         readers = cut.graph.readers()
         self._frees = _last_reads(cut, self._order)
@@ -94,21 +94,14 @@ def _last_reads(cut: CutGraph, order: Sequence[int]) -> dict[int, list[int]]:
     return frees
 
 
+Engine = CpuEngine | StreamEngine
 Boxed = Callable[[list[Any]], list[Any]]
 
 
 def plainly(module: GraphModule) -> Boxed:
     """Runs a graph as AOTAutograd hands it over, one operator after the other, as the backend aot_eager does. It takes
     its arguments in a list, and empties it."""
-    boxed: Boxed = boxed_nop(module, [])
-    return boxed
-
-
-class PlainEngine:
-    """Plain execution of one graph."""
-
-    def __init__(self, module: GraphModule) -> None:
-        self.run = plainly(module)
+    return boxed_nop(module, [])
 
 
 class Program:
@@ -117,9 +110,10 @@ class Program:
 
     def __init__(self, module: GraphModule) -> None:
         self._module = module
-        self._plain = PlainEngine(module)
+        self._plain = plainly(module)
         self.cut: CutGraph
-        self.engine: Engine = self._plain
+        self.engine: Engine | None = None
+        """None: plain execution."""
         self.kept_whole: tuple[int, ...] = ()
         self.split_all_but(())
         self.on_gpu = any(_is_on_gpu(example) for example in self.cut.examples.values())
@@ -137,13 +131,13 @@ class Program:
 
     def run_plainly(self) -> None:
         """Run the graph as it was handed over."""
-        self.engine = self._plain
+        self.engine = None
 
     def boxed(self) -> Boxed:
         """The function that AOTAutograd calls."""
 
         def call(inputs: list[Any]) -> list[Any]:
-            return self.engine.run(inputs)
+            return self.engine.run(inputs) if self.engine else self._plain(inputs)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call

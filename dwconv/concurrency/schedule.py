@@ -14,6 +14,7 @@ import heapq
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from typing import Annotated
 
 import msgspec
@@ -44,6 +45,12 @@ class TaskGraph:
     """Tasks in an order in which they could run one after the other."""
 
     tasks: tuple[Task, ...]
+
+    def sorter(self) -> TopologicalSorter[int]:
+        """Gives the tasks that can run next."""
+        found = TopologicalSorter({task.index: task.needs for task in self.tasks})
+        found.prepare()
+        return found
 
     def readers(self) -> dict[int, list[int]]:
         """By task, the tasks that wait for it."""
@@ -132,6 +139,16 @@ class Schedule:
         """When the last task ends."""
         return makespan_us(self.placements)
 
+    @property
+    def in_order(self) -> list[Placement]:
+        """As workers run them."""
+        return sorted(self.placements, key=lambda each: (each.start_us, each.task))
+
+    @property
+    def shape(self) -> object:
+        """Equal for schedules that run alike."""
+        return tuple((each.task, each.worker, each.threads) for each in self.in_order)
+
 
 def makespan_us(placements: Sequence[Placement]) -> float:
     """When the last task ends."""
@@ -180,14 +197,13 @@ def in_step(graph: TaskGraph, schedule: Schedule, *, ahead: int) -> Schedule:
     placed = {each.task: each for each in schedule.placements}
     by_start = sorted(placed, key=lambda task: (placed[task].start_us, task))
     place = {task: min(max(at, task - ahead), task + ahead) for at, task in enumerate(by_start)}
-    readers = graph.readers()
-    waiting = {task.index: len(task.needs) for task in graph.tasks}
-    ready = [(place[task], task) for task, count in waiting.items() if not count]
-    heapq.heapify(ready)
+    waiting, ready = graph.sorter(), list[tuple[int, int]]()
     free_us: dict[int, float] = {}
     done: dict[int, Placement] = {}
     before_us = 0.0
-    while ready:
+    while waiting.is_active():
+        for task in waiting.get_ready():
+            heapq.heappush(ready, (place[task], task))
         _, task = heapq.heappop(ready)
         each = placed[task]
         needs_us = [done[needed].end_us for needed in graph.tasks[task].needs]
@@ -195,10 +211,7 @@ def in_step(graph: TaskGraph, schedule: Schedule, *, ahead: int) -> Schedule:
         start_us = before_us = max([before_us, free_us.get(each.worker, 0.0), *needs_us])
         done[task] = msgspec.structs.replace(each, start_us=start_us, end_us=start_us + each.end_us - each.start_us)
         free_us[each.worker] = done[task].end_us
-        for reader in readers[task]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, (place[reader], reader))
+        waiting.done(task)
     return replace(schedule, placements=tuple(done.values()))
 
 
@@ -212,13 +225,12 @@ def drawn(graph: TaskGraph, *, cores: int, workers: int, seed: str) -> Schedule:
     """Every task on any of ``workers`` workers with any number of threads, as soon as that worker and what the task
     needs are ready, in any order in which the tasks can run. The same seed draws the same."""
     draw = random.Random(seed)
-    readers = graph.readers()
-    missing = {task.index: len(set(task.needs)) for task in graph.tasks}
-    ready = [task for task, count in missing.items() if not count]
+    waiting, ready = graph.sorter(), list[int]()
     free_us = [0.0] * workers
     ended_us: dict[int, float] = {}
     placements = []
-    while ready:
+    while waiting.is_active():
+        ready += waiting.get_ready()
         task = graph.tasks[ready.pop(draw.randrange(len(ready)))]
         worker = draw.randrange(workers)
         start_us = max([free_us[worker], *(ended_us[needed] for needed in task.needs)])
@@ -229,8 +241,5 @@ def drawn(graph: TaskGraph, *, cores: int, workers: int, seed: str) -> Schedule:
                 task=task.index, worker=worker, threads=draw.randint(1, cores), start_us=start_us, end_us=end_us
             )
         )  # fmt: skip
-        for reader in set(readers[task.index]):
-            missing[reader] -= 1
-            if not missing[reader]:
-                ready.append(reader)
+        waiting.done(task.index)
     return Schedule(strategies=(), cores=cores, placements=tuple(placements))

@@ -125,8 +125,7 @@ def compile_task(nodes: Sequence[Node], *, slots: Slots, attributes: Mapping[Nod
     file = f"<dwconv task {name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # tracebacks show the line
     exec(compile(text, file, "exec"), source.bound)
-    function: TaskFunction = source.bound["task"]
-    return function
+    return source.bound["task"]
 
 
 # -- a graph in tasks --------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class Regression:
         self._profiles: dict[str, Profile] = {}
         self._known: dict[str, ScalingCurve] = {}
         self.learnt: Learnt | None = None
-        """The learner and its error; None before ``fit``, and where the profile has every count."""
+        """None before ``fit``, and where the profile has every count."""
 
     @property
     def profiled_counts(self) -> tuple[int, ...]:
@@ -191,8 +191,6 @@ class Learnt:
 
     learner: str
     predict: Predict
-    errors: dict[str, float]
-    """By learner, the mean absolute error on unseen groups."""
 
 
 def learners() -> dict[str, Learn]:
@@ -206,7 +204,7 @@ def learnt(rows: Numbers, labels: Numbers, groups: list[int], *, weights: Number
     ``weights``: what an error in each row counts."""
     errors = {name: _unseen_error(learn, rows, labels, groups, weights) for name, learn in learners().items()}
     best = min(errors, key=errors.__getitem__)
-    return Learnt(learner=best, predict=learners()[best](rows, labels), errors=errors)
+    return Learnt(learner=best, predict=learners()[best](rows, labels))
 
 
 def _unseen_error(learn: Learn, rows: Numbers, labels: Numbers, groups: list[int], weights: Numbers) -> float:
@@ -234,8 +232,7 @@ def _ridge(strength: float) -> Learn:
 
         def predict(unseen: Numbers) -> Numbers:
             # Features far from those seen must not lead to times that no task had.
-            predicted: Numbers = np.clip((unseen - mean) / scale @ weights + middle, least, most)
-            return predicted
+            return np.clip((unseen - mean) / scale @ weights + middle, least, most)
 
         return predict
 

@@ -208,8 +208,7 @@ def agreed(decide: Callable[[], _T]) -> _T:
         raise failure
     if answer[1] is not None:
         raise NotHere("see the first rank")
-    decided: _T = answer[0]
-    return decided
+    return answer[0]
 
 
 def check_same(mine: Sequence[str], *, group: dist.ProcessGroup | None = None) -> None:

@@ -60,17 +60,18 @@ def _measured(request: PlanRequest) -> Proposal:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     cut = pieces(model, _made_up(request, request.microbatch_shape, device))
     share_shape = request.share_shape
-    is_apart = share_shape is not None and share_shape != request.microbatch_shape
-    seconds = request.options.seconds / 2 if is_apart else request.options.seconds
-    layers = _costs(request, cut, request.microbatch_shape, device=device, seconds=seconds)
-    on_whole_share = None
-    if share_shape is not None:
-        on_whole_share = _costs(request, cut, share_shape, device=device, seconds=seconds) if is_apart else layers
-    return propose(layers, request.cluster, request.shape, on_whole_share=on_whole_share)
+    shapes = dict.fromkeys(shape for shape in (request.microbatch_shape, share_shape) if shape is not None)
+    costs = {shape: _costs(request, cut, shape, device, request.options.seconds / len(shapes)) for shape in shapes}
+    return propose(
+        costs[request.microbatch_shape],
+        request.cluster,
+        request.shape,
+        on_whole_share=None if share_shape is None else costs[share_shape],
+    )
 
 
 def _costs(
-    request: PlanRequest, cut: nn.Sequential, shape: tuple[int, ...], *, device: torch.device, seconds: float
+    request: PlanRequest, cut: nn.Sequential, shape: tuple[int, ...], device: torch.device, seconds: float
 ) -> tuple[LayerCost, ...]:
     sizes = "×".join(map(str, shape))
     print(f"note: timing {len(cut)} layers on {sizes}, on {device.type}, for {seconds:g} s", file=sys.stderr)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -50,6 +51,13 @@ class Measurement:
     computed: bool = False
     contention: float = 0.0
     """The share of the time of these rounds that other work on the machine took, 0 to 1."""
+
+    @classmethod
+    def of(cls, rounds_us: Sequence[float], *, contention: float = 0.0) -> Measurement:
+        """Of two rounds or more."""
+        quarter, median_us, three_quarters = statistics.quantiles(rounds_us, n=4, method="inclusive")
+        spread_us = three_quarters - quarter
+        return cls(median_us=median_us, spread_us=spread_us, rounds=len(rounds_us), contention=round(contention, 3))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

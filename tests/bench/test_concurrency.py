@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from bench.__main__ import main
 from bench.concurrency import bench
 from bench.concurrency.bench import best_manual, lines, summary
 from bench.concurrency.models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
@@ -51,7 +52,7 @@ def two_threads():
 def test_every_setting_of_a_network_is_measured_and_loses_nothing(monkeypatch, tmp_path, capsys):
     """Traces and measures for real: some seconds."""
     monkeypatch.setattr(bench, "NETWORKS", (TINY,))
-    assert bench.main(["--seconds", "1", "--out", str(tmp_path)]) == 0
+    assert main(["concurrency", "--seconds", "1", "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("concurrency-*.json")
     (row,) = json.loads(path.read_text())["rows"]
     assert {RECOMMENDED, "manual 1 × 1", "manual 2 × 1", "manual 2 × 2", "hill climbing", "regression"} <= set(
@@ -67,8 +68,8 @@ def test_every_setting_of_a_network_is_measured_and_loses_nothing(monkeypatch, t
 
 
 def test_bad_input_is_one_line(capsys):
-    assert bench.main(["--model", "AlexNet"]) == 2
-    assert bench.main(["--seconds", "0"]) == 2
+    assert main(["concurrency", "--model", "AlexNet"]) == 2
+    assert main(["concurrency", "--seconds", "0"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 2
     assert "--model AlexNet is unknown; use one of ResNet-34, DCGAN" in err and "--seconds 0 leaves no time" in err

@@ -59,7 +59,7 @@ def test_a_model_that_fails_costs_no_other(monkeypatch, capsys, tmp_path, logs):
 
     monkeypatch.setattr(coverage, "MODELS", (coverage.Model(name="bad"), coverage.Model(name="good")))
     monkeypatch.setattr(coverage, "cover", cover)
-    assert coverage.main(["--model", "bad"]) == 1
+    assert coverage.command(["--model", "bad"]) == 1
     assert capsys.readouterr().err == "bad: RuntimeError: no such model second line\n"
-    assert coverage.main(["--model", "good"]) == 0
+    assert coverage.command(["--model", "good"]) == 0
     assert "| `good` | 1 | 1 | 1 | 0 |" in capsys.readouterr().out

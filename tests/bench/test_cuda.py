@@ -73,11 +73,11 @@ def test_the_plan_is_of_the_stages_that_are_named(capsys, monkeypatch):
     ("options", "named"),
     [
         (["speed"], "stage speed is unknown; use smoke, verify, host, tune, race, blocks, train"),
-        (["--seconds", "-1"], "-1 is not a number of seconds"),
-        (["--seconds", "nan"], "nan is not a number of seconds"),
-        (["--seconds", "soon"], "soon is not a number of seconds"),
-        (["--first", "0"], "0 is not a number of workloads"),
-        (["--first", "few"], "few is not a number of workloads"),
+        (["--seconds", "-1"], "-1 is not a number of 0 or more"),
+        (["--seconds", "nan"], "nan is not a number of 0 or more"),
+        (["--seconds", "soon"], "soon is not a number of 0 or more"),
+        (["--first", "0"], "0 is not a whole number of at least 1"),
+        (["--first", "few"], "few is not a whole number"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(tmp_path, capsys, options, named):

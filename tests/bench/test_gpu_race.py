@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bench.gpu import race as race_module
-from bench.gpu.limits import MeasureLimits, Sizes, as_limits
+from bench.gpu.limits import MeasureLimits, as_limits
 from bench.gpu.race import GpuRacer, answer_of, in_words, race_stage, worst_first
 from bench.gpu.run import Pace
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused
@@ -21,7 +21,7 @@ from dwconv.schedules.template import Candidate, templates_for
 from tests.bench.gpu_runs import TARGET, StillClock, artifact, faults, run_of, workload
 from tests.planted_records import record_of
 
-SIZES = Sizes(memory_bytes=1 << 12, small_bytes=1 << 10, product=8)
+SIZES = MeasureLimits(memory_bytes=1 << 12, small_bytes=1 << 10, product=8)
 PROBLEM = workload()
 
 
@@ -53,7 +53,7 @@ def test_our_kernel_does_not_race_if_it_is_no_good(racer, fault, reason):
 
 def test_limits_are_measured(racer, monkeypatch):
     monkeypatch.setattr("bench.gpu.limits.clock_of", lambda target: StillClock())
-    found = racer(MeasureLimits(sizes=SIZES))
+    found = racer(SIZES)
     assert found["memory_gb_per_s"] == pytest.approx(2 * SIZES.memory_bytes / 10 / 1e3)
     assert found["small_gb_per_s"] == pytest.approx(2 * SIZES.small_bytes / 10 / 1e3)
     assert found["peak_gflop_per_s"] == pytest.approx(2 * SIZES.product**3 / 10 / 1e3)
@@ -63,7 +63,7 @@ def test_limits_are_measured(racer, monkeypatch):
 
 def test_no_effort_and_no_size_divide_by_nothing(racer):
     assert racer(RACE).times["warm"].measurements
-    assert racer(MeasureLimits(sizes=Sizes(memory_bytes=0, small_bytes=0, product=0)))
+    assert racer(MeasureLimits(memory_bytes=0, small_bytes=0, product=0))
 
 
 # -- the stage -------------------------------------------------------------------------------------------------------

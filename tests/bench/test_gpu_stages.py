@@ -96,7 +96,7 @@ def test_verifying_ends_with_the_time(tmp_path):
 @pytest.fixture
 def quick_calls(monkeypatch):
     monkeypatch.setattr(smoke, "limits_of", lambda target, sizes: {"memory_gb_per_s": 4500.25, "launch_us": 1.75})
-    monkeypatch.setattr(smoke, "host_us", lambda call, target: 3.5)
+    monkeypatch.setattr(smoke, "host_us", lambda call: 3.5)
     monkeypatch.setattr(smoke, "time_in_turns", lambda calls, **how: {name: Took() for name in calls})
 
 

@@ -8,6 +8,7 @@ import json
 import pytest
 import torch
 
+from bench.__main__ import main
 from bench.models import resnet
 from bench.parallel import bench, ranks
 from bench.parallel.ranks import IMAGE_SETS, Case, Finding, Variant
@@ -64,7 +65,7 @@ def test_the_networks_have_their_parameters(name, parameters):
 
 def run(monkeypatch: pytest.MonkeyPatch, *options: object) -> int:
     monkeypatch.setattr(bench, "measured", lambda case, *, seconds: FINDING)
-    return bench.main([*map(str, options)])
+    return main(["parallel", *map(str, options)])
 
 
 def test_figures_follow_from_what_the_ranks_found(monkeypatch, tmp_path, capsys):
@@ -87,7 +88,7 @@ def test_cases_that_do_not_fit_are_named(monkeypatch, tmp_path, capsys):
         return dataclasses.replace(FINDING, variants=(dataclasses.replace(FINDING.variants[0], steps=1),))
 
     monkeypatch.setattr(bench, "measured", measured)
-    assert bench.main(["--seconds", "100", "--out", str(tmp_path)]) == 0
+    assert main(["parallel", "--seconds", "100", "--out", str(tmp_path)]) == 0
     assert now[0] <= 100
     assert "left out, since 100 s were over: ResNet-18 Caltech-101 2 ranks" in capsys.readouterr().out
 

@@ -17,6 +17,7 @@ from torch import nn
 
 import dwconv
 from bench import networks, paired_steps, train
+from bench.__main__ import main
 from bench.gpu import train as gpu_train
 from bench.gpu.run import Pace
 from bench.launched import passes_of, why_misnamed
@@ -85,7 +86,7 @@ def test_pytorchs_own_convolution_inside_an_op_of_dwconvs_is_no_kernel_of_ours(l
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_training_on_it_is_refused_in_one_line(capsys, tmp_path):
-    assert train.main(["--device", "cuda"]) == 2
+    assert main(["train", "--device", "cuda"]) == 2
     assert (
         paired_steps.main(["--model", "tests.models:TinyNet", "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
     )
@@ -191,7 +192,7 @@ def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is not None, reason="timm is installed")
 def test_without_timm_it_says_what_to_install(capsys):
-    assert train.main(["--model", "timm:mobilenetv3_small_100", "--dry-run"]) == 2
+    assert main(["train", "--model", "timm:mobilenetv3_small_100", "--dry-run"]) == 2
     assert capsys.readouterr().err == "error: timm is not installed; pip install timm\n"
 
 
@@ -225,7 +226,7 @@ def trained_here(monkeypatch, tmp_path, capsys):
 
         monkeypatch.setattr(train, "raced", raced)
         arguments = ["--model", "MobileNetV2", "--seconds", "0", "--no-profile", "--out", str(tmp_path), *options]
-        code = train.main(arguments)
+        code = main(["train", *arguments])
         written = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
         return code, written, capsys.readouterr(), asked
 
@@ -298,7 +299,7 @@ def test_networks_are_named_or_taken_by_their_dimensions():
 def test_sequences_have_no_height(capsys, tmp_path):
     with pytest.raises(InvalidWorkload, match="--image 64: Mamba-like takes sequences, which have no height"):
         network_from(argparse.Namespace(model="Mamba-like", batch=None, image=64))
-    assert train.main(["--model", "Mamba-like", "--image", "64"]) == 2
+    assert main(["train", "--model", "Mamba-like", "--image", "64"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

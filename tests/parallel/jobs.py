@@ -148,7 +148,6 @@ def choose(rank: Rank) -> dict[str, object]:
         "rows": [(row.name, row.step_us, row.exposed_us) for row in report.rows],
         "printed": str(report),
         "exposed_us": report.exposed_us,
-        "synchronous_us": report.synchronous_us,
         "before": before,
         "after": copy.deepcopy(model.state_dict()),
         "gradients_stay": all(bool((each.grad == 7).all()) for each in model.parameters()),

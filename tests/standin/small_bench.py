@@ -18,7 +18,7 @@ from bench.cases import Layer
 from bench.gpu import cuda, host, race, smoke, tune, verify
 from bench.gpu.blocks import blocks_stage
 from bench.gpu.host import host_stage
-from bench.gpu.limits import Sizes
+from bench.gpu.limits import MeasureLimits
 from bench.gpu.race import race_stage
 from bench.gpu.run import Budget, Ended, Run, State, say
 from bench.gpu.smoke import smoke_stage
@@ -40,7 +40,7 @@ WITH_BLOCK = Network(name="tests.models:OneBlock", make=OneBlock, batch=2, sampl
 
 def stages() -> dict[str, cuda.Stage]:
     """Stages with so little time that only the first item of each runs."""
-    sizes = Sizes(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
+    sizes = MeasureLimits(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
     small = {
         "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),

@@ -337,8 +337,7 @@ def slowest(seconds: Sequence[Sequence[float]], *, group: dist.ProcessGroup, dev
     """Each of these numbers as it is on the rank where it is the largest."""
     numbers = torch.tensor(seconds, dtype=torch.float64, device=device)
     dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group)
-    found: list[list[float]] = numbers.tolist()
-    return found
+    return numbers.tolist()
 
 
 def longer_by_us(seconds: Sequence[float], than: Sequence[float]) -> tuple[float, float, float]:

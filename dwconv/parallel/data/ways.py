@@ -99,12 +99,6 @@ class CommunicationReport:
         known = [row.exposed_us for row in (*self.rows, *self.finals) if row.communication == self.chosen]
         return known[-1] if known else None
 
-    @property
-    def synchronous_us(self) -> float | None:
-        """Exposed communication of a step that sends all gradients after its backward pass."""
-        known = [row.exposed_us for row in self.rows if row.communication is None]
-        return known[-1] if known else None
-
     def __str__(self) -> str:
         ranks = f"{self.world} rank{'s' if self.world > 1 else ''}"
         lines = [f"{ranks}, {self.backend}, {self.gradient_bytes / 2**20:.1f} MiB of gradients"]
@@ -179,8 +173,7 @@ class GradientHook:
     def _reduce_all(self, sent: Tensor, gradients: Tensor) -> Future[Tensor]:
         work = dist.all_reduce(sent, group=self._group, async_op=True)
         assert work is not None
-        future: Future[Tensor] = work.get_future().then(lambda done: _as_before(done.value()[0], gradients))
-        return future
+        return work.get_future().then(lambda done: _as_before(done.value()[0], gradients))
 
     def _scatter_and_gather(self, sent: Tensor, gradients: Tensor) -> Future[Tensor]:
         """gloo's own reduce-scatter is an all-reduce, of which most is thrown away. So each rank sends all others their
@@ -222,8 +215,7 @@ class GradientHook:
             work = dist.broadcast(sent, self._members[root], group=self._group, async_op=True)
             result = sent
         assert work is not None
-        future: Future[Tensor] = work.get_future().then(lambda _: _as_before(result, gradients))
-        return future
+        return work.get_future().then(lambda _: _as_before(result, gradients))
 
     def _after(self, rest: Callable[[], Tensor]) -> Future[Tensor]:
         future: Future[Tensor] = Future()

@@ -101,15 +101,7 @@ class RunningStage(PipelineStage):
     def finish(self) -> GradientTimes:
         """Wait for the averaged gradients."""
         times = self.gradients.finish()
-        self.spans.append(
-            Span(
-                work="gradients",
-                stage=self.stage_index,
-                microbatch=None,
-                start_s=times.started_s,
-                end_s=times.ended_s,
-            )
-        )
+        self._note("gradients", None, start_s=times.started_s, end_s=times.ended_s)
         return times
 
     @contextlib.contextmanager
@@ -124,15 +116,11 @@ class RunningStage(PipelineStage):
             reason = described_error(cause)
             said = f"{work} of microbatch {microbatch} in stage {self.stage_index} of {self.num_stages}: {reason}"
             raise StageFailed(said) from cause
-        self.spans.append(
-            Span(
-                work=work,
-                stage=self.stage_index,
-                microbatch=microbatch,
-                start_s=start_s,
-                end_s=time.perf_counter(),
-            )
-        )
+        self._note(work, microbatch, start_s=start_s, end_s=time.perf_counter())
+
+    def _note(self, work: Work, microbatch: int | None, *, start_s: float, end_s: float) -> None:
+        span = Span(work=work, stage=self.stage_index, microbatch=microbatch, start_s=start_s, end_s=end_s)
+        self.spans.append(span)
 
 
 # -- gradients, averaged over replicas while other stages still compute ------------------------------------------------

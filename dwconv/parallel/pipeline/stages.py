@@ -213,8 +213,7 @@ class ReplicaBatchNorm(nn.Module):
         return y if self.weight is None else y * self.weight.view(shape) + self.bias.view(shape)
 
     def _sum(self, mine: Tensor) -> Tensor:
-        total: Tensor = _SumOfAll.apply(mine, self._group)  # type: ignore[no-untyped-call]
-        return total
+        return _SumOfAll.apply(mine, self._group)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
