@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import add_out_argument, write_results
-from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
+from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.dispatch.advantage import beats_pytorch, is_safe
 from dwconv.measure.comparisons import Comparisons
 from dwconv.measure.limits import with_limits
@@ -101,11 +101,7 @@ GOALS = {"predicted": (0.80, 0.95), "race": (0.92, 0.97)}
 """Share of the speed that a search finds, on average, and the least times as fast as PyTorch's op."""
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_untuned, list(argv))
-
-
-def _untuned(argv: Sequence[str] | None) -> int:
+def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench untuned", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     parser.add_argument("--draws", type=whole, default=100, metavar="N", help="passes to draw, default 100")
     parser.add_argument("--seed", type=int, default=14, help="of the draws, default 14")

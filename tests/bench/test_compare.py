@@ -190,7 +190,7 @@ def test_the_folder_that_goes_without_saying_is_checked_too(
     add_out_argument(parser)
     with pytest.raises(SystemExit):
         parser.parse_args([])
-    assert "bench/results cannot be written: bench is no folder; name another folder" in capsys.readouterr().err
+    assert "bench/results cannot be written: bench is not a folder; name another folder" in capsys.readouterr().err
 
 
 def test_results_are_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
