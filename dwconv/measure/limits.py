@@ -29,12 +29,6 @@ _TIMEOUT_S = 60.0
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Gauge:
-    """Measure the limits."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
 class Reading:
     """A measurement of the limits; ``contended`` if the machine was too busy to trust it."""
 
@@ -91,7 +85,7 @@ def measure_limits(target: CpuTarget) -> Reading:
 
     meter = IsolatedProcess("dwconv.measure.meter:Meter", target, threads=target.threads, vector_set=target.vector_set)
     try:
-        reading: Reading = meter.call(Gauge(), timeout_s=_TIMEOUT_S)
+        reading: Reading = meter.call(None, timeout_s=_TIMEOUT_S)
     finally:
         meter.kill()
     return reading

@@ -29,7 +29,7 @@ from dwconv.kernels.artifact import Argument
 from dwconv.kernels.cpu import llvm_target, pass_context
 from dwconv.kernels.load import load_ir
 from dwconv.measure.clock.timing import CpuClock
-from dwconv.measure.limits import Gauge, Reading
+from dwconv.measure.limits import Reading
 from dwconv.problems.target import CacheLevel, CpuTarget, Limits
 from dwconv.system import cpu_facts, memory
 from dwconv.system.cpu_facts import MiB
@@ -51,7 +51,7 @@ _LINE_FLOATS = 32
 
 
 class Meter:
-    """Handler of the measuring process."""
+    """Handler of the measuring process: any request is answered with a Reading."""
 
     def __init__(self, target: CpuTarget) -> None:
         torch.set_num_threads(target.threads)
@@ -59,7 +59,7 @@ class Meter:
         self._level_bytes = level_bytes(target)
         self._rates = self._make_rates()
 
-    def __call__(self, _: Gauge) -> Reading:
+    def __call__(self, _: None) -> Reading:
         clock, extra = CpuClock(), _Extra(seconds=_EXTRA_S)
         stopwatches = {name: _Stopwatch(rate.call, clock=clock, extra=extra) for name, rate in self._rates.items()}
         for _turn in range(_TURNS):

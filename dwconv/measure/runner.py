@@ -11,7 +11,9 @@ candidate is tried again, and if the shortage stays, measuring ends.
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Protocol
 
@@ -50,25 +52,24 @@ _BUILT_AHEAD = 4
 _KEPT = 16
 
 
-class Runner(Protocol):
+class Runner(AbstractContextManager["Runner"]):
     """Finds out how fast candidates are, and whether they are right."""
 
+    @abstractmethod
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
         """One record per candidate, as soon as it is known; a failed one has a status and a one-line detail."""
-        ...
 
+    @abstractmethod
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
         """Records of finalists: verified again on other data and batch sizes, timed longer and side by side, and
         verified once more. Those that are right are confirmed, unless other work disturbed the timing."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """End the worker processes."""
-        ...
 
-    def __enter__(self) -> Runner: ...
-
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class Builders(Protocol):
@@ -89,7 +90,7 @@ class Builders(Protocol):
     def kill(self) -> None: ...
 
 
-class Workers:
+class Workers(AbstractContextManager["Workers"]):
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
     kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if it is not yet. ``gpu``: the number of
@@ -137,16 +138,13 @@ class Workers:
         self.builders.kill()
         self.measurer.kill()
 
-    def __enter__(self) -> Workers:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.close()
 
 
-class LocalRunner:
-    """Measures candidates of one workload on this machine. A context manager; ``close`` ends its workers, unless they
-    were lent to it as ``workers``. Raises WorkerCannotStart if no worker can start, since then no candidate could ever
+class LocalRunner(Runner):
+    """Measures candidates of one workload on this machine. ``close`` ends its workers, unless they were lent to it as
+    ``workers``. Raises WorkerCannotStart if no worker can start, since then no candidate could ever
     run, and EnvironmentFailure if the machine stays short of memory, disk space or the like."""
 
     def __init__(
@@ -165,9 +163,8 @@ class LocalRunner:
         self._run_timeout_s = run_timeout_s
         self._workers = workers or Workers(target, jobs=jobs)
         self._lent = workers is not None
-        self._prepared: set[tuple[int, bool]] = (
-            set()
-        )  # starts of the measuring worker, and whether finalists' cases were made too
+        self._prepared: set[tuple[int, bool]] = set()
+        """Starts of the measuring worker, and whether the cases of finalists were made too."""
         self._best_us: float | None = None
         self._kept: dict[Candidate, tuple[float, Artifact]] = {}
         self._workers.start()
@@ -176,12 +173,6 @@ class LocalRunner:
         """End the worker processes, if they are this runner's own."""
         if not self._lent:
             self._workers.close()
-
-    def __enter__(self) -> LocalRunner:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     # -- trials ------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from dwconv.kernels.artifact import Artifact, Launch
 from dwconv.kernels.entry import message
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.requests import new_record, status_after
+from dwconv.measure.runner import Runner
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
 from dwconv.problems.target import CudaTarget
@@ -301,12 +302,10 @@ class Predictor:
         return dataclasses.replace(computed, verdict=simulation.verdict, resources=resources)
 
 
-class ComputeRunner:
-    """A Runner. A context manager; ``close`` ends its worker processes.
-
-    ``check``: run each candidate in the simulator too. Raises BrokenInstallation if the g++ that this needs is missing,
-    WorkerCannotStart if no worker can start, since then no candidate could ever be built, and EnvironmentFailure if the
-    machine stays short of memory, disk space or the like."""
+class ComputeRunner(Runner):
+    """``check``: run each candidate in the simulator too. Raises BrokenInstallation if the g++ that this needs is
+    missing, WorkerCannotStart if no worker can start, since then no candidate could ever be built, and
+    EnvironmentFailure if the machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
@@ -335,12 +334,6 @@ class ComputeRunner:
     def close(self) -> None:
         """End the worker processes."""
         self._workers.kill()
-
-    def __enter__(self) -> ComputeRunner:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _record(self, candidate: Candidate, outcome: Prediction | WorkerError) -> TuningRecord:
         if isinstance(outcome, WorkerError):

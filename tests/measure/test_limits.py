@@ -15,7 +15,6 @@ from dwconv.measure import meter as meter_module
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.limits import (
     ENOUGH_READINGS,
-    Gauge,
     Kept,
     Reading,
     are_settled,
@@ -240,7 +239,7 @@ def reading(monkeypatch):
         monkeypatch.setattr(meter_module, "CpuClock", lambda: FakeClock(lost))
         monkeypatch.setattr(meter_module, "_TURN_S", 1e-6)
         monkeypatch.setattr(meter_module, "_EXTRA_S", 1e-4)
-        return Meter(METERED)(Gauge())
+        return Meter(METERED)(None)
 
     return read
 

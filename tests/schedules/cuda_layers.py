@@ -10,7 +10,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine, Report
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
-from dwconv.measure.verify.verify import verify_once
+from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import PASSES, DType, Workload
 from dwconv.schedules.space import Config
@@ -98,5 +98,5 @@ def assert_right_on_extreme_values(workload: Workload, config: Config, objects: 
     artifact = source_only(Candidate(workload, config), SM_90)
     case = make_case(workload, data="extreme", kind="cuda")
     with Machine(artifact, folder=objects) as machine:
-        verdict = verify_once(Kernel(artifact, machine, device="cpu"), case)
+        verdict = verify_runs(Kernel(artifact, machine, device="cpu"), case)
     assert verdict.right, f"{config}: {verdict.reason}"

@@ -15,7 +15,7 @@ from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.first_use import fault_at_first_use
-from dwconv.measure.verify.verify import verify_once
+from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.block import Block
 from dwconv.problems.operands import Data, operands
 from dwconv.problems.target import CpuTarget
@@ -91,7 +91,9 @@ def assert_right_at(kernel: Kernel, size: Sizes, *, data: Data = "integers") -> 
         workload = kernel.workload.with_input_size(size)
     except InvalidWorkload:  # the kernel is larger than the padded image
         return
-    verdict = verify_once(kernel.any_size.at(workload), make_case(workload, data=data))
+    verdict = verify_runs(
+        kernel.any_size.at(workload), make_case(workload, data=data), threads=[torch.get_num_threads()]
+    )
     assert verdict.right, f"{workload.key}: {verdict.reason}"
 
 
@@ -162,7 +164,7 @@ def test_right_with_every_number_of_channels(pass_: Pass, wanted: dict[str, Valu
     assert least == TARGET.lanes()
     for channels in (least, least + 1, 2 * least - 1, 2 * least, 3 * least + 5, 4 * least, 5 * least + 1):
         at = dataclasses.replace(kernel.workload, channels=channels, input_size=(5, channels % 11 + 1))
-        verdict = verify_once(kernel.any_size.at(at), make_case(at, data="integers"))
+        verdict = verify_runs(kernel.any_size.at(at), make_case(at, data="integers"), threads=[torch.get_num_threads()])
         assert verdict.right, f"{at.key}: {verdict.reason}"
 
 
@@ -178,7 +180,7 @@ def test_right_with_every_number_of_planes(pass_: Pass, wanted: dict[str, Value]
     assert wanted.items() <= kernel.artifact.candidate.config.to_dict().items()
     for channels in (1, 2, 7, 65):
         at = dataclasses.replace(kernel.workload, channels=channels, input_size=(5, channels % 11 + 3))
-        verdict = verify_once(kernel.any_size.at(at), make_case(at, data="integers"))
+        verdict = verify_runs(kernel.any_size.at(at), make_case(at, data="integers"), threads=[torch.get_num_threads()])
         assert verdict.right, f"{at.key}: {verdict.reason}"
 
 

@@ -20,7 +20,7 @@ from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
-from dwconv.measure.verify.verify import verify_once
+from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import PASSES, DType, Layout, Pass, Sizes, Workload
 from dwconv.schedules.space import Config, Value
@@ -137,7 +137,7 @@ def test_right_in_16_bits_on_extreme_values(case: str, pass_: Pass, dtype: DType
         if own := at(artifact, size):
             with Machine(artifact.at(own), folder=objects) as machine:
                 case = make_case(own, data="extreme", kind="cuda")
-                verdict = verify_once(Kernel(artifact.at(own), machine, device="cpu"), case)
+                verdict = verify_runs(Kernel(artifact.at(own), machine, device="cpu"), case)
             assert verdict.right, f"{own.key}: {verdict.reason}"
 
 

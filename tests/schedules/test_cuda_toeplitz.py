@@ -17,7 +17,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.measure.verify.cases import judge_all, make_case
-from dwconv.measure.verify.verify import verify_once
+from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import DType, Layout, Pass, Workload
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
@@ -324,7 +324,7 @@ def test_sums_that_are_cut_off_stay_within_the_bound(name: str, dtype: DType, ob
     workload = of(name, "14 × 14, k13", dtype)
     artifact = source_only(Candidate(workload, TEMPLATES[name].space(workload, SM_90).default), SM_90)
     with Machine(artifact, folder=objects) as machine:
-        verdict = verify_once(Kernel(artifact, machine, device="cpu"), make_case(workload, data="normal", kind="cuda"))
+        verdict = verify_runs(Kernel(artifact, machine, device="cpu"), make_case(workload, data="normal", kind="cuda"))
     assert verdict.right, verdict.reason
     assert verdict.max_error > 0, "nothing was rounded"
 
@@ -337,7 +337,7 @@ def test_nan_spreads_to_columns_beside_and_no_further(name: str, dtype: DType, o
     case = make_case(workload, data="extreme", kind="cuda")
     with Machine(artifact, folder=objects) as machine:
         kernel = Kernel(artifact, machine, device="cpu")
-        verdict = verify_once(kernel, case)
+        verdict = verify_runs(kernel, case)
         assert verdict.right, verdict.reason
         assert not judge_all([kernel(*case.inputs)], case).right, "a kernel that says nothing of it is wrong"
 

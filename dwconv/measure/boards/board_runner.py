@@ -129,10 +129,7 @@ class BoardMeasurer:
         if not verdict.right:
             return Measured(verdict=verdict)
         hopeless_above_us = None if request.best_us is None else request.best_us * HOPELESS
-        (taken,) = time_kernels(
-            [kernel], round_s=TRIAL.round_s, rounds=TRIAL.rounds, budget_s=TRIAL.budget_s,
-            hopeless_above_us=hopeless_above_us,
-        )  # fmt: skip
+        (taken,) = time_kernels([kernel], effort=TRIAL, hopeless_above_us=hopeless_above_us)
         last = verify_runs(kernel, cases.exact, threads=[self._threads])
         if not last.right:
             return Measured(verdict=explained(last, "after it was timed"))
@@ -151,7 +148,7 @@ class BoardMeasurer:
         cases = self._cases_of(artifacts[0].candidate.workload)
         kernels = [session.load(artifact) for artifact in artifacts]
         before = [verify_runs(kernel, cases.exact, threads=[self._threads]) for kernel in kernels]  # and leave tensors
-        taken = time_kernels(kernels, round_s=FINAL.round_s, rounds=FINAL.rounds, budget_s=FINAL.budget_s)
+        taken = time_kernels(kernels, effort=FINAL)
         after = [self._verdict(kernel, cases.fresh) for kernel in kernels]
         verdicts = [
             explained(one if not one.right else other, "as a finalist")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 import socket
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +21,7 @@ from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import message
 from dwconv.kernels.library import RUN, is_linked
 from dwconv.kernels.load import ANY_NUMBER, most_threads
+from dwconv.measure.clock.timing import Effort
 from dwconv.problems.target import CpuTarget, Target, device_of
 from dwconv.records.record import Measurement
 
@@ -175,28 +175,18 @@ def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def time_kernels(
-    kernels: Sequence[RemoteKernel],
-    *,
-    round_s: float,
-    rounds: int,
-    budget_s: float,
-    hopeless_above_us: float | None = None,
+    kernels: Sequence[RemoteKernel], *, effort: Effort, hopeless_above_us: float | None = None
 ) -> list[Measurement]:
-    """Measure kernels round by round, in turns, so that what disturbs the board meets all of them. A round takes
-    ``round_s``; the last begins before ``budget_s`` is over. Ends early if the first kernel is hopeless."""
+    """Measure kernels round by round, in turns, so that what disturbs the board meets all of them. Ends early if the
+    first kernel is hopeless."""
     once_us = [min(kernel.round_us(number=1, repeat=_FEWEST_ROUNDS)) for kernel in kernels]
-    numbers = [max(1, round(round_s * 1e6 / max(us, 0.1))) for us in once_us]
+    numbers = [max(1, round(effort.round_s * 1e6 / max(us, 0.1))) for us in once_us]
     turn_s = sum(number * us for number, us in zip(numbers, once_us, strict=True)) / 1e6
-    turns = max(_FEWEST_ROUNDS, min(rounds, int(budget_s / max(turn_s, 1e-9))))
+    turns = max(_FEWEST_ROUNDS, min(effort.rounds, int(effort.budget_s / max(turn_s, 1e-9))))
     if hopeless_above_us is not None and once_us[0] > hopeless_above_us:
         turns = _FEWEST_ROUNDS
     taken: list[list[float]] = [[] for _ in kernels]
     for _ in range(turns):
         for number, kernel, own in zip(numbers, kernels, taken, strict=True):
             own += kernel.round_us(number=number)
-    return [_measurement(us) for us in taken]
-
-
-def _measurement(us: list[float]) -> Measurement:
-    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
-    return Measurement(median_us=statistics.median(us), spread_us=three_quarters - quarter, rounds=len(us))
+    return [Measurement.of(us) for us in taken]

@@ -203,7 +203,12 @@ def rounds_in_turns(
     lost = overall_lost()
     kept = turns.kept()
     return Taken(
-        measurements={name: _measurement(rounds, lost=lost) for name, rounds in kept.items()},
+        measurements={
+            name: Measurement.of(
+                [each.us for each in rounds], contention=max(lost, statistics.mean(each.lost for each in rounds))
+            )
+            for name, rounds in kept.items()
+        },
         rounds_us={name: tuple(round_.us for round_ in rounds) for name, rounds in kept.items()},
         turns_us=turns.all_us(),
     )
@@ -301,17 +306,6 @@ class _Turns:
         lap = self._clock.lap(call, times=times)
         self._least_s[name] = max(min(self._least_s[name], lap.seconds / times), 1e-7)
         return _Round(us=lap.seconds / times * 1e6, lost=lap.lost, contended=lap.contended)
-
-
-def _measurement(rounds: list[_Round], *, lost: float) -> Measurement:
-    us = [round_.us for round_ in rounds]
-    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
-    return Measurement(
-        median_us=statistics.median(us),
-        spread_us=three_quarters - quarter,
-        rounds=len(us),
-        contention=round(max(lost, statistics.mean(round_.lost for round_ in rounds)), 3),
-    )
 
 
 _CLEAR = 2.0

@@ -157,8 +157,7 @@ def one_line(error: BaseException) -> str:
 def _serve(connection: socket.socket, role: str) -> None:
     def make_handler(_: None) -> Handler:
         make = locate(role)  # before the setup is read: the import registers the handler's messages
-        handler: Handler = make(receive(connection))
-        return handler
+        return make(receive(connection))
 
     gc.disable()  # what imports make stays: to look through it again and again takes half a second
     made = _answer(make_handler, READY)

@@ -9,6 +9,7 @@ import _ctypes
 import ctypes
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -154,13 +155,13 @@ COUNTED_BLOCKS = 8
 _INPUT, _RESULT = 0, 1
 
 
-class Machine:
+class Machine(AbstractContextManager["Machine"]):
     """Called like a kernel of dwconv.kernels.launch, with the batch size and the addresses of ``artifact.arguments`` in
     this process's own memory; writes what the kernels write.
 
     The first call is watched: ``report`` says what it found. Later calls are not, and give the same numbers faster. A
     call stops at an access out of bounds and at a barrier that not all threads reach; the result is then unfinished.
-    Nothing ends a kernel that hangs: give it a process of its own. A context manager; ``close`` frees its memory.
+    Nothing ends a kernel that hangs: give it a process of its own. ``close`` frees its memory.
 
     Raises what ``compile_kernels`` raises. ``folder`` keeps what was compiled."""
 
@@ -199,9 +200,6 @@ class Machine:
         if not self._closed:
             _ctypes.dlclose(self._library._handle)
         self._closed = True
-
-    def __enter__(self) -> Machine:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

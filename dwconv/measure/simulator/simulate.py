@@ -20,7 +20,7 @@ from dwconv.kernels.entry import message
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Counts, Machine, Report
 from dwconv.measure.verify.cases import Case, make_case
-from dwconv.measure.verify.verify import verify_once
+from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.records.record import Verdict
@@ -122,7 +122,7 @@ def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[V
     that of the workload."""
     artifact = artifact.at(workload) if workload.any_size else artifact
     with Machine(artifact, folder=folder) as machine:
-        verdict = verify_once(Kernel(artifact, machine, device="cpu"), _case(workload))
+        verdict = verify_runs(Kernel(artifact, machine, device="cpu"), _case(workload))
         assert machine.report is not None
         return _with_faults(verdict, machine.report), machine.report
 

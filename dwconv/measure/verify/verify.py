@@ -1,5 +1,10 @@
-"""Float mode: how the CPU rounds, and whether it keeps denormals. Each thread has its own; code that changes it and
-leaves it so makes whatever runs there later give other results."""
+"""Verification: a kernel runs on cases, alone and called as users call it, and is right if every result is.
+
+``verify`` judges a candidate, ``verify_finalist`` more thoroughly one that may be chosen, ``verify_runs`` one that no
+process calls, ``verify_call`` one call. All of them also judge the float mode, but the last: how the CPU rounds, and
+whether it keeps denormals. Each thread has its own; code that changes it and leaves it so makes whatever runs there
+later give other results.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +81,9 @@ def verify_finalist(kernel: LoadedKernel, cases: Sequence[Case]) -> Verdict:
     return verdict if team_keeps_denormals() else wrong(MODE_CHANGED)
 
 
-def verify_runs(kernel: LoadedKernel, case: Case, *, threads: Iterable[int], place: int = 0) -> Verdict:
+def verify_runs(kernel: LoadedKernel, case: Case, *, threads: Iterable[int] = (1,), place: int = 0) -> Verdict:
     """Judge runs of the bare kernel on ``case``, one on each number of threads, for a machine where no process calls it
-    from PyTorch. ``place``: where the tensors start."""
+    from PyTorch, such as a board or the simulator. ``place``: where the tensors start."""
     check_memory(kernel.artifact, case)
     return _verify(kernel, case, runs=list(threads), calls=[], place=place)
 
@@ -115,16 +120,6 @@ def verify_call(kernel: LoadedKernel, case: Case) -> Verdict:
 def explained(verdict: Verdict, when: str) -> Verdict:
     """``verdict``; if it is wrong, the reason says ``when``."""
     return verdict if verdict.right else dataclasses.replace(verdict, reason=f"{verdict.reason} ({when})")
-
-
-def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
-    """Judge a single run of the bare kernel, for a machine that always runs a kernel the same way."""
-    check_memory(kernel.artifact, case)
-    bench = Bench(kernel, case)
-    bench.run()
-    if fault := bench.fault():
-        return wrong(fault)
-    return _judged(kernel, bench.results, case)
 
 
 def _verify(
