@@ -126,7 +126,7 @@ def test_calls_unlike_the_example_run_as_they_were_written(logs: Path) -> None:
     with pytest.warns(DwconvWarning, match="captured with 3×8×10×9 float32"):
         y = ours(smaller)
     torch.testing.assert_close(y.cpu(), model(at_home), rtol=1e-4, atol=1e-5)
-    with pytest.warns(DwconvWarning, match="input came by its name"):
+    with pytest.warns(DwconvWarning, match="the argument input is passed by keyword"):
         ours(input=on_gpu(1))
     said = pytest.warns(DwconvWarning, match=r"called under autocast torch\.bfloat16, captured under off")
     with said, torch.autocast("cuda", torch.bfloat16):
