@@ -74,7 +74,7 @@ def second_waits(
 ) -> Future[Made]:
     """Asks while another is making it; returns when it says that it waits."""
     second = threads.submit(ask, path, maker)
-    assert is_said(caplog, "another process compiles the thing: waiting for it")
+    assert is_said(caplog, "another process compiles the thing: this process waits for it")
     return second
 
 
@@ -132,7 +132,7 @@ def test_background_work_blocks_on_others_but_no_call_blocks_on_it(path, threads
     assert third.times == 0
     second.go.set()
     assert foreground.result() == later.result() == Made(content=b"made") and third.times == 1
-    assert not any("waiting for it" in line for line in caplog.messages)
+    assert not any("waits for it" in line for line in caplog.messages)
 
 
 def test_waiting_has_an_end(path, threads):
@@ -153,7 +153,7 @@ def test_nothing_begins_that_can_no_longer_be_finished(path, threads, caplog):
     first = threads.submit(ask, path, slow)
     assert slow.begun.wait(60)
     second = threads.submit(ask, path, late, limit_s=once._WORTH_S)
-    assert is_said(caplog, "waiting for it")
+    assert is_said(caplog, "waits for it")
     slow.go.set()
     with pytest.raises(OutOfTime, match="ended without a result"):
         second.result()
