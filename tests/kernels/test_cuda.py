@@ -155,7 +155,7 @@ def test_extents_are_read_in_terms_of_the_batch(expression: Any, expected: int |
 
 
 def test_other_extents_are_an_error() -> None:
-    with pytest.raises(BuildError, match="no multiple of n"):
+    with pytest.raises(BuildError, match="is not a multiple of n"):
         extent(te.var("n", "int32") * 2 + 5)
 
 
