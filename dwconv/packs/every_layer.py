@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
-from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Workload
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Sizes, Workload
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
-Kind = tuple[tuple[int, ...], tuple[int, ...], tuple[Pair, ...]]
+Kind = tuple[Sizes, Sizes, tuple[Pair, ...]]
 """Kernel, stride and padding."""
 
 
@@ -154,8 +154,8 @@ def _layers(dtype: DType, *, batch: int) -> Iterator[Workload]:
 
 def any_layer(
     *,
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
+    kernel: Sizes,
+    stride: Sizes,
     padding: tuple[Pair, ...],
     dtype: DType = "float32",
     batch: int = _BATCH,

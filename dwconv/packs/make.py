@@ -10,10 +10,11 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 
 import msgspec
@@ -120,15 +121,10 @@ def _write(
 ) -> tuple[Manifest, str]:
     """The manifest, and why the C++ of calls is left out; empty if it is not."""
     is_generic = any(each.workload.any_channels for each in kernels)
-    artifacts = (
-        _built_at_once([*kernels], target)
-        if is_generic and len(kernels) > _FEW
-        else [built(candidate, built_for) for candidate, built_for in kernels.items()]
-    )
-    packed: list[PackedKernel] = []
-    for artifact in artifacts:
+    packed: dict[Candidate, PackedKernel] = {}
+    for artifact in _built_at_once([*kernels], target) if is_generic else starmap(built, kernels.items()):
         file = _put(folder, _path_of(artifact.candidate), artifact.library or artifact.cubin)
-        packed.append(PackedKernel.of(artifact, file))
+        packed[artifact.candidate] = PackedKernel.of(artifact, file)
     lines = dict.fromkeys(encode_record(record) for record in records)
     log = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines) or b"\n")
     compiled, without_native = _native(folder)
@@ -140,7 +136,7 @@ def _write(
         versions={**versions.installed(), **_compiler(target)},
         bytes=0,
         records=log,
-        kernels=packed,
+        kernels=[packed[candidate] for candidate in kernels],
         native=compiled,
     )
     size_bytes = sum(file.bytes for file in manifest.files)
@@ -166,27 +162,22 @@ def _path_of(candidate: Candidate) -> str:
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
-_FEW = 8
-"""So few kernels are built before processes have started."""
 _BUILD_TIMEOUT_S = 600.0
 
 
-def _built_at_once(candidates: Sequence[Candidate], target: Target) -> list[Artifact]:
-    """``built`` of each, by as many processes as there are cores. Raises BuildError if one fails."""
+def _built_at_once(candidates: Sequence[Candidate], target: Target) -> Iterator[Artifact]:
+    """``built`` of each as soon as it is, by as many processes as there are cores. Raises BuildError if one fails."""
     setup = BuildSetup(target=target, build="dwconv.packs.make:built")
-    pool = Pool(
-        "dwconv.measure.building:Builder", setup, size=os.cpu_count() or 1, misfit=partial(misfit, target=target)
-    )
-    artifacts: dict[int, Artifact] = {}
+    size = min(os.cpu_count() or 1, len(candidates))
+    pool = Pool("dwconv.measure.building:Builder", setup, size=size, misfit=partial(misfit, target=target))
     try:
         ended = pool.map(candidates, timeout_s=_BUILD_TIMEOUT_S)
         for number, one in track(ended, "compiling", len(candidates), console=Console(stderr=True), transient=True):
             if isinstance(one, WorkerError):
                 raise BuildError(f"{candidates[number].workload.key}: {one}")
-            artifacts[number] = one
+            yield one
     finally:
         pool.kill()
-    return [artifacts[number] for number in range(len(candidates))]
 
 
 def built(candidate: Candidate, target: Target) -> Artifact:

@@ -196,3 +196,5 @@ def test_for_a_gpu_there_are_five_configurations_of_each_kernel_the_estimated_be
     costs = [template.estimate_us(workload, config, target) for config in found[1:4]]
     assert costs == sorted(costs)
     assert any(config.vector_c <= 2 for config in found), "for layers of few channels"
+    rare = any_layer(kernel=(1, 31), stride=(1, 1), padding=((0, 0), (15, 15)))
+    assert len(configs(template, rare, target)) == 2
