@@ -144,8 +144,8 @@ class Workers(AbstractContextManager["Workers"]):
 
 class LocalRunner(Runner):
     """Measures candidates of one workload on this machine. ``close`` ends its workers, unless they were lent to it as
-    ``workers``. Raises WorkerCannotStart if no worker can start, since then no candidate could ever
-    run, and EnvironmentFailure if the machine stays short of memory, disk space or the like."""
+    ``workers``. Raises WorkerCannotStart if no worker can start, since then no candidate could ever run, and
+    EnvironmentFailure if the machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
