@@ -126,10 +126,6 @@ class StageFailed(DwconvError, RuntimeError):
     cause."""
 
 
-class BoardLost(DwconvError):
-    """A board at the other end of an RPC session does not answer."""
-
-
 class CannotBeCaptured(DwconvError):
     """A call that a CUDA graph cannot hold; the message is the reason."""
 

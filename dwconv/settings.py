@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,14 +27,6 @@ RACE_SECONDS = 60.0
 BUILD_TIMEOUT_S = 20.0
 RUN_TIMEOUT_S = 10.0
 WORKER_START_TIMEOUT_S = 120.0
-
-# A board: how long it may take to be there for us, for how long it is waited for when it is away, how long after a
-# request's own limit its server ends the session, and the least that its network carries: a request may take as much
-# longer as its tensors need.
-BOARD_CONNECT_TIMEOUT_S = 10.0
-BOARD_WAIT_S = 60.0
-BOARD_MARGIN_S = 5.0
-BOARD_BYTES_PER_S = 2e6
 
 # A candidate that failed because the machine was short of memory, disk space or the like is tried again after these.
 RETRY_PAUSES_S = (1.0, 5.0)
@@ -262,16 +253,6 @@ def cpp_compiler() -> str | None:
 def linker() -> str:
     """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` is: ``CXX`` if set, else ``c++``."""
     return os.environ.get("CXX") or "c++"
-
-
-def board_linker() -> list[str] | None:
-    """The command that links kernels for a board: ``DWCONV_BOARD_LINKER``, words as in a shell; None if it is not set.
-    Raises InvalidSetting."""
-    value = os.environ.get("DWCONV_BOARD_LINKER") or ""
-    try:
-        return shlex.split(value) or None
-    except ValueError as error:
-        raise InvalidSetting(f"DWCONV_BOARD_LINKER={one_line(value, most=_MOST_SHOWN)}: {error}") from None
 
 
 def program(name: str) -> str | None:

@@ -18,7 +18,6 @@ from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithm
 from dwconv.commands.tune_arguments import (
     asks_for_both_gradients,
     at_any_size,
-    check_board,
     check_ray,
     check_refresh,
     check_sizes,
@@ -134,7 +133,7 @@ def _make_ready(workloads: Iterable[Workload], target: Target) -> None:
     from dwconv.call.background_builds import make_ready
     from dwconv.problems.target import CpuTarget
 
-    if isinstance(target, CpuTarget) and target.present and target.board is None:
+    if isinstance(target, CpuTarget) and target.present:
         make_ready(workloads, target, threads=target.threads)
 
 
@@ -158,7 +157,6 @@ def _tune(argv: list[str] | None) -> int:
     args = parser.parse_args(argv)
     check_refresh(parser, args)
     check_ray(parser, args)
-    check_board(parser, args)
     check_sizes(parser, args)
     check_can_build()
     request = model_request(parser, args)
@@ -179,10 +177,6 @@ def _tune(argv: list[str] | None) -> int:
     # On a cluster the target is that of the nodes; this machine only runs the model.
     target = parse_target("auto") if args.ray is not None else with_arithmetic(args, parse_target(args.target))
     choices = _choices(args)
-    if choices.board:
-        from dwconv.measure.boards.session import target_on
-
-        target = target_on(choices.board, target)
     if request:
         from dwconv.commands.tune_model import counts_of
 
@@ -238,11 +232,9 @@ def _on_ray(
 
 
 def _choices(args: argparse.Namespace) -> Choices:
-    from dwconv.measure.boards.session import parse_address
     from dwconv.tuner.choices import Choices
 
     return Choices(
-        board=parse_address(args.rpc, key=args.key) if args.rpc else None,
         search=args.search,
         runner=args.runner,
         check=not args.no_check,

@@ -77,8 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the environment
         # Otherwise every process that a test starts would compile all of the product's Python again.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        for name in ("DWCONV_SHARED_RECORDS", "DWCONV_BOARD_LINKER"):  # of the user's environment
-            os.environ.pop(name, None)
+        os.environ.pop("DWCONV_SHARED_RECORDS", None)  # of the user's environment
         if os.environ.get(forked.FOLDER) is None:  # tests that a test runs use what is compiled already
             folder = os.environ[forked.FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
             os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}

@@ -62,7 +62,6 @@ def parser_of_tune() -> ArgumentParser:
     )
     _add_measuring(search)
     _add_cluster(parser)
-    _add_board(parser)
     _add_output(parser)
     return parser
 
@@ -190,17 +189,6 @@ def _add_cluster(parser: ArgumentParser) -> None:
     )
 
 
-def _add_board(parser: ArgumentParser) -> None:
-    board = parser.add_argument_group("or on a board, where a server of TVM's RPC runs")
-    board.add_argument(
-        "--rpc",
-        metavar="HOST:PORT",
-        help="the tracker of the server; candidates are compiled here for --target "
-        "cpu:aarch64,mcpu=cortex-a76,threads=4, and verified and timed there",
-    )
-    board.add_argument("--key", metavar="NAME", help="the key of the server; it names the device, too")
-
-
 def _add_output(parser: ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument(
@@ -236,22 +224,6 @@ def check_ray(parser: ArgumentParser, args: argparse.Namespace) -> None:
         parser.error("--fast-math is for CUDA; with --ray it goes with --target cuda")
 
 
-def check_board(parser: ArgumentParser, args: argparse.Namespace) -> None:
-    """Ends with an error if the options of a board do not go together, or with others."""
-    if (args.rpc is None) != (args.key is None):
-        parser.error("--rpc HOST:PORT and --key NAME go together")
-    if args.rpc is None:
-        return
-    if args.ray is not None:
-        parser.error("--rpc measures on a board, --ray on the nodes of a cluster; leave one out")
-    if not args.target.startswith("cpu:"):
-        parser.error(f"--rpc with --target {args.target}: name the board's, as cpu:aarch64,mcpu=cortex-a76,threads=4")
-    if args.runner == "predict":
-        parser.error("--rpc measures, --runner predict computes; leave one out")
-    if args.caches != parser.get_default("caches"):
-        parser.error(f"--caches {args.caches}: a board times on the same tensors again and again; leave it out")
-
-
 def check_sizes(parser: ArgumentParser, args: argparse.Namespace) -> None:
     """Ends with an error if ``--sizes`` comes with what has no kernels of any size, or names its sizes elsewhere."""
     if args.sizes is None:
@@ -259,8 +231,6 @@ def check_sizes(parser: ArgumentParser, args: argparse.Namespace) -> None:
     for name in ("network", "layers"):
         if getattr(args, name) is not None:
             parser.error(f'--sizes goes with --shape or --model; --{name} lists "sizes" of a layer in a file of layers')
-    if args.rpc is not None:
-        parser.error("--sizes measures on this machine or a cluster; leave out --rpc")
 
 
 def input_shapes(shape: Sequence[int], sizes: str | None) -> list[tuple[int, ...]]:

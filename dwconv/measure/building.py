@@ -20,7 +20,6 @@ from dwconv.schedules.template import Candidate
 BUILD = "dwconv.kernels:build"
 BUILD_CACHED = "dwconv.kernels.cache:build_cached"
 """Takes kernels from the cache folder, and puts them there."""
-BUILD_FOR_BOARD = "dwconv.kernels.library:build_for_board"
 
 
 @message
@@ -64,7 +63,7 @@ class Builder:
         os.nice(_NICE)
         self._target = setup.target
         self._build: Callable[[Candidate, Target], Artifact] = locate(setup.build)
-        if setup.build in (BUILD, BUILD_CACHED, BUILD_FOR_BOARD):
+        if setup.build in (BUILD, BUILD_CACHED):
             _import_tvm(setup.target)
 
     def __call__(self, candidate: Candidate) -> Artifact:

@@ -94,8 +94,7 @@ class Workers(AbstractContextManager["Workers"]):
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
     kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if it is not yet. ``gpu``: the number of
-    the GPU to measure on. ``builders`` and ``measurer`` build and measure instead of processes that do it on this
-    machine."""
+    the GPU to measure on. ``builders`` build instead of processes that do it on this machine."""
 
     def __init__(
         self,
@@ -108,7 +107,6 @@ class Workers(AbstractContextManager["Workers"]):
         compiles_calls: bool = True,
         gpu: int = 0,
         builders: Builders | None = None,
-        measurer: IsolatedProcess | None = None,
     ) -> None:
         threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
         self.target = target
@@ -119,7 +117,7 @@ class Workers(AbstractContextManager["Workers"]):
             size=jobs,
             misfit=partial(misfit_of_artifact, target=target),
         )
-        self.measurer = measurer or IsolatedProcess(
+        self.measurer = IsolatedProcess(
             "dwconv.measure.measuring:Measurer",
             MeasureSetup(target=target, load=load, caches=caches, compiles_calls=compiles_calls),
             threads=threads,

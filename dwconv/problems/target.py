@@ -1,5 +1,5 @@
-"""Target: a device and what it can do. ``cpu``, ``cpu:avx2`` (with these vectors alone), ``cpu:aarch64,threads=4`` (a
-board), ``cuda`` (this machine's GPU), ``cuda:sm_90`` (no GPU needed)."""
+"""Target: a device and what it can do. ``cpu``, ``cpu:avx2`` (with these vectors alone), ``cuda`` (this machine's GPU),
+``cuda:sm_90`` (no GPU needed)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from dwconv import settings
-from dwconv.errors import NoDevice, UnknownTarget, one_line
+from dwconv.errors import NoDevice, UnknownTarget
 from dwconv.system import cpu_facts
-from dwconv.system.cpu_facts import VECTOR_SETS, KiB, MiB
+from dwconv.system.cpu_facts import KiB, MiB
 
 ForcedVectorSet = Literal["avx512", "avx2", "neon"]
 FORCED_VECTOR_SETS: tuple[ForcedVectorSet, ...] = get_args(ForcedVectorSet)
@@ -73,19 +73,13 @@ class CpuTarget:
     present: bool = True
     """False if kernels can only be compiled for it, not run."""
     mcpu: str | None = None
-    """LLVM's name of the CPU of a board; None for the least one that has the vector set."""
-    board: str | None = None
-    """The name of a board, which may be empty; None for a CPU that is not spoken of as one."""
+    """LLVM's name of another machine's CPU; None for the least one that has the vector set."""
 
     kind = "cpu"
     fast_math = False
 
     def __str__(self) -> str:
-        words = f"cpu:{self.vector_set}" if self.vector_set else "cpu"
-        if self.board is None:
-            return words
-        words += f",mcpu={self.mcpu}" if self.mcpu else ""
-        return f"{words},threads={self.threads}" + (f",name={self.board}" if self.board else "")
+        return f"cpu:{self.vector_set}" if self.vector_set else "cpu"
 
     def lanes(self, itemsize: int = 4) -> int:
         """Elements in one vector register."""
@@ -174,7 +168,7 @@ _NO_ROCM = "there are no kernels for AMD GPUs yet: use cpu, or cuda:sm_90 to com
 
 
 def parse_target(text: str) -> Target:
-    """``auto``, ``cpu``, ``cpu:avx2``, ``cpu:aarch64,threads=4``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or
+    """``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or
     NoDevice for ``cuda`` without a GPU."""
     if text == "auto":
         return cuda_target() if _gpu_is_here() else cpu_target()
@@ -182,8 +176,6 @@ def parse_target(text: str) -> Target:
         return cpu_target()
     if text == "cuda":
         return cuda_target()
-    if text.startswith("cpu:") and ("," in text or text == "cpu:aarch64"):
-        return parse_board(text)
     for vector_set in FORCED_VECTOR_SETS:
         if text == f"cpu:{vector_set}":
             return cpu_target(vector_set=vector_set)
@@ -234,10 +226,6 @@ def check_present(target: Target) -> None:
         return
     if isinstance(target, CudaTarget):
         raise NoDevice(f"target={target}: this machine has no such GPU; kernels can be compiled for it, not run")
-    if target.board is not None:
-        raise NoDevice(
-            f"target={target}: a board is not in this machine; kernels can be compiled for it, and tuned with --rpc"
-        )
     raise NoDevice(
         f"target={target}: this CPU has no {target.vector_set}; kernels can be compiled for it, not run: use cpu, or "
         "dwconv.show --what source"
@@ -305,57 +293,8 @@ def is_rocm() -> bool:
     return torch.version.hip is not None
 
 
-# -- boards: CPUs in other machines, which kernels are compiled for here and run on there --------------------------
-
 _LEAST_VECTOR_BYTES = 16
 
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-")
-
-
-_WORDS: dict[str, ForcedVectorSet] = {
-    **dict(zip(FORCED_VECTOR_SETS, FORCED_VECTOR_SETS, strict=True)),
-    "aarch64": "neon",
-}
-"""Vector sets by name; every 64-bit ARM has NEON."""
-_OPTIONS = ("mcpu", "threads", "name")
-_CACHE_BYTES = MiB
-"""What the threads of a board can count on: few have more."""
-
-
-def parse_board(text: str) -> CpuTarget:
-    """``cpu:VECTORS,mcpu=CPU,threads=N,name=NAME``: the vectors, LLVM's name of the CPU (by default the least one with
-    these vectors), the threads (by default one), and what records call the device (by default the CPU). All but the
-    vectors may be left out. Raises UnknownTarget."""
-    vectors, *given = text.removeprefix("cpu:").split(",")
-    options = dict(each.partition("=")[::2] for each in given)
-    vector_set = _WORDS.get(vectors)
-    mcpu, name = options.get("mcpu"), options.get("name")
-    threads = options.get("threads", "1")
-    if (
-        vector_set is None
-        or len(options) < len(given)
-        or not set(options) <= set(_OPTIONS)
-        or not re.fullmatch(r"[1-9][0-9]{0,3}", threads)
-        or not all(re.fullmatch(r"[a-z0-9][a-z0-9_.+-]{0,63}", word) for word in (mcpu, name) if word is not None)
-    ):
-        raise UnknownTarget(
-            f"target={one_line(text, most=200)} is not a board; use cpu:aarch64,mcpu=cortex-a76,threads=4,name=pi5, or "
-            f"one of {', '.join(sorted(_WORDS))} for aarch64; names are of small letters and digits"
-        )
-    return CpuTarget(
-        device=device_of(name or mcpu or vectors, vector_set, threads=int(threads)),
-        threads=int(threads),
-        vector_bytes=next(each.bytes for each in VECTOR_SETS if each.name == vector_set),
-        cache_bytes=_CACHE_BYTES,
-        vector_set=vector_set,
-        present=False,
-        mcpu=mcpu,
-        board=name or "",
-    )
-
-
-def device_of(name: str, vector_set: ForcedVectorSet, *, threads: int) -> str:
-    """What records call a board."""
-    return f"{name}-{vector_set}-{threads}t"

@@ -39,7 +39,7 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     Ctrl-C ends the campaign, and what was found until then is in the result. Raises a DwconvError if nothing can be
     tuned as it was chosen, or nothing can be written."""
     campaign = Campaign(counts, target, choices, network=network, is_here=target.present)
-    with shared(campaign.log, target, wanted=choices.log is None and choices.measures(target)) as share_if_due:
+    with shared(campaign.log, target, wanted=choices.log is None and target.present) as share_if_due:
         interrupted = _tune(campaign, between=share_if_due)
     if isinstance(target, CpuTarget) and target.present:
         campaign.outcomes = with_true_limits(campaign.outcomes, target)

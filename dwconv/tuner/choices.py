@@ -10,8 +10,6 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.errors import InvalidChoice, NoDevice, NoTemplate, UnknownTarget
-from dwconv.measure.boards.board_runner import BoardWorkers
-from dwconv.measure.boards.session import Board
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
@@ -57,8 +55,6 @@ class Choices:
     """Measure nothing that the log has."""
     refresh: bool = False
     """Race again what was measured with other versions, and search nothing."""
-    board: Board | None = None
-    """To measure there instead of on this machine."""
 
     def __post_init__(self) -> None:
         """Raises InvalidChoice."""
@@ -71,11 +67,7 @@ class Choices:
 
     def search_on(self, target: Target) -> Search:
         """The search; the usual one for ``target`` if none was chosen."""
-        return self.search or ("evolve" if self.measures(target) else "analytic")
-
-    def measures(self, target: Target) -> bool:
-        """True if kernels for ``target`` can be run, here or on a board."""
-        return target.present or self.board is not None
+        return self.search or ("evolve" if target.present else "analytic")
 
     @property
     def compiles_calls(self) -> bool:
@@ -84,12 +76,8 @@ class Choices:
         return self.minutes is None or self.minutes >= _LEAST_MINUTES_TO_COMPILE
 
     def workers(self, target: Target) -> Workers:
-        """The processes that build and measure. Raises BoardLost for a board that does not answer."""
-        if self.board is None or not isinstance(target, CpuTarget):
-            return Workers(target, jobs=self.jobs, caches=self.caches, compiles_calls=self.compiles_calls)
-        workers = BoardWorkers(self.board, target, jobs=self.jobs)
-        workers.check()
-        return workers
+        """The processes that build and measure."""
+        return Workers(target, jobs=self.jobs, caches=self.caches, compiles_calls=self.compiles_calls)
 
     def plan_on(self, target: Target, known: Database, *, workers: Workers) -> SearchPlan:
         """How each workload is searched on ``target``, by ``workers``."""
@@ -112,7 +100,7 @@ class Choices:
 
 def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload]) -> None:
     """Raises a DwconvError if none of the workloads can be tuned on ``target`` as it was chosen."""
-    if isinstance(target, CpuTarget) and not choices.measures(target):
+    if isinstance(target, CpuTarget):
         check_present(target)
     _check_search(choices, target)
     _check_templates(workloads, target)
@@ -127,14 +115,9 @@ def _check_search(choices: Choices, target: Target) -> None:
         )
     if choices.runner == "predict" and target.kind != "cuda":
         raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
-    if choices.runner == "local" and not choices.measures(target):
+    if choices.runner == "local" and not target.present:
         raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
-    if choices.until and target.limits is None and not target.present:
-        raise InvalidChoice(
-            f"until={choices.until:g} is a share of the device's limit, and those of {target} are "
-            "unknown; use --trials or --seconds"
-        )
-    if choices.refresh and not choices.measures(target):
+    if choices.refresh and not target.present:
         raise NoDevice(f"--refresh measures, and {target} is not in this machine; leave it out")
 
 

@@ -98,8 +98,6 @@ class Tuned:
                 "computed, not measured; such a record never runs as if it were tuned",
                 f"next: tune on the GPU itself: python -m dwconv.tune {workload_options(first)} --target cuda",
             ]
-        elif self.target.kind == "cpu" and not self.target.present:
-            lines.append("measured on the board, which has no op of PyTorch to compare with")
         else:
             where = "" if self.is_own_log else f", with DWCONV_TUNING_LOGS={self.log}"
             faster = sum((best.speedup or 0) > 1 and not best.contended for best in bests)

@@ -72,11 +72,12 @@ def build(path: Path, parts: set[str]) -> None:
     from dwconv.errors import InvalidWorkload, NoTemplate
     from dwconv.kernels import build as build_kernel
     from dwconv.kernels.library import shared_library
-    from dwconv.problems.target import parse_target
+    from dwconv.problems.target import cpu_target
     from dwconv.schedules.template import Candidate, templates_for
     from tests.schedules.cpu_layers import some_configs
 
-    targets = [parse_target(f"cpu:aarch64,threads=2,mcpu={mcpu}") for mcpu in MCPUS]
+    neon = cpu_target(threads=2, vector_set="neon")
+    targets = [dataclasses.replace(neon, mcpu=mcpu) for mcpu in MCPUS]
     made: list[Artifact] = []
     unfit = 0
     for turn, (part, workload, by) in enumerate(workloads()):

@@ -143,25 +143,6 @@ def test_a_block_is_tuned_for_training_unless_evaluation_is_requested(tmp_path):
     assert passes_of("--layers", path) == ["inference"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--rpc", "host:9190"], "--rpc HOST:PORT and --key NAME go together"),
-        (["--key", "pi5"], "--rpc HOST:PORT and --key NAME go together"),
-        (["--rpc", "host:9190", "--key", "pi5"], "--rpc with --target auto: name the board's"),
-        (["--rpc", "host", "--key", "pi5", "--target", "cpu:aarch64"], "rpc=host is not the HOST:PORT"),
-        (["--rpc", "host:1", "--key", "p i", "--target", "cpu:aarch64"], "key=p i is not the key"),
-        (["--rpc", "host:1", "--key", "pi", "--target", "cpu:aarch64,cores=4"], "is not a board"),
-        (["--rpc", "host:1", "--key", "pi", "--target", "cpu:neon"], "with --rpc use a board's"),
-        (["--rpc", "host:1", "--key", "pi", "--target", "cpu:aarch64", "--runner", "predict"], "leave one out"),
-        (["--rpc", "host:1", "--key", "pi", "--target", "cpu:aarch64", "--caches", "training"], "--caches training"),
-        (["--target", "cpu:aarch64,threads=4"], "a board is not in this machine"),
-    ],
-)
-def test_what_is_wrong_with_a_board_is_one_clear_line(capsys, options, words):
-    assert words in error_of(capsys, "--shape", "1,8,8,8", "--kernel", "3", *options)
-
-
 def test_a_log_that_is_a_folder_or_not_writable_is_one_clear_line(capsys, fakes, tmp_path):
     assert "is a folder" in error_of(capsys, *SHAPE, "--log", tmp_path)
     (tmp_path / "file").touch()

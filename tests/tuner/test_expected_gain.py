@@ -17,7 +17,7 @@ from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.tuner import model_race
 from dwconv.tuner.campaign import Campaign
-from dwconv.tuner.choices import Choices, check_choices
+from dwconv.tuner.choices import Choices
 from dwconv.tuner.expected_gain import (
     MOST_STARTS,
     ExpectedGains,
@@ -352,12 +352,7 @@ def test_what_is_no_share_is_one_clear_line(capsys, planted_command, share):
     assert not planted_command
 
 
-def test_it_does_not_go_with_a_refresh_or_a_device_whose_limits_are_unknown(capsys, planted_command):
+def test_it_does_not_go_with_a_refresh_and_is_no_more_than_all(capsys, planted_command):
     assert "leave out --until" in error_of(capsys, *SHAPE, "--until", "95%", "--refresh")
     with pytest.raises(ValueError, match=r"until=1\.5 is not a share of a limit"):
         Choices(until=1.5)
-    board = parse_target("cpu:aarch64,threads=4")
-    choices = Choices(until=0.95)
-    object.__setattr__(choices, "board", object())
-    with pytest.raises(ValueError, match=r"until=0\.95 is a share of the device's limit, and those of .* are unknown"):
-        check_choices(choices, board, [fake.WORKLOAD])

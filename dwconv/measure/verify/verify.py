@@ -83,7 +83,7 @@ def verify_finalist(kernel: LoadedKernel, cases: Sequence[Case]) -> Verdict:
 
 def verify_runs(kernel: LoadedKernel, case: Case, *, threads: Iterable[int] = (1,), place: int = 0) -> Verdict:
     """Judge runs of the bare kernel on ``case``, one on each number of threads, for a machine where no process calls it
-    from PyTorch, such as a board or the simulator. ``place``: where the tensors start."""
+    from PyTorch, such as the simulator. ``place``: where the tensors start."""
     check_memory(kernel.artifact, case)
     return _verify(kernel, case, runs=list(threads), calls=[], place=place)
 

@@ -115,7 +115,7 @@ class SearchPlan:
     check: bool = True
     """Run candidates whose cost is computed in the simulator too."""
     workers: Workers | None = None
-    """Processes to borrow, from a caller that tunes several workloads; those of a board measure there."""
+    """Processes to borrow, from a caller that tunes several workloads."""
 
     def predicts(self, target: Target) -> bool:
         """True if costs are computed and nothing is measured: the target is a GPU that is not here, or the strategy is
@@ -141,12 +141,9 @@ def make_runner(workload: Workload, target: Target, *, plan: SearchPlan) -> Runn
         from dwconv.tuner.gpu_cost import ComputeRunner
 
         return ComputeRunner(target, check=plan.check, jobs=plan.jobs)
-    from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
     from dwconv.measure.runner import LocalRunner
     from dwconv.problems.target import check_present
 
-    if isinstance(plan.workers, BoardWorkers):
-        return BoardRunner(workload, target, workers=plan.workers)
     check_present(target)
     return LocalRunner(workload, target, jobs=plan.jobs, workers=plan.workers)
 
