@@ -1,10 +1,9 @@
 """``python -m bench blocks``: norm, activation, depthwise convolution, norm, activation, as one and not.
 
 It times each block of well-known networks in training, forward and backward pass, in turns: PyTorch's ops one after the
-other in both layouts, the same with our convolution, and as one; with ``--compile`` also the first and the second under
-torch.compile. With ``--eval`` it times the forward pass alone, without gradients, of norms with running statistics.
-Untuned passes are tuned first; then PyTorch's ops are timed against themselves, as a control. A way whose results are
-too far from those of PyTorch's ops does not race. A row also says how much each keeps for its backward pass.
+other in both layouts, the same with our convolution, and as one. Untuned passes are tuned first; then PyTorch's ops are
+timed against themselves, as a control. A way whose results are too far from those of PyTorch's ops does not race. A row
+also says how much each keeps for its backward pass.
 ``bench cuda blocks`` does the same on a GPU, each a CUDA graph.
 """
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
@@ -22,21 +21,21 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
-from bench.cases import BLOCK_NETWORKS, ListedLayer, listed_layers
-from bench.cpu import MEASURING_S, estimate, opened, tune
+from bench.cases import BLOCK_NETWORKS, Layer, listed_layers
+from bench.cpu import opened, tune
 from bench.evidence import Control, Ratio, percent_of_limit, ratio_of, summary_of, timed_again
 from bench.models import ChannelNorm
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
-from dwconv.errors import CannotBeCaptured, one_line
+from dwconv.errors import CannotBeCaptured
 from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, rounds_in_turns
 from dwconv.measure.limits import with_limits
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target
-from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, PASSES, DType, Workload
 
 Step = Callable[[], tuple[Tensor, ...]]
 PLAIN, OTHER_LAYOUT, CONVERTED, AS_ONE = "plain", "plain, contiguous", "converted", "as one"
@@ -66,28 +65,19 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument("--batch", type=whole, default=8, help="default 8")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of images and weights, default float32")
     parser.add_argument("--seconds", type=from_0, default=10, help="to tune an untuned pass, default 10; 0: none")
-    parser.add_argument("--compile", action="store_true", help="race them under torch.compile as well")
-    parser.add_argument("--eval", action="store_true", help="in evaluation, under torch.no_grad()")
     add_log_argument(parser)
     add_out_argument(parser)
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N blocks")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only print what is untuned, and how long all would take"
-    )
     arguments = parser.parse_args(argv)
 
     target = cpu_target()
     log, known = opened(arguments.log, target)
     layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
-    case = Case(batch=arguments.batch, dtype=arguments.dtype, trains=not arguments.eval)
-    workloads = [each for layer in layers for each in case.workloads(layer)]
-    if arguments.dry_run:
-        measuring_s = 2 * MEASURING_S * len(layers)
-        print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
-        return 0
+    case = Case(batch=arguments.batch, dtype=arguments.dtype)
+    workloads = dict.fromkeys(each for layer in layers for each in case.workloads(layer))
     machine = MachineWatch(threads=target.threads)
     target = with_limits(target)
-    untuned = [each for each in dict.fromkeys(workloads) if known.best(each, target.device) is None]
+    untuned = [each for each in workloads if known.best(each, target.device) is None]
     tune(untuned, target, log=log, known=known, seconds=arguments.seconds)
     if arguments.log is not None:
         os.environ["DWCONV_TUNING_LOGS"] = str(arguments.log)
@@ -96,17 +86,16 @@ def command(argv: Sequence[str] | None) -> int:
     print(control, flush=True)
 
     def row(number: int) -> dict[str, Any]:
-        found = row_of(layers[number], case, target, compiles=arguments.compile, control=control)
+        found = row_of(layers[number], case, target, control=control)
         print(line_of(found), flush=True)
         return found
 
     rows = timed_again([row(number) for number in range(len(layers))], row, threads=target.threads)
     print(summary_of(rows, control))
     print(means_of(rows))
-    requested = {"eval": arguments.eval, "compile": arguments.compile, arguments.dtype: arguments.dtype != "float32"}
-    words = ["blocks", *(word for word, is_asked in requested.items() if is_asked)]
+    name = "blocks" if arguments.dtype == "float32" else f"blocks-{arguments.dtype}"
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
-    write_results("-".join(words), target=target, rows=rows, folder=arguments.out, **facts)
+    write_results(name, target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 
 
@@ -116,7 +105,6 @@ class Case:
 
     batch: int
     dtype: DType
-    trains: bool = True
     device: str = "cpu"
 
     @property
@@ -127,24 +115,17 @@ class Case:
     def effort(self) -> Effort:
         return EFFORT if self.device == "cpu" else GPU_EFFORT
 
-    def workload(self, layer: ListedLayer) -> Workload:
-        """The first pass of the block."""
-        first = (BLOCK_PASSES if self.trains else EVAL_PASSES)[0]
-        return layer.layer.workload(first, batch=self.batch, dtype=self.dtype, layout="nhwc", bias=False)
-
-    def workloads(self, layer: ListedLayer) -> Iterator[Workload]:
-        """The passes of a block, and those of the convolution in it, which runs alone where the block is not one."""
-        yield from self.passes(layer)
-        first = self.workload(layer)
-        yield from (first.convolution(pass_) for pass_ in (PASSES if self.trains else PASSES[:1]))
-
-    def passes(self, layer: ListedLayer) -> list[Workload]:
+    def passes(self, layer: Layer) -> list[Workload]:
         """Those of the block."""
-        first = self.workload(layer)
-        return [first.for_pass(pass_) for pass_ in (BLOCK_PASSES if self.trains else EVAL_PASSES)]
+        return [
+            layer.layer.workload(pass_, batch=self.batch, dtype=self.dtype, layout="nhwc", bias=False)
+            for pass_ in BLOCK_PASSES
+        ]
 
-    def step_of(self, model: nn.Module, x: Tensor, dz: Tensor) -> Step:
-        return step_of(model, x, dz) if self.trains else inference_of(model, x)
+    def workloads(self, layer: Layer) -> list[Workload]:
+        """The passes of a block, and those of the convolution in it, which runs alone where the block is not one."""
+        passes = self.passes(layer)
+        return [*passes, *map(passes[0].convolution, PASSES)]
 
 
 def region_of(workload: Workload) -> nn.Sequential:
@@ -170,49 +151,41 @@ def region_of(workload: Workload) -> nn.Sequential:
     )
 
 
-def control_of(layer: ListedLayer, case: Case) -> Ratio:
+def control_of(layer: Layer, case: Case) -> Ratio:
     """PyTorch's ops one after the other against themselves, on tensors of their own."""
     plain, x, dz = plain_of(layer, case)
-    calls = {PLAIN: case.step_of(plain, x, dz), AGAIN: case.step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
+    calls = {PLAIN: step_of(plain, x, dz), AGAIN: step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
     rounds = rounds_in_turns(calls, clock=case.clock, effort=case.effort).rounds_us
     return ratio_of(rounds[AGAIN], over=rounds[PLAIN])
 
 
-def plain_of(layer: ListedLayer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
+def plain_of(layer: Layer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
     """What the block stands for, with an input and the gradient of its result."""
-    workload = case.workload(layer)
+    workload = case.passes(layer)[0]
     torch.manual_seed(0)
     plain = region_of(workload).train().to(case.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     x, dz = (
         torch.randn(shape).to(case.device, getattr(torch, case.dtype), memory_format=torch.channels_last)
         for shape in (workload.input_shape, workload.output_shape)
     )
-    if not case.trains:
-        with torch.no_grad():
-            plain(x)  # its norms learn
-    return plain.train(case.trains), x, dz
+    return plain, x, dz
 
 
-def row_of(layer: ListedLayer, case: Case, target: Target, *, compiles: bool, control: Control) -> dict[str, Any]:
+def row_of(layer: Layer, case: Case, target: Target, *, control: Control) -> dict[str, Any]:
     """The times of all rivals, and what they keep. Raises BeyondLimit."""
-    workload = case.workload(layer)
+    passes = case.passes(layer)
+    workload = passes[0]
     plain, x, dz = plain_of(layer, case)
     converted = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=False)
     as_one = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=True)
     models: dict[str, nn.Module] = {PLAIN: plain, CONVERTED: converted, AS_ONE: as_one}
-    if compiles:
-        torch._dynamo.reset()
-        for name in (PLAIN, CONVERTED):
-            models[f"{name} + inductor"] = compiled(models[name])
-    steps = {name: case.step_of(model, x, dz) for name, model in models.items()}
+    steps = {name: step_of(model, x, dz) for name, model in models.items()}
     contiguous: nn.Module = copy.deepcopy(plain)
     contiguous.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    steps[OTHER_LAYOUT] = case.step_of(contiguous, x.contiguous(), dz.contiguous())
-    exact = case.step_of(copy.deepcopy(plain).float(), x.float(), dz.float())
+    steps[OTHER_LAYOUT] = step_of(contiguous, x.contiguous(), dz.contiguous())
+    exact = step_of(copy.deepcopy(plain).float(), x.float(), dz.float())
     differences, refused = _differences(steps, exact())
     about = {"network": layer.network, "layer": str(layer), "block": str(workload.block), "caches": "warm"}
-    if AS_ONE in refused:
-        return {**about, "difference": differences, "failed": refused[AS_ONE]}
     clock = case.clock
     raced: dict[str, Call] = {}
     for name in (name for name in steps if name not in refused):
@@ -227,7 +200,7 @@ def row_of(layer: ListedLayer, case: Case, target: Target, *, compiles: bool, co
     over = partial(ratio_of, over=taken.rounds_us[AS_ONE])
     others = [name for name in raced if name != AS_ONE]
     over_best = over(*(taken.rounds_us[name] for name in others))
-    moved, flops = (sum(getattr(each, what) for each in case.passes(layer)) for what in ("bytes", "flops"))
+    moved, flops = (sum(getattr(each, what) for each in passes) for what in ("bytes", "flops"))
     return {
         **about,
         "count": layer.layer.count,
@@ -239,7 +212,7 @@ def row_of(layer: ListedLayer, case: Case, target: Target, *, compiles: bool, co
         **over_best.as_row("over_best_other"),
         "best_other": min(others, key=lambda name: median_us[name]),
         "verdict": control.verdict(over_best.interval),
-        "kept_bytes": {name: kept_bytes(models[name], x) for name in (PLAIN, CONVERTED, AS_ONE) if case.trains},
+        "kept_bytes": {name: kept_bytes(models[name], x) for name in (PLAIN, CONVERTED, AS_ONE)},
         "gb_per_s": moved / median_us[AS_ONE] / 1e3,
         "percent_of_limit": _percent_of_limit(
             str(layer), median_us[AS_ONE], bytes_moved=moved, flops=flops, target=target
@@ -262,21 +235,6 @@ def runs_as_one(workload: Workload) -> bool:
     return any(ops[workload.pass_] for ops in ran)
 
 
-def compiled(model: nn.Module) -> Any:
-    """Under torch.compile, as it is by default, for one size."""
-    return torch.compile(model, dynamic=False)
-
-
-def inference_of(model: nn.Module, x: Tensor) -> Step:
-    """A forward pass of which no gradient is wanted: z."""
-
-    def infer() -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            return (model(x.clone(memory_format=torch.preserve_format) if _writes_to_its_input(model) else x),)
-
-    return infer
-
-
 def step_of(model: nn.Module, x: Tensor, dz: Tensor) -> Step:
     """A forward and a backward pass: z, and the gradients of the input and of all parameters."""
     x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
@@ -297,8 +255,7 @@ def _writes_to_its_input(model: nn.Module) -> bool:
 
 def _differences(steps: dict[str, Step], exact: Sequence[Tensor]) -> tuple[dict[str, float], dict[str, str]]:
     """How far each rival's results are from the exact ones, those of PyTorch's ops in float32, relative to them or,
-    where the plain ones are off by more, to their distance; and of those that are too far, or that raise, why they do
-    not race."""
+    where the plain ones are off by more, to their distance; and of those that are too far, why they do not race."""
     rounding = [float((plain - right).norm()) for plain, right in zip(steps[PLAIN](), exact, strict=True)]
     scales = [max(float(right.norm()), AS_FAR * off / FAR, 1e-30) for right, off in zip(exact, rounding, strict=True)]
     differences: dict[str, float] = {}
@@ -306,12 +263,7 @@ def _differences(steps: dict[str, Step], exact: Sequence[Tensor]) -> tuple[dict[
     for name, step in steps.items():
         if name == PLAIN:
             continue
-        try:
-            found = step()
-        except Exception as error:  # noqa: BLE001  whatever a compiler raises, it does not race
-            refused[name] = one_line(f"{type(error).__name__}: {error}", most=200)
-            continue
-        apart = [float((mine - right).norm()) / scale for mine, right, scale in zip(found, exact, scales, strict=True)]
+        apart = [float((mine - right).norm()) / scale for mine, right, scale in zip(step(), exact, scales, strict=True)]
         differences[name] = max(apart)
         if not all(each <= FAR for each in apart):
             refused[name] = f"wrong: its results are {max(apart):.1e} of the exact ones away from them"
@@ -344,8 +296,7 @@ def line_of(row: dict[str, Any]) -> str:
     return (
         f"{row['layer']:36} {row['block']:28} ms: {taken}   {row['over_eager']:.2f} × eager, "
         f"{row['over_best_other']:.2f} ({low:.2f} to {high:.2f}) × the best other, {row['verdict']}, "
-        f"{row['gb_per_s']:.0f} GB/s"
-        + (f", keeps {kept[AS_ONE] / kept[PLAIN]:.2f}" if kept else "")
+        f"{row['gb_per_s']:.0f} GB/s, keeps {kept[AS_ONE] / kept[PLAIN]:.2f}"
         + ("" if row["runs_as_one"] else ", one by one")
     )
 

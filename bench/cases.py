@@ -7,67 +7,66 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.block import Block
 from dwconv.problems.layer_files import Layer as NetworkLayer
 from dwconv.problems.layer_files import shipped_networks
-from dwconv.problems.workload import (
-    BLOCK_PASSES,
-    DTYPES,
-    LAYOUTS,
-    PASSES,
-    DType,
-    Layout,
-    Padding,
-    Pair,
-    Sizes,
-    Workload,
-)
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, LAYOUTS, PASSES, DType, Layout, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A depthwise layer of a network, with square maps, square kernels and 'same' padding."""
+    """A depthwise layer of a network, or a block around one."""
 
     network: str
-    batch: int
-    channels: int
-    size: int
-    kernel: int
-    stride: int = 1
+    layer: NetworkLayer
+    batch: int = 1
+    is_square: bool = False
+    """True if its name has one size for each axis."""
 
     def __str__(self) -> str:
-        stride = f" s{self.stride}" if self.stride > 1 else ""
-        return f"{self.network} {self.channels}×{self.size}² k{self.kernel}{stride}"
+        """Its name in results: ``MobileNetV2 96×112² k3 s2``, ``X3D-S 54×13×80×80 k3×3×3``."""
+        of = self.layer
+        if self.is_square:
+            size, kernel, stride = f"{of.input_size[0]}²", str(of.kernel[0]), str(of.stride[0])
+        else:
+            size, kernel, stride = ("×".join(map(str, sizes)) for sizes in (of.input_size, of.kernel, of.stride))
+        strided = f" s{stride}" if set(of.stride) != {1} else ""
+        activated = "" if of.epilogue == "none" else f" {of.epilogue}"
+        return f"{self.network} {of.channels}×{size} k{kernel}{strided}{activated}"
+
+    @property
+    def kernel(self) -> int:
+        """Its largest size."""
+        return max(self.layer.kernel)
 
     def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
-        """Its three passes."""
-        kernel, stride = (self.kernel, self.kernel), (self.stride, self.stride)
-        for pass_ in PASSES:
-            yield Workload(
-                pass_=pass_, batch=self.batch, channels=self.channels, input_size=(self.size, self.size),
-                kernel=kernel, stride=stride, padding=same_padding(kernel), dtype=dtype, layout=layout,
-            )  # fmt: skip
+        """Its passes."""
+        for pass_ in self.layer.passes:
+            yield self.layer.workload(pass_, batch=self.batch, dtype=dtype, layout=layout, bias=False)
 
 
-def same_padding(kernel: Pair) -> Padding:
-    """The padding that keeps the size at stride 1, for an odd kernel."""
-    return resolve_padding(None, kernel=kernel, stride=(1, 1), dilation=(1, 1))
+def square(network: str, *, batch: int, channels: int, size: int, kernel: int, stride: int = 1) -> Layer:
+    """A layer with square maps, square kernels and the padding that keeps the size at stride 1."""
+    layer = NetworkLayer(
+        channels=channels, input_size=(size, size), kernel=(kernel, kernel), stride=(stride, stride),
+        padding=((kernel // 2, kernel // 2),) * 2, count=1, dilation=(1, 1),
+    )  # fmt: skip
+    return Layer(network=network, layer=layer, batch=batch, is_square=True)
 
 
 CPU_LAYERS = (
-    Layer(network="MobileNetV2", batch=8, channels=32, size=112, kernel=3),
-    Layer(network="MobileNetV2", batch=8, channels=96, size=112, kernel=3, stride=2),
-    Layer(network="MobileNetV2", batch=8, channels=144, size=56, kernel=3),
-    Layer(network="MobileNetV2", batch=8, channels=192, size=28, kernel=3),
-    Layer(network="MobileNetV2", batch=8, channels=576, size=14, kernel=3),
-    Layer(network="MobileNetV2", batch=8, channels=576, size=14, kernel=3, stride=2),
-    Layer(network="MobileNetV2", batch=8, channels=960, size=7, kernel=3),
-    Layer(network="EfficientNet-B0", batch=8, channels=240, size=28, kernel=5, stride=2),
-    Layer(network="MobileNetV3", batch=8, channels=672, size=14, kernel=5),
-    Layer(network="ConvNeXt-T", batch=8, channels=96, size=56, kernel=7),
-    Layer(network="ConvNeXt-T", batch=8, channels=384, size=14, kernel=7),
-    Layer(network="RepLKNet-31B", batch=2, channels=128, size=28, kernel=31),
+    square("MobileNetV2", batch=8, channels=32, size=112, kernel=3),
+    square("MobileNetV2", batch=8, channels=96, size=112, kernel=3, stride=2),
+    square("MobileNetV2", batch=8, channels=144, size=56, kernel=3),
+    square("MobileNetV2", batch=8, channels=192, size=28, kernel=3),
+    square("MobileNetV2", batch=8, channels=576, size=14, kernel=3),
+    square("MobileNetV2", batch=8, channels=576, size=14, kernel=3, stride=2),
+    square("MobileNetV2", batch=8, channels=960, size=7, kernel=3),
+    square("EfficientNet-B0", batch=8, channels=240, size=28, kernel=5, stride=2),
+    square("MobileNetV3", batch=8, channels=672, size=14, kernel=5),
+    square("ConvNeXt-T", batch=8, channels=96, size=56, kernel=7),
+    square("ConvNeXt-T", batch=8, channels=384, size=14, kernel=7),
+    square("RepLKNet-31B", batch=2, channels=128, size=28, kernel=31),
 )
 
 VOLUME_NETWORKS = (
@@ -88,39 +87,11 @@ _MOST_ELEMENTS = 2**24
 """Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListedLayer:
-    """A layer of a network that dwconv lists, of any number of axes, one image or volume at a time."""
-
-    network: str
-    layer: NetworkLayer
-
-    def __str__(self) -> str:
-        size, kernel, stride = ("×".join(map(str, sizes)) for sizes in self._sizes)
-        strided = f" s{stride}" if set(self.layer.stride) != {1} else ""
-        activated = "" if self.layer.epilogue == "none" else f" {self.layer.epilogue}"
-        return f"{self.network} {self.layer.channels}×{size} k{kernel}{strided}{activated}"
-
-    @property
-    def kernel(self) -> int:
-        """Its largest size."""
-        return max(self.layer.kernel)
-
-    @property
-    def _sizes(self) -> tuple[Sizes, Sizes, Sizes]:
-        return self.layer.input_size, self.layer.kernel, self.layer.stride
-
-    def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
-        """Its passes."""
-        for pass_ in self.layer.passes:
-            yield self.layer.workload(pass_, batch=1, dtype=dtype, layout=layout, bias=False)
-
-
-def listed_layers(networks: Sequence[str]) -> tuple[ListedLayer, ...]:
+def listed_layers(networks: Sequence[str]) -> tuple[Layer, ...]:
     """The layers of ``networks``, without those whose images or volumes are too large to be measured often."""
     listed = shipped_networks()
     return tuple(
-        ListedLayer(network=network.partition(" ")[0], layer=layer)
+        Layer(network=network.partition(" ")[0], layer=layer)
         for network in networks
         for layer in listed[network]
         if layer.channels * math.prod(layer.input_size) <= _MOST_ELEMENTS
@@ -128,15 +99,15 @@ def listed_layers(networks: Sequence[str]) -> tuple[ListedLayer, ...]:
 
 
 GPU_LAYERS = (
-    Layer(network="ConvNeXt-T", batch=64, channels=96, size=56, kernel=7),
-    Layer(network="MobileNetV2", batch=64, channels=144, size=56, kernel=3),
-    Layer(network="EfficientNet-B0", batch=64, channels=240, size=28, kernel=5, stride=2),
-    Layer(network="MobileNetV2", batch=64, channels=576, size=14, kernel=3),
-    Layer(network="MobileNetV2", batch=64, channels=96, size=112, kernel=3, stride=2),
-    Layer(network="ConvNeXt-T", batch=64, channels=384, size=14, kernel=7),
-    Layer(network="MobileNetV3", batch=64, channels=960, size=7, kernel=5),
-    Layer(network="RepLKNet-31B", batch=16, channels=128, size=56, kernel=31),
-    Layer(network="RepLKNet-31B", batch=32, channels=1024, size=7, kernel=13),
+    square("ConvNeXt-T", batch=64, channels=96, size=56, kernel=7),
+    square("MobileNetV2", batch=64, channels=144, size=56, kernel=3),
+    square("EfficientNet-B0", batch=64, channels=240, size=28, kernel=5, stride=2),
+    square("MobileNetV2", batch=64, channels=576, size=14, kernel=3),
+    square("MobileNetV2", batch=64, channels=96, size=112, kernel=3, stride=2),
+    square("ConvNeXt-T", batch=64, channels=384, size=14, kernel=7),
+    square("MobileNetV3", batch=64, channels=960, size=7, kernel=5),
+    square("RepLKNet-31B", batch=16, channels=128, size=56, kernel=31),
+    square("RepLKNet-31B", batch=32, channels=1024, size=7, kernel=13),
 )
 
 

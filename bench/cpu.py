@@ -1,11 +1,11 @@
 """``python -m bench cpu``: tuned kernels against all other providers, over layers of well-known networks.
 
 Untuned passes are tuned first. Then a kernel is timed against itself, as a control. Then the best configuration of each
-pass is verified and timed once more, in turns with PyTorch's op on contiguous and on channels_last tensors, with oneDNN
-on tensors in its own layout and, with ``--compile``, with torch.compile: medians, ratios with their intervals, and the
-share of the machine's limit. A type of 16 bits is also held against our own float32 kernel of the same pass, in turns;
-with ``--any-size`` kernels of any size, tuned too, and those of packs for every layer, against the one for the size.
-Rows that other work disturbed are timed again at the end.
+pass is verified and timed once more, in turns with PyTorch's op on contiguous and on channels_last tensors and with
+oneDNN on tensors in its own layout: medians, ratios with their intervals, and the share of the machine's limit. A type
+of 16 bits is also held against our own float32 kernel of the same pass, in turns; with ``--any-size`` kernels of any
+size, tuned too, and those of packs for every layer, against the one for the size. Rows that other work disturbed are
+timed again at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
+from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, listed_layers
 from bench.evidence import Control, ratio_of, summary_of, timed_again
 from bench.race import (
     AGAIN,
@@ -35,7 +35,7 @@ from bench.race import (
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import WorkerCannotStart, WorkerError
-from dwconv.measure.clock.timing import CACHES, Caches
+from dwconv.measure.clock.timing import Caches
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.packs import every_layer
@@ -49,12 +49,6 @@ from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.other_size import adopted
 
-TUNING_OVERHEAD_S = 3.0
-"""Tuning a pass takes this much longer than its search."""
-MEASURING_S = 2.5
-"""Time to build, verify and time the best candidate of a pass."""
-COMPILING_S = 20.0
-"""Time that torch.compile adds to a pass."""
 CONTROLS = 3
 """Kernels that are timed against themselves, of passes spread over all."""
 
@@ -67,22 +61,12 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned kernel, default 20; 0: none")
     add_log_argument(parser)
     add_out_argument(parser)
-    parser.add_argument(
-        "--caches", choices=CACHES, action="append", help="what calls find in the caches, default warm; may be repeated"
-    )
-    parser.add_argument(
-        "--compile", action="store_true", help="race torch.compile as well; takes seconds for each pass"
-    )
     parser.add_argument("--any-size", action="store_true", help="also time the kernels that take any size and channels")
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only print what is untuned, and how long all would take"
-    )
     arguments = parser.parse_args(argv)
 
     target = cpu_target()
     log, known = opened(arguments.log, target)
-    states: list[Caches] = arguments.caches or ["warm"]
     layers = [
         (layer, workload)
         for layer in _layers(arguments.dims)[: arguments.first]
@@ -91,18 +75,12 @@ def command(argv: Sequence[str] | None) -> int:
     wanted = [workload for _, workload in layers]
     if arguments.any_size:
         wanted += [workload.with_any_size() for workload in wanted]
-    if arguments.dry_run:
-        each_s = MEASURING_S + COMPILING_S * arguments.compile
-        measuring_s = each_s * len(layers) * len(states)
-        print(estimate(wanted, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
-        return 0
     machine = MachineWatch(threads=target.threads)
     target = with_limits(target)
     untuned = [workload for workload in wanted if _best(workload, target, known=known) is None]
     tune(untuned, target, log=log, known=known, seconds=arguments.seconds)
     chosen = [
-        _Chosen(layer=layer, workload=workload, record=_best(workload, target, known=known), caches=caches)
-        for caches in states
+        _Chosen(layer=layer, workload=workload, record=_best(workload, target, known=known))
         for layer, workload in layers
     ]
     with Races(target) as races:
@@ -111,23 +89,21 @@ def command(argv: Sequence[str] | None) -> int:
 
         def row(number: int) -> dict[str, Any]:
             beside = _beside(chosen[number], target, races, known=known, any_size=arguments.any_size)
-            found = _raced(chosen[number], target, races, beside=beside, compiled=arguments.compile, control=control)
+            found = _raced(chosen[number], target, races, beside=beside, control=control)
             print(line_of(found), flush=True)
             return found
 
         rows = timed_again([row(number) for number in range(len(chosen))], row, threads=target.threads)
     print(summary_of(rows, control))
     print(means_of(rows))
-    words = [f"{arguments.dims}d"] * (arguments.dims != "2") + [arguments.dtype] * (arguments.dtype != "float32")
-    words += [arguments.layout, *(["compile"] * arguments.compile)]
-    words += [*([] if states == ["warm"] else states)]
+    words = ["any-size" if arguments.any_size else "cpu", *([f"{arguments.dims}d"] if arguments.dims != "2" else [])]
+    words += [*([arguments.dtype] if arguments.dtype != "float32" else []), arguments.layout]
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
-    benchmark = "any-size" if arguments.any_size else "cpu"
-    write_results("-".join([benchmark, *words]), target=target, rows=rows, folder=arguments.out, **facts)
+    write_results("-".join(words), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 
 
-def _layers(dims: str) -> Sequence[Layer | ListedLayer]:
+def _layers(dims: str) -> Sequence[Layer]:
     """The layers of so many dimensions."""
     return CPU_LAYERS if dims == "2" else listed_layers(ROW_NETWORKS if dims == "1" else VOLUME_NETWORKS)
 
@@ -136,16 +112,6 @@ def _best(workload: Workload, target: Target, *, known: Database) -> TuningRecor
     """The fastest kernel of any size, or of one, as ``workload`` is."""
     ranked = known.ranked(workload, target.device)
     return next((record for record in ranked if record.workload.any_size == workload.any_size), None)
-
-
-def estimate(
-    workloads: Sequence[Workload], target: Target, *, known: Database, seconds: float, measuring_s: float
-) -> str:
-    """One line: how many passes are untuned, and about how long tuning and measuring take."""
-    untuned = sum(_best(workload, target, known=known) is None for workload in workloads)
-    tuning_s = untuned * (seconds + TUNING_OVERHEAD_S) if seconds else 0.0
-    minutes = (tuning_s + measuring_s) / 60
-    return f"{untuned} of {len(workloads)} passes are untuned; about {minutes:.1f} minutes in all"
 
 
 def opened(log: Path | None, target: Target) -> tuple[TuningLog, Database]:
@@ -177,28 +143,24 @@ def tune(
 
 @dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """A pass of a layer, its best record, and the caches it is timed with."""
+    """A pass of a layer, and its best record."""
 
-    layer: Layer | ListedLayer
+    layer: Layer
     workload: Workload
     record: TuningRecord | None
-    caches: Caches
 
 
 def control_of(chosen: Sequence[_Chosen], races: Races) -> Control:
     """Of a few kernels, spread over all passes, each against itself."""
-    tuned = [each for each in chosen if each.record is not None and each.record.measurement is not None]
+    tuned = [Candidate(each.workload, each.record.config) for each in chosen if each.record and each.record.measurement]
     ratios = []
-    for each in tuned[:: max(1, -(-len(tuned) // CONTROLS))]:
-        assert each.record is not None
+    for candidate in tuned[:: max(1, -(-len(tuned) // CONTROLS))]:
         try:
-            candidate = Candidate(each.workload, each.record.config)
-            raced = races.ask(Race(candidate=candidate, caches=(each.caches,), control=True))
+            rounds_us = races.ask(Race(candidate=candidate, control=True)).times["warm"].rounds_us
         except WorkerCannotStart:
             raise
         except WorkerError:
             continue  # its row says why
-        rounds_us = raced.times[each.caches].rounds_us
         ratios.append(ratio_of(rounds_us[AGAIN], over=rounds_us[OURS]))
     return Control.over(ratios)
 
@@ -217,7 +179,7 @@ def _beside(
         if config := adopted(best.config, of_any_size, target):
             beside[ANY_SIZE] = Candidate(of_any_size, config)
         if packed := _packed(workload, target):
-            beside[ANY_CHANNELS] = _fastest(packed, chosen, races)
+            beside[ANY_CHANNELS] = _fastest(packed, Candidate(workload, chosen.record.config), races)
     return beside
 
 
@@ -228,46 +190,29 @@ def _packed(workload: Workload, target: CpuTarget) -> list[Candidate]:
     return [each for each in kernels if each.workload.layer_kind == workload.layer_kind]
 
 
-def _fastest(kernels: Sequence[Candidate], chosen: _Chosen, races: Races) -> Candidate:
+def _fastest(kernels: Sequence[Candidate], own: Candidate, races: Races) -> Candidate:
     """In a race of their own, as ``dwconv.convert`` holds it before it times the winner."""
     if len(kernels) == 1:
         return kernels[0]
-    assert chosen.record is not None
-    own, beside = Candidate(chosen.workload, chosen.record.config), {str(each): each for each in kernels}
-    raced = races.ask(Race(candidate=own, caches=(chosen.caches,), control=True, beside=beside))
-    took = raced.times[chosen.caches].measurements
+    raced = races.ask(Race(candidate=own, control=True, beside={str(each): each for each in kernels}))
+    took = raced.times["warm"].measurements
     return min(kernels, key=lambda each: took[str(each)].median_us)
 
 
 def _raced(
-    chosen: _Chosen,
-    target: CpuTarget,
-    races: Races,
-    *,
-    beside: dict[str, Candidate],
-    compiled: bool,
-    control: Control,
+    chosen: _Chosen, target: CpuTarget, races: Races, *, beside: dict[str, Candidate], control: Control
 ) -> dict[str, Any]:
     """The row of a pass."""
-    about = {"layer": str(chosen.layer), "pass": chosen.workload.pass_, "caches": chosen.caches}
-    record, workload = chosen.record, chosen.workload
+    about = {"layer": str(chosen.layer), "pass": chosen.workload.pass_, "caches": "warm"}
+    record = chosen.record
     if record is None or record.measurement is None:
-        why = record.detail if record else "untuned, or no candidate worked in the time given"
-        return {**about, "failed": why}
-    race = Race(
-        candidate=Candidate(workload, record.config),
-        caches=(chosen.caches,),
-        compiled=compiled,
-        beside=beside,
-    )
+        return {**about, "failed": record.detail if record else "untuned, or no candidate worked in the time given"}
+    race = Race(candidate=Candidate(chosen.workload, record.config), beside=beside)
     try:
         raced = races.ask(race)
     except WorkerCannotStart:
         raise
     except WorkerError as error:
         return {**about, "failed": str(error)}
-    return {
-        **about,
-        "kernel": chosen.layer.kernel,
-        **row_of(race, raced, target, name=", ".join(about.values()), control=control),
-    }
+    row = row_of(race, raced, target, name=", ".join(about.values()), control=control)
+    return {**about, "kernel": chosen.layer.kernel, **row}

@@ -1,8 +1,7 @@
-"""From the command line to a network, and from a network to what it is trained on and the passes of its layers."""
+"""From a name to a network, and from a network to what it is trained on and the passes of its layers."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import importlib
@@ -21,33 +20,17 @@ from dwconv.model.by_name import load_model
 from dwconv.problems.workload import Workload
 from dwconv.reporting.ran import in_an_example
 
-
-def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--model`` … ``--contiguous``; ``network_from`` reads them."""
-    names = ", ".join(network.name for network in NETWORKS)
-    parser.add_argument(
-        "--model",
-        metavar="NAME|timm:NAME|MODULE:CLASS",
-        help=f"{names}, timm:NAME, torchvision:NAME, or a class, made without arguments, or a Network of bench.models",
-    )
-    parser.add_argument("--batch", type=int, help="default 8, or what suits the network")
-    parser.add_argument("--image", type=int, help="height and width of the input; default 224, or what suits")
-    parser.add_argument(
-        "--contiguous", action="store_true", help="NCHW in memory instead of channels_last; sequences stay as they are"
-    )
-
-
-def network_from(arguments: argparse.Namespace) -> Network:
-    """The named network. Raises InvalidWorkload."""
-    name: str = arguments.model
-    known = {network.name: network for network in NETWORKS}
-    network = known[name] if name in known else _made_by(name)
-    network = dataclasses.replace(network, batch=arguments.batch or network.batch)
-    return network.resized(arguments.image) if arguments.image else network
-
-
 _LIBRARIES = ("timm", "torchvision")
 """Of models that take images and return a score for each class."""
+
+
+def network_of(name: str, *, batch: int | None = None, image: int | None = None) -> Network:
+    """The network of that name, ``timm:NAME``, ``torchvision:NAME``, or ``MODULE:NAME`` of a class that is made without
+    arguments, or of a Network; with another batch, or inputs of another height and width. Raises InvalidWorkload."""
+    known = {network.name: network for network in NETWORKS}
+    network = known[name] if name in known else _made_by(name)
+    network = dataclasses.replace(network, batch=batch or network.batch)
+    return network.resized(image) if image else network
 
 
 def _made_by(name: str) -> Network:
@@ -61,12 +44,6 @@ def _made_by(name: str) -> Network:
         known = ", ".join(network.name for network in NETWORKS)
         raise InvalidWorkload(f"--model {name}: {error}; write one of {known}, timm:NAME or MODULE:CLASS") from error
     return dataclasses.replace(found, name=name) if isinstance(found, Network) else Network(name=name, make=found)
-
-
-def add_device_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--device`` and ``--autocast``."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
-    parser.add_argument("--autocast", choices=("float16", "bfloat16"), help="train in mixed precision")
 
 
 def mixed_precision(device: str, autocast: str | None) -> AbstractContextManager[object]:

@@ -1,35 +1,27 @@
-"""``python -m bench.paired_steps``: training steps of one model, as it is and converted, in a process of its own.
+"""Training steps of one model, as it is and converted: ``bench train`` runs this in a process of its own, for each
+network and each way of allocating.
 
-Same start, same data, steps taken in turns. ``bench train`` starts one for each network and each way of allocating.
+Same start, same data, steps taken in turns.
 
 data ──► plain model     ──► loss ──► step        the two losses must agree within rounding;
      ├─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
      └─► rounded model   ──► loss ──► step        how far rounding alone drives models apart: the plain one, with each
                                                   of its first weights moved by one unit in the last place
 
-In the same turns, by option: the plain model in the other layout (``--both-layouts``), the plain model
-once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
-torch.compile, with inductor (``--compile``), and as CUDA graphs (``--graphs``), which ``dwconv.graphed`` captures, the
-plain one too. A model that cannot run so does not race, and the reason is kept. A race is void (``misnamed``) if the
-converted model runs other kernels than its row names. On a GPU the figures also say what each model takes of
-the host and of the GPU, and which roads the calls of its layers took.
-
-With ``--apart`` each model has a process of its own, as a user's has, and the processes take the turns. In one process
-the models share a heap, and what one gives back another takes: no model pays for memory that its steps give back to the
-system and fetch again.
+A model that cannot run does not race, and the reason is kept. A race is void (``misnamed``) if the converted model runs
+other kernels than its row names. On a GPU the figures also say what each model takes of the host and of the GPU, and
+which roads the calls of its layers took.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import dataclasses
-import json
 import multiprocessing
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -41,15 +33,7 @@ import dwconv
 from bench.blocks import kept_bytes
 from bench.launched import roads_of, why_misnamed
 from bench.models import Network
-from bench.networks import (
-    add_device_arguments,
-    add_network_arguments,
-    image_for,
-    memory_format_of,
-    mixed_precision,
-    network_from,
-    where_layers_run,
-)
+from bench.networks import image_for, memory_format_of, mixed_precision, network_of, where_layers_run
 from bench.step_rows import (
     AGAIN,
     CONVERTED,
@@ -64,72 +48,95 @@ from bench.step_rows import (
     summary,
 )
 from dwconv import native
-from dwconv.commands.command_line import ArgumentParser, run, writable_file
 from dwconv.errors import one_line
 from dwconv.measure.clock.timing import CpuClock, Lap
 from dwconv.measure.step_share import FEW_STEPS, ratio_at_most, timed_on_gpu
 from dwconv.problems.target import parse_target
 
+_THREADS_SLEEP_AFTER_S = 0.05
+"""OpenMP's threads wait for work on a core of theirs for some milliseconds, and occupy it."""
+_RATE = 0.01
+CLASSES = 2
+"""Classes of the made-up labels: any model has as many."""
 
-def main(argv: Sequence[str]) -> int:
-    return run(_race, list(argv))
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is trained, and which models take turns beside the plain and the converted one."""
+
+    model: str
+    batch: int | None = None
+    image: int | None = None
+    contiguous: bool = False
+    device: str = "cpu"
+    autocast: str | None = None
+    steps: int = 20
+    """Steps whose time counts."""
+    warmup: int = 5
+    """Steps before these, whose losses are compared."""
+    both_layouts: bool = False
+    """The plain model in the other layout."""
+    control: bool = False
+    """The plain model once more."""
+    blocks: bool = False
+    """A converted model with its blocks as one."""
+    compile: bool = False
+    """All but these two under torch.compile, with inductor."""
+    graphs: bool = False
+    """The same as CUDA graphs, which ``dwconv.graphed`` captures."""
+    profile: bool = False
+    """Say where the time of a step goes."""
+    apart: bool = False
+    """Each model in a process of its own, as a user's has, and the processes take the turns. In one process the models
+    share a heap, and what one gives back another takes: no model pays for memory that its steps give back to the system
+    and fetch again."""
+
+    @property
+    def network(self) -> Network:
+        return network_of(self.model, batch=self.batch, image=self.image)
+
+    def image_of(self, name: str = PLAIN) -> torch.Tensor:
+        """The input of the model of that name, in its layout: no step pays for a copy."""
+        return image_for(self.network, contiguous=self.contiguous != (name == OTHER_LAYOUT), device=self.device)
 
 
-def _race(argv: Sequence[str] | None) -> int:
-    parser = ArgumentParser(prog="bench.paired_steps", description=(__doc__ or "").partition("\n")[0])
-    add_network_arguments(parser)
-    add_device_arguments(parser)
-    parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
-    parser.add_argument(
-        "--warmup", type=int, default=5, help="steps before these, whose losses are compared, default 5"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--profile", action="store_true", help="also print where the time of a step goes")
-    parser.add_argument("--compile", action="store_true", help="the models under torch.compile as well")
-    parser.add_argument("--graphs", action="store_true", help="the models as CUDA graphs as well")
-    parser.add_argument("--blocks", action="store_true", help="a converted model with its blocks as one as well")
-    parser.add_argument("--both-layouts", action="store_true", help="the plain model in the other layout as well")
-    parser.add_argument("--control", action="store_true", help="the plain model once more, against itself")
-    parser.add_argument("--apart", action="store_true", help="each model in a process of its own")
-    parser.add_argument("--out", type=writable_file, required=True, help="write the figures there, as JSON")
-    arguments = parser.parse_args(argv)
-
+def race(**given: Any) -> dict[str, Any]:
+    """The figures of ``Training(**given)``. Raises NoDevice."""
+    training = Training(**given)
+    autocast, is_gpu = training.autocast, training.device == "cuda"
     native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
-    network = network_from(arguments)
-    is_gpu = arguments.device == "cuda"
     if is_gpu:
         parse_target("cuda")  # raises NoDevice without one
-    makers = makers_of(network, arguments)
     raced: dict[str, nn.Module] = {}
     refused: dict[str, str] = {}
-    for name, make in makers.items():
+    for name, make in makers_of(training).items():
         try:
             raced[name] = make()
         except Exception as error:  # whatever a capture raises, the model does not race
             if name not in WITH_GRAPHS.values():
                 raise
             refused[name] = one_line(f"{type(error).__name__}: {error}", most=200)
-    image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
-    plain, converted = raced[PLAIN], raced[CONVERTED]
+    image = training.image_of()
     unsure = {name: raced[name] for way in (WITH_INDUCTOR, WITH_GRAPHS) for name in way.values() if name in raced}
-    refused |= not_trainable(unsure, image, autocast=arguments.autocast)
+    refused |= not_trainable(unsure, image, autocast=autocast)
     raced = {name: model for name, model in raced.items() if name not in refused}
-    models = {**raced, "rounded": moved_by_one_rounding(plain, arguments.autocast)}
-    steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
+    models = {**raced, "rounded": moved_by_one_rounding(raced[PLAIN], autocast)}
+    steps = {name: step_of(model, autocast=autocast) for name, model in models.items()}
 
-    losses = compare_losses(steps, image, count=arguments.warmup)
-    layers = where_layers_run(converted, image, autocast=arguments.autocast)
+    losses = compare_losses(steps, image, count=training.warmup)
+    layers = where_layers_run(raced[CONVERTED], image, autocast=autocast)
     misnamed = {}
     for name in (CONVERTED, WITH_INDUCTOR[CONVERTED]):
         if name in raced and (why := why_misnamed(partial(steps[name], *made_up(image)), layers, on_gpu=is_gpu)):
             misnamed[name] = why
-    gpu_steps = {name: _on_gpu(model, image, autocast=arguments.autocast) for name, model in raced.items() if is_gpu}
-    if arguments.apart:
-        laps = _take_turns_apart(list(raced), arguments)
+    gpu_steps = {name: _on_gpu(model, image, autocast=autocast) for name, model in raced.items() if is_gpu}
+    if training.apart:
+        laps = _take_turns_apart(list(raced), training)
     else:
-        laps = take_turns(
-            {name: lap_of(steps[name], _image_of(name, network, arguments)) for name in raced}, count=arguments.steps
-        )
+        laps = take_turns({name: lap_of(steps[name], training.image_of(name)) for name in raced}, count=training.steps)
+    eager = {name: raced[name] for name in WITH_INDUCTOR if name in raced}
+    with mixed_precision(training.device, autocast):
+        kept = {name: kept_bytes(model, image) for name, model in eager.items()}
     figures: dict[str, Any] = {
         "layers": layers,
         "misnamed": misnamed,
@@ -139,56 +146,38 @@ def _race(argv: Sequence[str] | None) -> int:
         "refused": refused,
         "native": native.why_not or "C++",
         "on_gpu": gpu_steps,
+        "kept_bytes": kept,
     }
-    eager = {name: raced[name] for name in WITH_INDUCTOR if name in raced}
-    with mixed_precision(arguments.device, arguments.autocast):
-        figures["kept_bytes"] = {name: kept_bytes(model, image) for name, model in eager.items()}
-    if arguments.profile:
-        of_eager = {name: steps[name] for name in eager}
-        figures["profile_ms"] = profiled = profiles(of_eager, *made_up(image), count=STEPS)
-    else:
-        profiled = profiles({PLAIN: steps[PLAIN]}, *made_up(image), count=FEW_STEPS)
+    wanted, count = (eager, STEPS) if training.profile else ([PLAIN], FEW_STEPS)
+    profiled = profiles({name: steps[name] for name in wanted}, *made_up(image), count=count)
+    if training.profile:
+        figures["profile_ms"] = profiled
     figures["ratio"]["at_most"] = ratio_at_most(profiled[PLAIN])
-    arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
-    return 0
+    return figures
 
 
-_THREADS_SLEEP_AFTER_S = 0.05
-"""OpenMP's threads wait for work on a core of theirs for some milliseconds, and occupy it."""
-_RATE = 0.01
-CLASSES = 2
-"""Classes of the made-up labels: any model has as many."""
-
-
-def makers_of(network: Network, arguments: argparse.Namespace) -> dict[str, Callable[[], nn.Module]]:
+def makers_of(training: Training) -> dict[str, Callable[[], nn.Module]]:
     """How to make each requested model, by name: all from the same weights, before any of them takes a step."""
-    torch.manual_seed(arguments.seed)
-    image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
-    plain = network.make().train().to(arguments.device)
-    plain.to(memory_format=memory_format_of(network, contiguous=arguments.contiguous))  # type: ignore[call-overload]
-    convert = partial(converted_copy, plain, image, autocast=arguments.autocast)
-    makers: dict[str, Callable[[], nn.Module]] = {PLAIN: lambda: plain, CONVERTED: convert}
-    if arguments.blocks:
-        makers[WITH_BLOCKS] = partial(convert, blocks=True)
-    other = memory_format_of(network, contiguous=not arguments.contiguous)
-    if arguments.both_layouts and other != memory_format_of(network, contiguous=arguments.contiguous):
+    torch.manual_seed(0)
+    network, image = training.network, training.image_of()
+    plain = network.make().train().to(training.device)
+    lies, other = (memory_format_of(network, contiguous=training.contiguous != turned) for turned in (False, True))
+    plain.to(memory_format=lies)  # type: ignore[call-overload]
+    convert = partial(converted_copy, plain, image, autocast=training.autocast)
+    eager: dict[str, Callable[[], nn.Module]] = {PLAIN: lambda: plain, CONVERTED: convert}
+    if training.blocks:
+        eager[WITH_BLOCKS] = partial(convert, blocks=True)
+    makers = dict(eager)
+    if training.both_layouts and other != lies:
         makers[OTHER_LAYOUT] = lambda: copy.deepcopy(plain).to(memory_format=other)  # type: ignore[call-overload]
-    if arguments.control:
+    if training.control:
         makers[AGAIN] = partial(copy.deepcopy, plain)
-    if arguments.compile:
-        eager = {name: make for name, make in makers.items() if name in WITH_INDUCTOR}
+    if training.compile:
         makers |= {WITH_INDUCTOR[name]: partial(_under_inductor, make) for name, make in eager.items()}
-    if arguments.graphs:
-        eager = {name: make for name, make in makers.items() if name in WITH_GRAPHS}
-        graphed = partial(_as_graphs, image=image, autocast=arguments.autocast)
+    if training.graphs:
+        graphed = partial(_as_graphs, image=image, autocast=training.autocast)
         makers |= {WITH_GRAPHS[name]: partial(graphed, make) for name, make in eager.items()}
     return makers
-
-
-def _image_of(name: str, network: Network, arguments: argparse.Namespace) -> torch.Tensor:
-    """The input of the model of that name, in its layout: no step pays for a copy."""
-    contiguous = arguments.contiguous != (name == OTHER_LAYOUT)
-    return image_for(network, contiguous=contiguous, device=arguments.device)
 
 
 def converted_copy(
@@ -301,27 +290,25 @@ def take_turns(laps_of: Mapping[str, Callable[[], Lap]], *, count: int) -> dict[
 # -- models in processes of their own --------------------------------------------------------------------------------
 
 
-def _take_turns_apart(names: Sequence[str], arguments: argparse.Namespace) -> dict[str, list[Lap]]:
+def _take_turns_apart(names: Sequence[str], training: Training) -> dict[str, list[Lap]]:
     """``take_turns``, each model in a process of its own, which takes its first steps before the next one starts."""
     spawn = multiprocessing.get_context("spawn")
     with ExitStack() as processes:
         ours: dict[str, Connection] = {}
         for name in names:
             ours[name], theirs = spawn.Pipe()
-            process = spawn.Process(target=_serve, args=(theirs, name, arguments), daemon=True)
+            process = spawn.Process(target=_serve, args=(theirs, name, training), daemon=True)
             process.start()
             theirs.close()
             processes.callback(process.kill)
             ours[name].recv()  # EOFError if it ended
-        return take_turns({name: partial(_ask, connection) for name, connection in ours.items()}, count=arguments.steps)
+        return take_turns({name: partial(_ask, connection) for name, connection in ours.items()}, count=training.steps)
 
 
-def _serve(connection: Connection, name: str, arguments: argparse.Namespace) -> None:
+def _serve(connection: Connection, name: str, training: Training) -> None:
     """Takes a step for each message."""
-    network = network_from(arguments)
-    step = step_of(makers_of(network, arguments)[name](), autocast=arguments.autocast)
-    lap = lap_of(step, _image_of(name, network, arguments))
-    for _ in range(arguments.warmup):
+    lap = lap_of(step_of(makers_of(training)[name](), autocast=training.autocast), training.image_of(name))
+    for _ in range(training.warmup):
         lap()
     connection.send("ready")
     while True:
@@ -345,7 +332,3 @@ def moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.M
             else:
                 parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
     return moved
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

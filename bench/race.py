@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -70,8 +70,6 @@ for _kind in (Effort, Measurement, Taken):
 OURS, AGAIN = "dwconv", "dwconv again"
 WIDE_TYPE, ANY_SIZE, ANY_CHANNELS = BESIDE = ("dwconv float32", "dwconv any size", "dwconv any channels")
 """Other kernels of ours for the same pass."""
-_COMPILING_S = 120.0
-"""torch.compile may take so much longer, in both layouts."""
 _MOST_OF_A_REASON = 200
 _MOST_OF_A_NAME = 120
 """Characters of a kernel's name to keep: PyTorch's have all their template arguments in them."""
@@ -83,7 +81,7 @@ class Race:
     """Ask for the times of all providers of the workload of a candidate."""
 
     candidate: Candidate
-    caches: tuple[Caches, ...]
+    caches: tuple[Caches, ...] = ("warm",)
     control: bool = False
     """True if the candidate races itself alone."""
     compiled: bool = False
@@ -276,10 +274,9 @@ class Races(contextlib.AbstractContextManager["Races"]):
 
     def ask(self, request: Race) -> Raced:
         """The answer. One that was wrong must not make others wrong: its process is replaced."""
-        compiling_s = _COMPILING_S if request.compiled else 0.0
-        share = CASES_OF_A_FINALIST * (1 + len(request.beside))
+        timeout_s = settings.RUN_TIMEOUT_S * CASES_OF_A_FINALIST * (1 + len(request.beside))
         try:
-            answer: Raced = self._process.call(request, timeout_s=settings.RUN_TIMEOUT_S * share + compiling_s)
+            answer: Raced = self._process.call(request, timeout_s=timeout_s)
         except WorkerError:
             self._process.kill()
             raise
@@ -290,10 +287,9 @@ Row = dict[str, Any]
 
 
 def row_of(race: Race, raced: Raced, target: CpuTarget, *, name: str, control: Control) -> Row:
-    """Figures of a race with one state of the caches; ``failed`` if PyTorch's op did not run. Raises BeyondLimit, which
-    says ``name``, for a time that this device does not allow."""
-    (caches,) = race.caches
-    times = raced.times[caches]
+    """Figures of a race with warm caches; ``failed`` if PyTorch's op did not run. Raises BeyondLimit, which says
+    ``name``, for a time that this device does not allow."""
+    times = raced.times["warm"]
     workload, ours = race.candidate.workload, times.measurements[OURS]
     others = {other: took for other, took in times.measurements.items() if other not in (OURS, *BESIDE)}
     eager = {other: took for other, took in others.items() if is_eager(other)}
@@ -320,7 +316,7 @@ def row_of(race: Race, raced: Raced, target: CpuTarget, *, name: str, control: C
         **over_best.as_row("over_best_other"),
         "verdict": control.verdict(over_best.interval),
         "percent_of_limit": percent_of_limit(
-            name, ours.median_us, bytes_moved=workload.bytes, flops=workload.flops, target=target, caches=caches
+            name, ours.median_us, bytes_moved=workload.bytes, flops=workload.flops, target=target
         ),
         "contention": max(took.contention for took in times.measurements.values()),
         "in_cache": workload.bytes <= target.cache_bytes,
@@ -342,14 +338,14 @@ _GENERIC = {ANY_SIZE: "any_size", ANY_CHANNELS: "any_channels"}
 
 
 HEAD = (
-    f"{'layer':40} {'pass':6} {'caches':8} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} "
+    f"{'layer':40} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} "
     f"{'95 % of ×':>14} {'% limit':>8}  over the best other"
 )
 
 
 def line_of(row: Row) -> str:
     """A row of the table, or why there is none."""
-    about = f"{row['layer']:40} {row['pass']:6} {row['caches']:8}"
+    about = f"{row['layer']:40} {row['pass']:6}"
     if "failed" in row:
         return f"{about} failed: {row['failed']}"
     nchw, nhwc = (
@@ -372,17 +368,16 @@ def means_of(rows: Sequence[Row]) -> str:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if "ratio" in row:
-            name = row.get("epilogue", row["pass"])
-            states = "" if row["caches"] == "warm" else f", {row['caches']}"
-            groups[f"{name}{states}"].append(row)
+            name: str = row.get("epilogue", row["pass"])
+            groups[name].append(row)
             if row["pass"] == "wgrad":
                 size = "≤ 3" if row["kernel"] <= 3 else "= 4" if row["kernel"] == 4 else "≥ 5"
-                groups[f"wgrad, k {size}{states}"].append(row)
+                groups[f"wgrad, k {size}"].append(row)
     head = f"{'geometric mean':22} {'× best other':>13} {'× better layout':>16} {'× same layout':>14}"
     lines = ["", f"{head} {'least':>6} {'layers':>7}"]
+    keys = ("over_best_other", "ratio", "ratio_same_layout")
     for name, members in groups.items():
-        names = ("over_best_other", "ratio", "ratio_same_layout")
-        best, better, same = (geometric_mean([row[key] for row in members]) for key in names)
+        best, better, same = (geometric_mean([row[key] for row in members]) for key in keys)
         least = min(row["over_best_other"] for row in members)
         lines.append(f"{name:22} {best:13.2f} {better:16.2f} {same:14.2f} {least:6.2f} {len(members):7}")
         wide = [row["ratio_float32"] for row in members if "ratio_float32" in row]
@@ -395,12 +390,6 @@ def means_of(rows: Sequence[Row]) -> str:
                     f"   {name.removeprefix('dwconv ')} {geometric_mean(of_ours):.2f} × ours, least "
                     f"{min(of_ours):.2f}, {geometric_mean(of_pytorch):.2f} × better layout"
                 )
-    return "\n".join([*lines, *_refused(rows)])
-
-
-def _refused(rows: Sequence[Row]) -> list[str]:
-    reasons: dict[str, int] = defaultdict(int)
-    for row in rows:
-        for other, why in row.get("refused", {}).items():
-            reasons[f"{other}: {why}"] += 1
-    return [f"did not race in {count} of {len(rows)} rows: {reason}" for reason, count in reasons.items()]
+    refused = Counter(f"{other}: {why}" for row in rows for other, why in row.get("refused", {}).items())
+    lines += [f"did not race in {count} of {len(rows)} rows: {reason}" for reason, count in refused.items()]
+    return "\n".join(lines)

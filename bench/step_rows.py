@@ -41,27 +41,13 @@ def profiles(
 ) -> dict[str, dict[str, float]]:
     """Milliseconds by kind, with ``step`` for the whole, of each model's fastest step. Several are taken in turn;
     slower ones say more about other work on the machine."""
+    on_gpu = image.device.type == "cuda"
     fastest: dict[str, dict[str, float]] = {}
     for _ in range(count):
         for name, step in steps.items():
-            found = _profile(step, image, labels)
+            found = profiled(lambda step=step: step(image, labels), kind=_kind, on_gpu=on_gpu)  # type: ignore[misc]
             fastest[name] = min(fastest.get(name, found), found, key=lambda each: each["step"])
     return fastest
-
-
-def _profile(step: Step, image: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
-    return profiled(lambda: step(image, labels), kind=_kind, on_gpu=image.device.type == "cuda")
-
-
-def table(profiles: dict[str, dict[str, float]]) -> str:
-    """A table with the models side by side, the plain one first, and what the converted one saves."""
-    plain, converted = profiles["plain"], profiles["converted"]
-    lines = [f"  {'ms a step, profiled':26} {' '.join(f'{name:>10}' for name in profiles)} {'saved':>8}"]
-    kinds = dict.fromkeys(kind for profile in profiles.values() for kind in profile)
-    for kind in sorted(kinds, key=lambda kind: kind == "step"):
-        taken = " ".join(f"{profile.get(kind, 0.0):10.1f}" for profile in profiles.values())
-        lines.append(f"  {kind:26} {taken} {plain.get(kind, 0.0) - converted.get(kind, 0.0):8.1f}")
-    return "\n".join(lines)
 
 
 def _kind(event: Any) -> str | None:
@@ -74,94 +60,76 @@ def _kind(event: Any) -> str | None:
 
 PLAIN, CONVERTED, WITH_BLOCKS = "plain", "converted", "blocks"
 OTHER_LAYOUT, AGAIN = "plain, other layout", "plain again"
-WITH_INDUCTOR = {
-    PLAIN: "plain + inductor",
-    CONVERTED: "converted + inductor",
-    WITH_BLOCKS: "blocks + inductor",
-}
+WITH_INDUCTOR = {name: f"{name} + inductor" for name in (PLAIN, CONVERTED, WITH_BLOCKS)}
 """What the models are called under torch.compile."""
-WITH_GRAPHS = {PLAIN: "plain + graphs", CONVERTED: "converted + graphs", WITH_BLOCKS: "blocks + graphs"}
+WITH_GRAPHS = {name: f"{name} + graphs" for name in (PLAIN, CONVERTED, WITH_BLOCKS)}
 """What they are called where forward and backward pass are CUDA graphs."""
 _WAYS = {"compiled": WITH_INDUCTOR, "graphed": WITH_GRAPHS}
-OTHERS = (PLAIN, OTHER_LAYOUT, *(way[PLAIN] for way in _WAYS.values()))
-OURS = (CONVERTED, WITH_BLOCKS, *(way[name] for way in _WAYS.values() for name in (CONVERTED, WITH_BLOCKS)))
 _KINDS = {"eager": ((CONVERTED, WITH_BLOCKS), (PLAIN, OTHER_LAYOUT))} | {
     kind: ((way[CONVERTED], way[WITH_BLOCKS]), (way[PLAIN],)) for kind, way in _WAYS.items()
 }
 """Models with dwconv that run in one way, and those without."""
-Turn = dict[str, Lap]
+Seconds = Mapping[str, Sequence[float]]
 
 
 def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     """Medians in milliseconds, ratios of these with their intervals, quartiles of the ratio of steps that were taken in
     turn, and the share of the time that other work took. If it took little in more than half of the turns, only those
-    count. ``layouts`` has the ratio of the plain model in the other layout over the plain one. With models under
-    torch.compile, ``compiled`` has their ratios over the plain model, and ``inductor`` that of the converted one over
-    the plain one, both compiled; ``graphed`` and ``graphs`` have the same of CUDA graphs. With blocks, ``blocks``,
-    ``compiled_blocks`` and ``graphed_blocks`` have how many times as fast as each of the others they are. With the
-    plain model once more, ``control`` has its ratio, and the row its verdict."""
-    turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
-    calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
+    count. ``layouts``, ``compiled`` and ``graphed`` have ratios over the plain model, ``inductor`` and ``graphs`` those
+    of the converted model over the plain one that runs in the same way; ``blocks``, ``compiled_blocks`` and
+    ``graphed_blocks`` how many times as fast as each of the others a model with blocks is. With the plain model once
+    more, ``control`` has its ratio, and the row its verdict."""
+    turns = list(zip(*laps.values(), strict=True))
+    calm = [turn for turn in turns if max(lap.lost for lap in turn) <= CONTENDED]
     kept = calm if 2 * len(calm) > len(turns) else turns
-    ratio = _ratio(kept, CONVERTED, over=PLAIN)
+    seconds = {name: [turn[place].seconds for turn in kept] for place, name in enumerate(laps)}
+    ratio = _ratio(seconds, CONVERTED, over=PLAIN)
+    kinds = {kind: names for kind, names in _KINDS.items() if all(any(each in laps for each in some) for some in names)}
+    ours, others = (tuple(name for names in _KINDS.values() for name in names[side]) for side in (0, 1))
     figures: dict[str, Any] = {
-        "median_ms": {name: statistics.median(turn[name].seconds for turn in kept) * 1e3 for name in laps},
+        "median_ms": {name: statistics.median(taken) * 1e3 for name, taken in seconds.items()},
         "ratio": ratio,
         "ratio_interval": ratio["interval"],
-        **_against_the_best(kept, OURS, OTHERS),
-        "kinds": {
-            kind: _against_the_best(kept, *names)
-            for kind, names in _KINDS.items()
-            if all(any(name in laps for name in some) for some in names)
-        },
+        **_against_the_best(seconds, ours, others),
+        "kinds": {kind: _against_the_best(seconds, *names) for kind, names in kinds.items()},
         "steps": len(turns),
-        "contention": round(statistics.mean(lap.lost for turn in kept for lap in turn.values()), 3),
+        "contention": round(statistics.mean(lap.lost for turn in kept for lap in turn), 3),
     }
     if AGAIN in laps:
-        control = Control.over([_ratio_of(kept, AGAIN, over=PLAIN)])
+        control = Control.over([ratio_of(seconds[PLAIN], over=seconds[AGAIN])])
         figures["control"] = control.as_row()
         for each in (figures, *figures["kinds"].values()):
             each["verdict"] = control.verdict(each["over_best_other_interval"])
-    rivals = [name for name in laps if name != AGAIN]
-    if OTHER_LAYOUT in laps:
-        figures["layouts"] = {OTHER_LAYOUT: _ratio(kept, OTHER_LAYOUT, over=PLAIN)}
-    for of_each, of_both, way in (("compiled", "inductor", WITH_INDUCTOR), ("graphed", "graphs", WITH_GRAPHS)):
-        if raced := [name for name in way.values() if name in laps]:
-            figures[of_each] = {name: _ratio(kept, name, over=PLAIN) for name in raced}
+    over_plain = {"layouts": [OTHER_LAYOUT], **{kind: list(way.values()) for kind, way in _WAYS.items()}}
+    for key, names in over_plain.items():
+        if raced := [name for name in names if name in laps]:
+            figures[key] = {name: _ratio(seconds, name, over=PLAIN) for name in raced}
+    for key, way in (("inductor", WITH_INDUCTOR), ("graphs", WITH_GRAPHS)):
         if {way[PLAIN], way[CONVERTED]} <= laps.keys():
-            figures[of_both] = _ratio(kept, way[CONVERTED], over=way[PLAIN])
-    ours = {"blocks": WITH_BLOCKS, **{f"{key}_blocks": way[WITH_BLOCKS] for key, way in _WAYS.items()}}
-    for key, blocks in ours.items():
-        if blocks in laps:
-            figures[key] = {name: _ratio(kept, blocks, over=name) for name in rivals if name != blocks}
+            figures[key] = _ratio(seconds, way[CONVERTED], over=way[PLAIN])
+    for key, name in {
+        "blocks": WITH_BLOCKS,
+        **{f"{kind}_blocks": way[WITH_BLOCKS] for kind, way in _WAYS.items()},
+    }.items():
+        if name in laps:
+            figures[key] = {each: _ratio(seconds, name, over=each) for each in laps if each not in (name, AGAIN)}
     return figures
 
 
-def _seconds(turns: Sequence[Turn], name: str) -> list[float]:
-    return [turn[name].seconds for turn in turns]
-
-
-def _ratio_of(turns: Sequence[Turn], name: str, *, over: str) -> Ratio:
-    return ratio_of(_seconds(turns, over), over=_seconds(turns, name))
-
-
-def _ratio(turns: Sequence[Turn], name: str, *, over: str) -> dict[str, Any]:
+def _ratio(seconds: Seconds, name: str, *, over: str) -> dict[str, Any]:
     """How many times as fast as ``over`` the model is: by the medians, with its interval; and the quartiles of single
     turns."""
-    ratio = _ratio_of(turns, name, over=over)
-    ratios = [turn[over].seconds / turn[name].seconds for turn in turns]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    ratio = ratio_of(seconds[over], over=seconds[name])
+    in_turn = [slow / fast for slow, fast in zip(seconds[over], seconds[name], strict=True)]
+    low, _, high = statistics.quantiles(in_turn, n=4, method="inclusive")
     return {"median": ratio.value, "interval": list(ratio.interval), "quartiles": [low, high]}
 
 
-def _against_the_best(turns: Sequence[Turn], ours: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
+def _against_the_best(seconds: Seconds, ours: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
     """The fastest with dwconv against the fastest without."""
-    medians = {name: statistics.median(_seconds(turns, name)) for name in turns[0]}
-    best_ours, best_other = (
-        min((name for name in names if name in medians), key=lambda name: medians[name]) for names in (ours, others)
-    )
-    raced = (_seconds(turns, name) for name in others if name in medians)
-    over = ratio_of(*raced, over=_seconds(turns, best_ours))
+    raced = [[name for name in names if name in seconds] for names in (ours, others)]
+    best_ours, best_other = (min(names, key=lambda name: statistics.median(seconds[name])) for names in raced)
+    over = ratio_of(*(seconds[name] for name in raced[1]), over=seconds[best_ours])
     return {"best_ours": best_ours, "best_other": best_other, **over.as_row("over_best_other")}
 
 
@@ -170,75 +138,28 @@ def _against_the_best(turns: Sequence[Turn], ours: Sequence[str], others: Sequen
 
 def table_of(row: dict[str, Any]) -> str:
     """The table of one race: every model's step against the plain one, and what it keeps."""
-    lines = [
-        f"{row['network']}, {row['allocator']}: at most {row['ratio']['at_most']:.2f}, goal {row['goal']:.2f}, "
-        f"{row['steps']} steps",
-    ]
-    if "control" in row:
-        (low, high), ratio = row["control"]["interval"], row["control"]["ratio"]
-        lines.append(f"  control: plain against itself {ratio:.3f} ({low:.3f} to {high:.3f})")
-    lines.append(f"  {'':22} {'ms':>8} {'× plain':>8} {'95 %':>14} {'middle half':>14} {'keeps MiB':>10}")
-    over_plain = _over_plain(row)
+    head = f"{row['network']}, {row['allocator']}: at most {row['ratio']['at_most']:.2f}, goal {row['goal']:.2f}"
+    over_plain = {CONVERTED: row["ratio"], **row.get("layouts", {}), **row.get("compiled", {})}
+    if WITH_BLOCKS in row:
+        over_plain[WITH_BLOCKS] = row["blocks"][PLAIN]
+    lines = [f"{head}, {row['steps']} steps", f"  {'':22} {'ms':>8}  {'× plain':22} {'keeps MiB':>10}"]
     for name, ms in row["median_ms"].items():
-        if name == AGAIN:
-            continue
-        kept = row.get("kept_bytes", {}).get(name)
-        found = over_plain.get(name)
-        ratio = (
-            f"{found['median']:8.2f} {_span(found['interval'])} {_span(found['quartiles'])}" if found else f"{'':38}"
-        )
-        lines.append(f"  {name:22} {ms:8.1f} {ratio} {'' if kept is None else f'{kept / 2**20:10.1f}'}".rstrip())
+        found, kept = over_plain.get(name), row.get("kept_bytes", {}).get(name)
+        ratio = str(Ratio(value=found["median"], interval=found["interval"])) if found else ""
+        lines.append(f"  {name:22} {ms:8.1f}  {ratio:22} {'' if kept is None else f'{kept / 2**20:10.1f}'}".rstrip())
     lines += [f"  {name:22} did not race: {why}" for name, why in row.get("refused", {}).items()]
-    kinds = row.get("kinds", {})
-    lines += [f"  {found}" for found in dict.fromkeys(map(_over_best, [row, *kinds.values()]))]
-    for key, way in (("inductor", "both compiled"), ("graphs", "both as CUDA graphs")):
-        if key in row:
-            found = row[key]
-            lines.append(f"  converted over plain, {way}: {found['median']:.2f} ({_span(found['interval']).strip()})")
-    return "\n".join([*lines, *_on_gpu(row)])
-
-
-def _over_best(found: dict[str, Any]) -> str:
-    low, high = found["over_best_other_interval"]
-    over = f"{found['best_ours']} over {found['best_other']}: {found['over_best_other']:.2f} ({low:.2f} to {high:.2f})"
-    return over + (f", {found['verdict']}" if "verdict" in found else "")
-
-
-def _on_gpu(row: dict[str, Any]) -> list[str]:
-    """What the forward and backward pass of each model take of the host and of the GPU, and which road calls took."""
-    if not row.get("on_gpu"):
-        return []
-    lines = [
-        f"  {'forward + backward':22} {'host ms':>8} {'kernels ms':>10} {'launches':>8} {'busy':>6}  calls of layers"
-    ]
-    for name, each in row["on_gpu"].items():
-        roads = ", ".join(f"{count} {road}" for road, count in each["roads"].items())
-        figures = f"{each['host_ms']:8.2f} {each['kernels_ms']:10.2f} {each['launches']:8} {each['busy']:6.0%}"
-        lines.append(f"  {name:22} {figures}  {roads}".rstrip())
-    return [*lines, f"  calls that C++ can run go through {row['native']}"]
-
-
-def _span(interval: Sequence[float]) -> str:
-    low, high = interval
-    return f"{low:6.2f} to {high:<4.2f}"
-
-
-def _over_plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The ratio of each model over the plain one."""
-    found = {CONVERTED: row["ratio"], **row.get("layouts", {}), **row.get("compiled", {}), **row.get("graphed", {})}
-    return {**found, WITH_BLOCKS: row["blocks"][PLAIN]} if "blocks" in row else found
+    for each in (row, *row["kinds"].values()):
+        over = Ratio(value=each["over_best_other"], interval=each["over_best_other_interval"])
+        line = f"  {each['best_ours']} over {each['best_other']}: {over}, {each.get('verdict', 'without a control')}"
+        lines += [line] if line not in lines else []
+    return "\n".join(lines)
 
 
 def losses_of(rows: Sequence[dict[str, Any]]) -> str:
     """Where the depthwise layers ran, and whether the losses agree."""
     lines = ["", "at most: if the depthwise convolutions of the plain step cost nothing"]
     for row in {row["network"]: row for row in rows if "failed" not in row}.values():
-        layers = ", ".join(f"{count} {name}" for name, count in row["layers"].items())
-        apart = row["loss_difference"]
-        lines.append(f"{row['network']}: {layers}")
-        others = "".join(f"{name} {value:.1e}, " for name, value in apart.items() if name not in (CONVERTED, "rounded"))
-        lines.append(
-            f"  largest difference from the plain loss: converted {apart[CONVERTED]:.1e}, {others}"
-            f"by one rounding alone {apart['rounded']:.1e}"
-        )
+        lines.append(f"{row['network']}: {', '.join(f'{count} {name}' for name, count in row['layers'].items())}")
+        apart = ", ".join(f"{name} {value:.1e}" for name, value in row["loss_difference"].items())
+        lines.append(f"  largest difference from the plain loss (rounded: by one rounding alone): {apart}")
     return "\n".join(lines)

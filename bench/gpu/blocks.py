@@ -15,7 +15,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from bench.blocks import Case, control_of, line_of, row_of
-from bench.cases import ListedLayer
+from bench.cases import Layer
 from bench.evidence import Control
 from bench.gpu.run import Ended, Pace, Run, has_failed
 from bench.gpu.train import TRAINED
@@ -25,7 +25,7 @@ from bench.models import Network
 from bench.networks import workloads_of
 from dwconv.kernels.entry import message
 from dwconv.measure.requests import MeasureSetup
-from dwconv.problems.layer_files import Layer
+from dwconv.problems.layer_files import Layer as NetworkLayer
 from dwconv.problems.target import Target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Workload
 
@@ -68,8 +68,8 @@ class BlockRace:
     workload: Workload
 
     @property
-    def layer(self) -> ListedLayer:
-        return ListedLayer(network=self.network, layer=Layer.of(self.workload, count=1, passes=BLOCK_PASSES))
+    def layer(self) -> Layer:
+        return Layer(network=self.network, layer=NetworkLayer.of(self.workload, count=1, passes=BLOCK_PASSES))
 
 
 class BlockRacer:
@@ -85,7 +85,7 @@ class BlockRacer:
 
     def _row(self, block: BlockRace) -> dict[str, Any]:
         self._first = self._first or block
-        return row_of(block.layer, self._case, self._target, compiles=False, control=self._control)
+        return row_of(block.layer, self._case, self._target, control=self._control)
 
     @property
     def _case(self) -> Case:

@@ -9,17 +9,11 @@ host is the bottleneck of a step, these decide, not the kernels.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import gc
-import json
 import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,48 +24,43 @@ from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import compare_starts
 from bench.gpu.worker import host_us
 from bench.networks import mixed_precision
+from bench.process import in_a_process
 from dwconv import native
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.step_share import kernels_in
 from dwconv.problems.workload import PASSES, DType, Workload
 
 FIRST_S = 25.0
 """Expected seconds of a road, until one has been measured."""
 _MOST_S = 90.0
-ROADS = {"C++": "", "Python": "0"}
-"""Roads of a call, and ``DWCONV_NATIVE`` for each; empty: as it is."""
-CHANNELS, SIZE = 192, 28
+ROADS = {"C++": {}, "Python": {"DWCONV_NATIVE": "0"}}
+"""Roads of a call, and what is set for each."""
+CHANNELS = 192
 _LAYERS = 11
-_ROUNDS = 60
 DTYPE: DType = "float16"
 
 
-def host_stage(given: Run, *, batch: int = 64, size: int = SIZE, rounds: int = _ROUNDS) -> Ended:
+def host_stage(given: Run, *, batch: int = 64, size: int = 28, rounds: int = 60) -> Ended:
     """The run fails if no road could be measured."""
     first = Workload(
         pass_="fprop", batch=batch, channels=CHANNELS, input_size=(size, size), kernel=(3, 3),
         padding=((1, 1), (1, 1)), dtype=DTYPE, layout="nhwc",
     )  # fmt: skip
     compare_starts([first.for_pass(pass_) for pass_ in PASSES], given, stage="host", only_unknown=True)
-    of_road = partial(_of_road, given=given, batch=batch, size=size, rounds=rounds)
+    how = {"device": given.target.kind, "batch": batch, "size": size, "rounds": rounds}
+
+    def of_road(road: str) -> dict[str, Any]:
+        environment = {**os.environ, "DWCONV_TUNING_LOGS": str(given.log.path), **ROADS[road]}
+        limit_s = min(_MOST_S, max(1.0, given.pace.left_s))
+        try:
+            found: dict[str, Any] = in_a_process(measured, how, environment=environment, timeout_s=limit_s)
+        except (WorkerDied, WorkerTimeout) as error:
+            return {"failed": str(error)}
+        return found
+
     answers = given.answers("host", ROADS, of_road, in_words=_in_words)
     text = "; ".join(f"{road}: {_in_words(answer)}" for road, answer in answers.items())
     return Ended.of(answers, text or "nothing was measured", count=len(ROADS))
-
-
-def _of_road(road: str, *, given: Run, batch: int, size: int, rounds: int) -> dict[str, Any]:
-    environment = {**os.environ, "DWCONV_TUNING_LOGS": str(given.log.path)}
-    if ROADS[road]:
-        environment["DWCONV_NATIVE"] = ROADS[road]
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "host.json"
-        command = [sys.executable, "-m", "bench.gpu.host", "--device", given.target.kind, "--out", str(out)]
-        command += ["--batch", str(batch), "--size", str(size), "--rounds", str(rounds)]
-        try:
-            subprocess.run(command, env=environment, check=True, timeout=min(_MOST_S, max(1.0, given.pace.left_s)))
-        except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-            return {"failed": str(error)}
-        return json.loads(out.read_text())
 
 
 def _in_words(answer: dict[str, Any]) -> str:
@@ -92,32 +81,14 @@ def _in_words(answer: dict[str, Any]) -> str:
 # -- in a process of its own -----------------------------------------------------------------------------------------
 
 
-def main(argv: Sequence[str]) -> int:
-    return run(_host, list(argv))
-
-
-def _host(argv: Sequence[str] | None) -> int:
-    parser = ArgumentParser(
-        prog="bench.gpu.host", description="host microseconds of a layer, called through C++ or Python"
-    )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--size", type=int, default=SIZE, help="height and width")
-    parser.add_argument("--rounds", type=int, default=_ROUNDS)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments: argparse.Namespace = parser.parse_args(argv)
+def measured(**how: Any) -> dict[str, Any]:
+    """The road that calls take, and the times of ``of_models`` by precision."""
     native.native()
-    given = {"batch": arguments.batch, "size": arguments.size, "rounds": arguments.rounds}
-    us = {
-        name: of_models(arguments.device, autocast, **given)
-        for name, autocast in (("float16", None), ("autocast", DTYPE))
-    }
-    found = {"road": native.why_not or "C++", "us": us}
-    arguments.out.write_text(json.dumps(found))
-    return 0
+    us = {name: of_models(autocast=autocast, **how) for name, autocast in (("float16", None), ("autocast", DTYPE))}
+    return {"road": native.why_not or "C++", "us": us}
 
 
-def of_models(device: str, autocast: str | None, *, batch: int, size: int, rounds: int) -> dict[str, dict[str, float]]:
+def of_models(*, device: str, autocast: str | None, batch: int, size: int, rounds: int) -> dict[str, dict[str, float]]:
     """Microseconds of a layer, forward and backward, plain and converted; and of one layer with the call of
     ``backward()``."""
     half = getattr(torch, DTYPE)
@@ -174,7 +145,3 @@ def _kernels_us(call: Callable[[], object]) -> float:
     if not torch.cuda.is_available():
         return 0.0
     return float(sum(event.time_range.elapsed_us() for event in kernels_in(call)))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -71,14 +71,15 @@ def train_stage(
 def _trained(network: Network, run: Run, *, autocast: str, steps: int, compiles: bool) -> dict[str, Any]:
     """Raises WorkerDied. A model that cannot be captured may break the process: then none is captured."""
     environment = {**os.environ, **settings.PROFILER_ENVIRONMENT, "DWCONV_TUNING_LOGS": str(run.log.path)}
-    options = ["--device", run.target.kind, "--autocast", autocast, "--blocks", "--control", "--profile"]
+    how = {"device": run.target.kind, "autocast": autocast, "steps": steps}
+    how |= dict.fromkeys(("blocks", "control", "profile"), True)
 
-    def tried(*more: str) -> dict[str, Any]:
+    def tried(**more: bool) -> dict[str, Any]:
         limit_s = max(1.0, min(_MOST_S + _COMPILING_S * compiles, run.pace.left_s))
-        return raced(network, [*options, *more], steps=steps, environment=environment, timeout_s=limit_s)
+        return raced(network, {**how, **more}, environment=environment, timeout_s=limit_s)
 
     try:
-        answer = tried("--compile" if compiles else "--graphs")
+        answer = tried(compile=compiles, graphs=not compiles)
     except WorkerDied as error:
         if compiles or run.pace.left_s < FIRST_S:
             raise

@@ -13,7 +13,7 @@ from functools import cache
 from statistics import geometric_mean
 from typing import TypeVar
 
-from bench.cases import CPU_LAYERS, Layer, ListedLayer, listed_layers
+from bench.cases import CPU_LAYERS, Layer, listed_layers
 from bench.report.files import BlockRow, Contest, LayerRow, ResultFile, of_all, of_blocks, of_layers
 from dwconv.problems.layer_files import shipped_networks
 from dwconv.problems.workload import PASSES, DType, Layout, Workload
@@ -66,10 +66,10 @@ def workload_of(row: LayerRow, file: ResultFile) -> Workload | None:
 
 @cache
 def _workloads(dtype: DType, layout: Layout) -> dict[tuple[str, str, str], Workload]:
-    layers: tuple[Layer | ListedLayer, ...] = (*CPU_LAYERS, *listed_layers(list(shipped_networks())))
+    layers: tuple[Layer, ...] = (*CPU_LAYERS, *listed_layers(list(shipped_networks())))
     found: dict[tuple[str, str, str], Workload] = {}
     for layer in layers:
-        if isinstance(layer, ListedLayer) and layer.layer.block:
+        if layer.layer.block:
             continue
         for workload in layer.workloads(dtype=dtype, layout=layout):
             found.setdefault((str(layer), workload.pass_, workload.epilogue), workload)

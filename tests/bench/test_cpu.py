@@ -12,7 +12,7 @@ import pytest
 from bench import cpu, race
 from bench import evidence as limits
 from bench.__main__ import main
-from bench.cases import CPU_LAYERS
+from bench.cases import CPU_LAYERS, square
 from bench.evidence import Control
 from bench.race import Race, Raced, Racer, line_of, means_of, pack_target
 from bench.race import row_of as cpu_row_of
@@ -43,17 +43,16 @@ def row_of(**changes: object) -> dict[str, object]:
 
 def test_means_are_geometric_and_small_kernels_stand_apart():
     rows = [row_of(), row_of(ratio=8.0, over_best_other=4.5, kernel=5), row_of(**{"pass": "fprop"}, ratio=0.5)]
-    text = means_of([*rows, row_of(caches="cold", **{"pass": "dgrad"}, refused={"inductor-nhwc": "no compiler"}), {}])
+    text = means_of([*rows, row_of(**{"pass": "dgrad"}, refused={"onednn-blocked": "no compiler"}), {}])
     lines = {line.split("  ")[0]: line.split()[-5:] for line in text.splitlines() if line}
     assert lines["wgrad"] == ["3.00", "4.00", "2.00", "2.00", "2"]
     assert lines["wgrad, k ≥ 5"] == ["4.50", "8.00", "2.00", "4.50", "1"]
     assert lines["fprop"] == ["2.00", "0.50", "2.00", "2.00", "1"]
-    assert lines["dgrad, cold"][-1] == "1", "caches apart"
-    assert "did not race in 1 of 5 rows: inductor-nhwc: no compiler" in text
+    assert lines["dgrad"][-1] == "1" and "did not race in 1 of 5 rows: onednn-blocked: no compiler" in text
 
 
 def test_a_line_names_both_layouts_of_pytorch():
-    printed = "wgrad warm 80.0 20.0 10.0 1.0 2.00 1.90 to 2.10 50 faster, 2.00 × onednn-nhwc"
+    printed = "wgrad 80.0 20.0 10.0 1.0 2.00 1.90 to 2.10 50 faster, 2.00 × onednn-nhwc"
     assert line_of(row_of()).split()[-len(printed.split()) :] == printed.split()
     assert "boom" in line_of({"layer": "x", "pass": "fprop", "caches": "cold", "failed": "boom"})
 
@@ -81,7 +80,7 @@ def times_of(refused=None, **us):
 
 
 def raced(*, control=1.0, race=None, **us):
-    race = race or Race(candidate=CANDIDATE, caches=("warm",))
+    race = race or Race(candidate=CANDIDATE)
     control = Control(ratio=1.0, interval=(1 / control, control))
     return cpu_row_of(race, times_of(**us), TARGET, name="Tiny, fprop, warm", control=control)
 
@@ -143,7 +142,7 @@ def test_the_kernel_of_a_pack_is_timed_as_the_pack_has_it_at_the_size_of_the_lay
     layer = replace(FPROP, channels=24, input_size=(5, 9), layout="nhwc")
     ours, (packed, _) = templates_for(layer, target)[0].space(layer, target).default, cpu._packed(layer, target)
     beside = {"dwconv any channels": packed}
-    asked = Race(candidate=Candidate(layer, ours), caches=("warm",), beside=beside, effort=GLANCE)
+    asked = Race(candidate=Candidate(layer, ours), beside=beside, effort=GLANCE)
     assert "dwconv any channels" in Racer(MeasureSetup(target=target))(asked).times["warm"].measurements
     assert list(built.values()) == [target, pack_target(target)] and packed in every_layer.candidates(
         pack_target(target)
@@ -152,7 +151,7 @@ def test_the_kernel_of_a_pack_is_timed_as_the_pack_has_it_at_the_size_of_the_lay
 
 def test_kernels_of_any_size_have_the_nearest_configuration():
     record = record_of(FPROP, config=CANDIDATE.config, device=TARGET.device)
-    chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=FPROP, record=record, caches="warm")
+    chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=FPROP, record=record)
     packed = cpu._packed(FPROP, TARGET)
     assert len(packed) == 2
     slow, fast = str(packed[0]), str(packed[-1])
@@ -207,7 +206,7 @@ class Races:
             answer = self.answers[request.candidate.workload.pass_]
         if isinstance(answer, Exception):
             raise answer
-        return replace(answer, times=dict.fromkeys(request.caches, answer.times["warm"]))
+        return answer
 
 
 @pytest.fixture
@@ -245,24 +244,10 @@ def test_it_measures_a_control_first_and_says_what_it_lost(measured):
     assert summary.index("it crashed") < summary.index("slower 0.50") < summary.index("geometric mean")
 
 
-def test_cold_and_warm_caches_are_rows_apart(measured):
-    answers = dict.fromkeys(("fprop", "dgrad", "wgrad"), times_of(dwconv=1000.0, onednn_nhwc=2000.0))
-    rows, results, _ = measured("--caches", "cold", "--caches", "warm", **answers)
-    assert [row["caches"] for row in rows] == ["cold"] * 3 + ["warm"] * 3
-    assert [each.caches for each in Races.asked[3:]] == [("cold",)] * 3 + [("warm",)] * 3
-    assert results["benchmark"] == "cpu-nhwc-cold-warm"
-
-
-def test_torch_compile_races_on_request(measured):
-    answers = dict.fromkeys(("fprop", "dgrad", "wgrad"), times_of(dwconv=1000.0, onednn_nhwc=2000.0))
-    _, results, _ = measured("--compile", **answers)
-    assert all(each.compiled for each in Races.asked[3:]) and results["benchmark"] == "cpu-nhwc-compile"
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_ranking", "brief_timing")
 def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
-    layer = cpu.Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
+    layer = square("Tiny", batch=1, channels=16, size=8, kernel=3)
     monkeypatch.setattr(cpu, "CPU_LAYERS", (layer,))
     first, *_ = layer.workloads(dtype="float32", layout="nchw")
     monkeypatch.setattr(cpu.Layer, "workloads", lambda *_, **__: iter([first]))
@@ -279,23 +264,9 @@ def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, 
     assert out.count("Tiny 16×8² k3") >= 2  # in the table and among the worst
 
 
-def test_the_dry_run_counts_what_is_untuned(tmp_path, capsys):
-    log = TuningLog(tmp_path / "log.jsonl")
-    first, *_ = CPU_LAYERS[0].workloads(dtype="float32", layout="nhwc")
-    log.append(record_of(first))
-    assert main(["cpu", "--dry-run", "--seconds", "57", "--first", "2", "--log", str(log.path)]) == 0
-    assert "5 of 6 passes are untuned" in (out := capsys.readouterr().out) and "about 5.2 minutes" in out
-    assert main(["cpu", "--dry-run", "--seconds", "0", "--first", "2", "--log", str(log.path)]) == 0
-    assert "about 0.2 minutes" in capsys.readouterr().out
-
-
-def test_layers_of_one_dimension_are_those_of_networks_that_it_lists(tmp_path, capsys):
-    log = TuningLog(tmp_path / "log.jsonl")
-    arguments = ["--dims", "1", "--layout", "nhwc", "--seconds", "0", "--log", str(log.path)]
-    assert main(["cpu", "--dry-run", *arguments]) == 0
+def test_layers_of_one_dimension_are_those_of_networks_that_it_lists():
     layers = cpu._layers("1")
     passes = [workload for layer in layers for workload in layer.workloads(dtype="float32", layout="nhwc")]
-    assert f"{len(passes)} of {len(passes)} passes are untuned" in capsys.readouterr().out
     assert {workload.epilogue for workload in passes} == {"none", "silu", "silu_gradient"}
     assert {max(layer.kernel for layer in layers), min(layer.kernel for layer in layers)} == {128, 4}
     assert all(workload.is_row for layer in layers for workload in layer.workloads(dtype="float32", layout="nchw"))

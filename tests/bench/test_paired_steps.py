@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import multiprocessing
 from collections import Counter
 from functools import partial
@@ -15,8 +13,10 @@ from torch import nn
 
 import dwconv
 from bench import paired_steps
-from bench.networks import image_for, workloads_of
+from bench.networks import workloads_of
+from bench.paired_steps import Training, race
 from bench.step_rows import losses_of, table_of
+from dwconv.errors import NoDevice
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
 from tests.bench import small_networks
@@ -26,22 +26,15 @@ pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
     pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
 ]
+SMALL = {"model": "tests.models:TinyNet", "batch": 2, "image": 12, "steps": 2, "warmup": 1}
+ON_PYTORCH = {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
 
 
-def test_figures_that_cannot_be_written_are_an_error_before_the_race(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        paired_steps.main(["--model", "tests.models:TinyNet", "--out", str(tmp_path)])
-    assert f"--out: {tmp_path} cannot be written: Is a directory; name another file" in capsys.readouterr().err
-
-
-def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp_path, capsys):
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "3", "--warmup", "2"]
-    assert paired_steps.main([*options, "--profile", "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
-    assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
+def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs):
+    figures = race(**SMALL, profile=True)
+    assert figures["layers"] == ON_PYTORCH
     assert figures["loss_difference"]["converted"] == 0.0  # nothing is tuned: both run the same ops
-    assert figures["steps"] == 3 and figures["misnamed"] == {}
+    assert figures["steps"] == 2 and figures["misnamed"] == {}
     assert figures["ratio"]["at_most"] == ratio_at_most(figures["profile_ms"]["plain"]) > 1
     row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
     assert table_of(row).startswith("TinyNet, memory kept: at most")
@@ -49,24 +42,24 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
     assert figures["kept_bytes"]["plain"] == figures["kept_bytes"]["converted"] > 0
 
 
-def test_what_a_step_runs_is_looked_at_not_what_was_decided(logs, tmp_path, monkeypatch):
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_training_on_it_is_refused():
+    with pytest.raises(NoDevice, match="no GPU"):
+        race(**SMALL, device="cuda")
+
+
+def test_what_a_step_runs_is_looked_at_not_what_was_decided(logs, monkeypatch):
     """Planted: every layer is said to run on dwconv; PyTorch's own convolution runs, eager and compiled."""
     said = {"fprop dwconv": 2, "fprop silu dwconv": 1, "wgrad dwconv": 3, "dgrad pytorch": 3}
     monkeypatch.setattr(paired_steps, "where_layers_run", lambda *of, **how: said)
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
-    assert paired_steps.main([*options, "--out", str(out)]) == 0
     why = "dwconv's kernels ran fprop 0 of 3 times, wgrad 0 of 3 times"
-    assert json.loads(out.read_text())["misnamed"] == {"converted": why}
+    assert race(**SMALL)["misnamed"] == {"converted": why}
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
-def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
-    assert paired_steps.main([*options, "--device", "cpu", "--autocast", precision, "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
-    assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
+def test_a_race_in_mixed_precision_runs_in_it(logs, precision):
+    figures = race(**SMALL, autocast=precision)
+    assert figures["layers"] == ON_PYTORCH
     assert figures["loss_difference"]["converted"] == 0.0 < figures["loss_difference"]["rounded"]
     (first, *_) = workloads_of(TINY, autocast=precision)
     assert (first.dtype, first.layout, first.batch) == (precision, "nhwc", TINY.batch)
@@ -99,42 +92,30 @@ LAYERS = {"VIDEO": 4, "VOLUME": 3, "SEQUENCE": 2}
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_volumes_and_sequences_are_trained_converted_and_plain(logs, tmp_path, name):
-    network = getattr(small_networks, name)
-    found = workloads_of(network)
+def test_volumes_and_sequences_are_trained_converted_and_plain(logs, monkeypatch, name):
+    found = workloads_of(getattr(small_networks, name))
     kinds = {f"{each.dtype} {each.layout} {'×'.join(map(str, each.kernel))} {each.epilogue}" for each in found}
     assert kinds == set(KERNELS[name]) and {each.batch for each in found} == {2}
-    out = tmp_path / "figures.json"
-    options = ["--model", f"tests.bench.small_networks:{name}", "--steps", "2", "--warmup", "2", "--out", str(out)]
-    assert paired_steps.main(options) == 0
-    figures = json.loads(out.read_text())
+    models = []
+    convert = paired_steps.converted_copy
+    kept = lambda *of, **how: models.append(convert(*of, **how)) or models[-1]  # noqa: E731
+    monkeypatch.setattr(paired_steps, "converted_copy", kept)
+    figures = race(model=f"tests.bench.small_networks:{name}", steps=2, warmup=2)
     passes = Counter(dict.fromkeys(("fprop", "dgrad", "wgrad"), 0))
     for ran, times in figures["layers"].items():
         passes[ran.partition(" ")[0]] += times
     assert passes == dict.fromkeys(passes, LAYERS[name])
     assert figures["loss_difference"]["converted"] < 1e-5 and figures["loss_difference"]["rounded"] < 1e-5
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_networks_are_converted_and_nothing_is_raced(logs, name):
-    network = getattr(small_networks, name)
-    model = network.make().train()
-    image = image_for(network, contiguous=False)
-    converted = paired_steps.converted_copy(model, image)
-    ours, theirs = ([layer for layer in each.modules() if isinstance(layer, DEPTHWISE)] for each in (converted, model))
-    assert len(ours) == LAYERS[name] and not theirs
-    (race,) = dwconv.summary(converted).races
-    assert not (race.won or race.lost or race.failed), "it was tuned before, or not at all"
+    assert sum(isinstance(layer, DEPTHWISE) for layer in models[0].modules()) == LAYERS[name]
+    (raced,) = dwconv.summary(models[0]).races
+    assert not (raced.won or raced.lost or raced.failed), "it was tuned before, or not at all"
 
 
 @pytest.mark.slow
-def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path, monkeypatch):
+def test_models_under_torch_compile_take_turns_with_the_others(logs, monkeypatch):
     """Without Inductor, whose C++ takes most of a minute to compile."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.bench.small_networks:SEQUENCE", "--steps", "4", "--warmup", "2", "--compile"]
-    assert paired_steps.main([*options, "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
+    figures = race(model="tests.bench.small_networks:SEQUENCE", steps=4, warmup=2, compile=True)
     names = {"plain", "converted", "plain + inductor", "converted + inductor"}
     assert figures["median_ms"].keys() == names and figures["steps"] == 4
     assert figures["loss_difference"].keys() == (names - {"plain"}) | {"rounded"}
@@ -167,8 +148,8 @@ def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_firs
     assert [lap.seconds for lap in laps["a"]] == [1, 8, 12, 13, 19, 22, 26, 31]
 
 
-def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkeypatch):
-    """Here no step may be timed; where a model has none, the turns end."""
+def test_models_apart_take_their_steps_in_other_processes(logs, monkeypatch):
+    """Here no step may be timed."""
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload([paired_steps.__name__])
 
@@ -177,23 +158,16 @@ def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkey
 
     monkeypatch.setattr(paired_steps, "lap_of", here)
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: forking)  # to import PyTorch once
-    out = tmp_path / "figures.json"
-    options = ["--model", "tests.bench.small_networks:TARDY", "--steps", "3", "--warmup", "1"]
-    assert paired_steps.main([*options, "--apart", "--both-layouts", "--out", str(out)]) == 0
-    figures = json.loads(out.read_text())
+    figures = race(model="tests.bench.small_networks:TARDY", steps=3, warmup=1, apart=True, both_layouts=True)
     assert figures["median_ms"].keys() == {"plain", "converted", "plain, other layout"}
     tardy_ms = figures["median_ms"].pop("plain, other layout")
     assert tardy_ms >= 300 and tardy_ms > max(figures["median_ms"].values())
     assert figures["steps"] == 3 and figures["loss_difference"]["converted"] == 0.0
-    given = {"model": "tests.bench.small_networks:TARDY", "device": "cpu", "seed": 0, "batch": None, "image": None}
-    switches = dict.fromkeys(("contiguous", "autocast", "blocks", "both_layouts", "control", "compile", "graphs"))
-    with pytest.raises(EOFError):
-        paired_steps._take_turns_apart(["no such model"], argparse.Namespace(**given, **switches))
 
 
 def test_images_of_the_other_layout_are_laid_out_before_the_step():
-    given = argparse.Namespace(contiguous=False, device="cpu")
-    plain, other = (paired_steps._image_of(name, TINY, given) for name in ("plain", "plain, other layout"))
+    training = Training(model="tests.bench.small_networks:TINY")
+    plain, other = (training.image_of(name) for name in ("plain", "plain, other layout"))
     assert plain.is_contiguous(memory_format=torch.channels_last) and not plain.is_contiguous()
     assert other.is_contiguous() and not other.is_contiguous(memory_format=torch.channels_last)
     seen = []

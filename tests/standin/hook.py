@@ -86,7 +86,6 @@ _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
     "dwconv.kernels": (_nothing, _after_build),
     "dwconv.kernels.launch": (_nothing, _after_launch),
     "dwconv.measure.processes.started_process": (_nothing, _after_starting),
-    "bench.train": (_nothing, _after_starting),
-    "bench.gpu.host": (_nothing, _after_starting),
+    "bench.process": (_nothing, _after_starting),
 }
 """Functions that run before and after a module is imported."""

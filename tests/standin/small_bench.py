@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench.cases import Layer
+from bench.cases import square
 from bench.gpu import cuda, host, race, smoke, tune, verify
 from bench.gpu.blocks import blocks_stage
 from bench.gpu.host import host_stage
@@ -28,11 +28,11 @@ from dwconv.problems.target import parse_target
 from tests.models import OneBlock, OneLayer
 from tests.standin.launches import JOURNAL_VARIABLE
 
-TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
+TINY = square("Tiny", batch=1, channels=16, size=8, kernel=3)
 FPROP, *_ = TINY.workloads(dtype="float32", layout="nhwc")
 *_, WGRAD = TINY.workloads(dtype="float32", layout="nchw")
 WORKLOADS = [FPROP, WGRAD]
-ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float16", layout="nchw"))[:1]
+ODD = list(square("Odd", batch=1, channels=20, size=9, kernel=3).workloads(dtype="float16", layout="nchw"))[:1]
 
 NETWORK = Network(name="tests.models:OneLayer", make=OneLayer, batch=2, sample=(3, 12, 12))
 WITH_BLOCK = Network(name="tests.models:OneBlock", make=OneBlock, batch=2, sample=(3, 12, 12))
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("stages", nargs="+", choices=list(cuda.STAGES))
     given = parser.parse_args()
     os.environ["DWCONV_NATIVE"] = "0"  # no time to compile the C++
-    host.ROADS = {"Python": "0"}
+    host.ROADS = {"Python": {}}
     smoke._TYPES, verify.DRAWN = ("float32",), 0
     tune.LEAST_S = tune.MOST_S = 1.5
     tune._PATIENCE = race._START_S = host._MOST_S = 600.0  # a process that starts on a busy machine takes minutes

@@ -11,7 +11,7 @@ from statistics import mean, median
 import numpy as np
 import pytest
 
-from bench.cases import Layer
+from bench.cases import square
 from dwconv.kernels.cache import build_cached
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import parse_target
@@ -24,11 +24,11 @@ from tests.pages import ROOT, table_row, text_of
 GRADIENTS = ("dgrad", "wgrad")
 H200 = parse_target("cuda:sm_90")
 LAYERS = {  # by their row in docs/cuda.md
-    "96 × 56², k7, 64": Layer(network="H200", batch=64, channels=96, size=56, kernel=7),
-    "384 × 14², k7, 64": Layer(network="H200", batch=64, channels=384, size=14, kernel=7),
-    "384 × 14², k13, 64": Layer(network="H200", batch=64, channels=384, size=14, kernel=13),
-    "128 × 56², k31, 16": Layer(network="H200", batch=16, channels=128, size=56, kernel=31),
-    "144 × 56², k3, 64": Layer(network="H200", batch=64, channels=144, size=56, kernel=3),
+    "96 × 56², k7, 64": square("H200", batch=64, channels=96, size=56, kernel=7),
+    "384 × 14², k7, 64": square("H200", batch=64, channels=384, size=14, kernel=7),
+    "384 × 14², k13, 64": square("H200", batch=64, channels=384, size=14, kernel=13),
+    "128 × 56², k31, 16": square("H200", batch=16, channels=128, size=56, kernel=31),
+    "144 × 56², k3, 64": square("H200", batch=64, channels=144, size=56, kernel=3),
 }
 WORKLOADS = {
     workload.key: workload
