@@ -368,7 +368,7 @@ def means_of(rows: Sequence[Row]) -> str:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if "ratio" in row:
-            name: str = row.get("epilogue", row["pass"])
+            name = str(row.get("epilogue", row["pass"]))
             groups[name].append(row)
             if row["pass"] == "wgrad":
                 size = "≤ 3" if row["kernel"] <= 3 else "= 4" if row["kernel"] == 4 else "≥ 5"

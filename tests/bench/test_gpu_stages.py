@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -277,19 +275,18 @@ def test_no_comparison_begins_late(tmp_path, monkeypatch):
 def test_a_layer_takes_the_host_on_each_road_in_a_process_of_its_own(tmp_path, monkeypatch):
     asked = []
 
-    def measured(command, *, env, check, timeout):
-        asked.append((env.get("DWCONV_NATIVE"), env["DWCONV_TUNING_LOGS"], timeout))
-        out = Path(command[command.index("--out") + 1])
+    def measured(function, how, *, environment, timeout_s):
+        assert function is host.measured and how["device"] == "cpu" and 0 < timeout_s <= 90
+        asked.append((environment.get("DWCONV_NATIVE"), environment["DWCONV_TUNING_LOGS"]))
         plain, ours = ({"forward": us, "backward": 3 * us, "kernels": us / 4} for us in (20.0, 10.0))
-        us = {"plain": plain, "converted": ours}
-        out.write_text(json.dumps({"road": "C++", "us": {"float16": us}}))
+        return {"road": "C++", "us": {"float16": {"plain": plain, "converted": ours}}}
 
-    monkeypatch.setattr(host.subprocess, "run", measured)
+    monkeypatch.setattr(host, "in_a_process", measured)
     monkeypatch.setattr(host, "compare_starts", lambda workloads, run, **how: asked.append(len(workloads)))
     monkeypatch.delenv("DWCONV_NATIVE", raising=False)
     run = run_of(tmp_path)
     ended = host.host_stage(run)
-    assert asked[0] == 3 and [each[0] for each in asked[1:]] == [None, "0"] and asked[1][1] == str(run.log.path)
+    assert asked == [3, (None, str(run.log.path)), ("0", str(run.log.path))]
     told = "float16 10.0 + 30.0 µs a layer, PyTorch's 20.0 + 60.0: 0.50; kernels 2.5 µs, PyTorch's 5.0"
     assert f"C++: road C++, {told}; Python" in ended.line
     assert not ended.failed and list(run.state.of("host")) == ["C++", "Python"]
