@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, overload
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -62,8 +63,19 @@ def revert_class(module: nn.Module) -> bool:
 
 
 class _Depthwise(Revertible, metaclass=AsPlain):
-    """What the layers below have in common: how they are made. ``type(layer)(in_channels, out_channels,
-    kernel_size, …)`` makes one, too, as of PyTorch's layers: libraries make layers by the class of another."""
+    """What the layers below have in common. ``type(layer)(in_channels, out_channels, kernel_size, …)`` makes one, too,
+    as of PyTorch's layers: libraries make layers by the class of another."""
+
+    axes: ClassVar[int]
+    if TYPE_CHECKING:  # TorchScript would take them for types
+        in_channels: int
+        groups: int
+        stride: Any
+        padding: Any
+        dilation: Any
+        padding_mode: Any
+        _reversed_padding_repeated_twice: list[int]
+        _forward_of_pytorch: Any
 
     @overload
     def __init__(
@@ -95,76 +107,60 @@ class _Depthwise(Revertible, metaclass=AsPlain):
     def _make_depthwise(self, channels: int, kernel_size: Size, *, multiplier: int = 1, **options: Any) -> None:
         super().__init__(channels, channels * multiplier, kernel_size, groups=channels, **options)
 
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
+        if is_scripting() or self.groups != self.in_channels:
+            plain: Tensor = self._forward_of_pytorch(input, weight, bias)
+            return plain
+        if is_replaced(self.axes):
+            with active():
+                within: Tensor = self._forward_of_pytorch(input, weight, bias)
+                return within
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
+        elif self.axes == 1:
+            given = Arguments(input, weight, bias, self.stride, padding, self.dilation, self.groups, 1)
+            waiting = deferred(given)
+            if waiting is not None:
+                return waiting
+        return conv_of_layer(input, weight, bias, self.stride, padding, self.dilation, self.groups, self.axes)
+
 
 _OF_PYTORCH = frozenset({"in_channels", "out_channels", "groups"})
+
+
+def is_replaced(axes: int) -> bool:
+    """True if a counter of calls, or the like, is in the place of PyTorch's function."""
+    if axes == 2:
+        return F.conv2d is not torch.conv2d
+    return F.conv1d is not torch.conv1d if axes == 1 else F.conv3d is not torch.conv3d
+
+
+def _renamed(forward: Any) -> Any:
+    """PyTorch's ``_conv_forward`` by another name: TorchScript compiles methods by the names of their functions."""
+    return FunctionType(forward.__code__, forward.__globals__, "_forward_of_pytorch")
 
 
 class DepthwiseConv1d(_Depthwise, nn.Conv1d):
     """``torch.nn.Conv1d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
 
-    plain_class = nn.Conv1d
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
-        if is_scripting() or self.groups != self.in_channels:
-            if self.padding_mode == "zeros":
-                return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        if F.conv1d is not torch.conv1d:  # a counter of calls, or the like, is in its place
-            with active():
-                plain: Tensor = nn.Conv1d._conv_forward(self, input, weight, bias)
-                return plain
-        if self.padding_mode == "zeros":
-            given = Arguments(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 1)
-            waiting = deferred(given)
-            return conv_of_layer(*given) if waiting is None else waiting  # type: ignore[arg-type]
-        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        return conv_of_layer(padded, weight, bias, self.stride, 0, self.dilation, self.groups, 1)
+    plain_class, axes = nn.Conv1d, 1
+    _forward_of_pytorch = _renamed(nn.Conv1d._conv_forward)
 
 
 class DepthwiseConv2d(_Depthwise, nn.Conv2d):
     """``torch.nn.Conv2d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
 
-    plain_class = nn.Conv2d
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
-        if is_scripting() or self.groups != self.in_channels:
-            if self.padding_mode == "zeros":
-                return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        if F.conv2d is not torch.conv2d:  # a counter of calls, or the like, is in its place
-            with active():
-                plain: Tensor = nn.Conv2d._conv_forward(self, input, weight, bias)
-                return plain
-        if self.padding_mode == "zeros":
-            return conv_of_layer(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 2)
-        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        return conv_of_layer(padded, weight, bias, self.stride, 0, self.dilation, self.groups, 2)
+    plain_class, axes = nn.Conv2d, 2
+    _forward_of_pytorch = _renamed(nn.Conv2d._conv_forward)
 
 
 class DepthwiseConv3d(_Depthwise, nn.Conv3d):
     """``torch.nn.Conv3d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
 
-    plain_class = nn.Conv3d
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
-        if is_scripting() or self.groups != self.in_channels:
-            if self.padding_mode == "zeros":
-                return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
-            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            return F.conv3d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        if F.conv3d is not torch.conv3d:  # a counter of calls, or the like, is in its place
-            with active():
-                plain: Tensor = nn.Conv3d._conv_forward(self, input, weight, bias)
-                return plain
-        if self.padding_mode == "zeros":
-            return conv_of_layer(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 3)
-        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        return conv_of_layer(padded, weight, bias, self.stride, 0, self.dilation, self.groups, 3)
+    plain_class, axes = nn.Conv3d, 3
+    _forward_of_pytorch = _renamed(nn.Conv3d._conv_forward)
 
 
 LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import platformdirs
 
@@ -199,19 +199,17 @@ def _user_name() -> str:
 
 
 Untuned = Literal["predict", "wait", "pytorch", "error"]
+Nan = Literal["spread", "exact"]
+Choice = TypeVar("Choice", bound=str)
+_MOST_SHOWN = 100
+"""Characters of a bad value to quote."""
 
 
 def untuned() -> Untuned:
     """``DWCONV_UNTUNED``: what happens to calls never measured on this device. ``predict``, the default: dwconv's
     kernel runs where it is sure to be faster, once it was built in the background. ``wait``: the first call builds it.
     ``pytorch``: PyTorch's op runs. ``error``: they fail. Raises InvalidSetting for another value."""
-    value = os.environ.get("DWCONV_UNTUNED") or "predict"
-    for known in get_args(Untuned):
-        if value == known:
-            found: Untuned = known
-            return found
-    named = one_line(value, most=_MOST_SHOWN)
-    raise InvalidSetting(f"DWCONV_UNTUNED={named} is unknown; use one of {', '.join(get_args(Untuned))}")
+    return _one_of("DWCONV_UNTUNED", get_args(Untuned))
 
 
 def predicts() -> bool:
@@ -219,24 +217,20 @@ def predicts() -> bool:
     return untuned() in ("predict", "wait")
 
 
-Nan = Literal["spread", "exact"]
-
-
 def nan() -> Nan:
     """``DWCONV_NAN``: which kernels may run. ``spread``, the default: any that were measured to be fastest, among them
     those on tensor cores, which make NaN of results beside those that a NaN or an infinity contributes to. ``exact``:
     only those that do not. Raises InvalidSetting for another value."""
-    value = os.environ.get("DWCONV_NAN") or "spread"
-    for known in get_args(Nan):
-        if value == known:
-            found: Nan = known
-            return found
-    named = one_line(value, most=_MOST_SHOWN)
-    raise InvalidSetting(f"DWCONV_NAN={named} is unknown; use one of {', '.join(get_args(Nan))}")
+    return _one_of("DWCONV_NAN", get_args(Nan))
 
 
-_MOST_SHOWN = 100
-"""Characters of a bad value to quote."""
+def _one_of(name: str, choices: tuple[Choice, ...]) -> Choice:
+    """The first is the default."""
+    value = os.environ.get(name) or choices[0]
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise InvalidSetting(f"{name}={one_line(value, most=_MOST_SHOWN)} is unknown; use one of {', '.join(choices)}")
 
 
 def cpu_vector_set() -> str | None:

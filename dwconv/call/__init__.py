@@ -29,7 +29,7 @@
                      │
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan was called, and with which weight
-                   untuned_warnings   one line for all untuned layers
+                   untuned_warnings   each warning once
 
 Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.

@@ -22,7 +22,7 @@ from dwconv import native, settings
 from dwconv.call import background_builds, loaded, untuned_warnings
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
-from dwconv.call.untuned_warnings import UntunedLayer, is_first, sizes_of, warn_of_first
+from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
 from dwconv.dispatch import locked
 from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
 from dwconv.dispatch.decision import DispatchDecision
@@ -103,8 +103,6 @@ class Plan:
         made = object.__new__(Plan)
         kernels = self.kernels.resized(problem)
         made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally(), _met={}, meanwhile=[])
-        if untuned_warnings.some_are_expected():
-            made._warn_of_untuned()
         return made
 
     def meet(self, weight: int) -> bool:
@@ -234,11 +232,8 @@ class Plan:
     def check(self, passes: Collection[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
         if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
-            layer = UntunedLayer(problem=self.problem, decisions={pass_: self.decisions[pass_] for pass_ in refused})
-            raise Untuned(
-                f"{layer.named} must be tuned, as DWCONV_UNTUNED=error requires: {layer.reasons}; tune "
-                f"them{versions.where_to_tune()}: {layer.command}"
-            )
+            fate = "must be tuned, as DWCONV_UNTUNED=error requires"
+            raise Untuned(untuned(self.problem, {pass_: self.decisions[pass_] for pass_ in refused}, fate=fate))
 
     def _note_any_size(self, decision: DispatchDecision) -> None:
         """From now on a kernel of any size, with its expected times, may run the layer at its other sizes, too."""
@@ -253,15 +248,11 @@ class Plan:
             loaded.state.changes += 1
 
     def _warn_of_untuned(self) -> None:
-        """Warn that the problem is untuned, with others, in one line. No warning for predicted kernels: ``explain``
-        names the command. None for epilogues and blocks: without a kernel the plan without one runs."""
-        if self.target is None or self._refused:
+        """Warn of the first untuned layer. No warning for predicted kernels: ``explain`` names the command. None for
+        epilogues and blocks: without a kernel the plan without one runs."""
+        if self.target is None or self._refused or self.problem.epilogue != "none" or self.problem.block:
             return
-        sizes = sizes_of(self.problem)
-        if self.problem.epilogue != "none" or self.problem.block:
-            if not self.is_pytorch:
-                untuned_warnings.note(sizes, self.problem, {})
-            return
+        sizes = self.problem.alone.workload("fprop").for_pass("dgrad").batchless_key  # with a bias or without
         if sizes in _met:
             return
         _met.add(sizes)
@@ -272,7 +263,8 @@ class Plan:
             for pass_, each in self.decisions.items()
             if each.command and each.provider == "pytorch" and not each.too_many_sizes
         }
-        untuned_warnings.note(sizes, self.problem, slow)
+        if slow:
+            warn_of_first("untuned", untuned(self.problem, slow, fate="run on PyTorch's own op"))
 
     def _warn_of_many_sizes(self, pass_: Pass) -> None:
         """Warn that further sizes of a layer run on PyTorch's op."""

@@ -9,7 +9,6 @@ summary  ◄── what was done (conversion)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -19,17 +18,15 @@ from dwconv import settings
 from dwconv.call.background_builds import make_ready
 from dwconv.call.call_plan import kernel_state
 from dwconv.call.functional import reset
-from dwconv.call.untuned_warnings import expect
 from dwconv.discovery.step import unwrapped
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
-from dwconv.model.swaps import Swaps, running_as_one, swap_blocks, swap_layers
+from dwconv.model.swaps import Swaps, swap_blocks, swap_layers
 
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
-    from dwconv.problems.problem import Problem
     from dwconv.tuner.race import RaceResult
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -102,9 +99,6 @@ def convert(
                 outcome, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),
                 blocks=whole,
             )  # fmt: skip
-            expect(_running_alone(raced, running_as_one(discovery) if blocks is not False else set()))
-        else:
-            expect({})
     except BaseException:
         swaps.undo()
         raise
@@ -128,16 +122,6 @@ def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:
         if seconds:
             make_ready(workloads, target_of(device), threads=torch.get_num_threads())
     return races
-
-
-def _running_alone(discovery: Discovery, as_one: Collection[str]) -> dict[str, list[Problem]]:
-    """What each layer of the example may run as, but for those that run ``as_one`` with what is around them."""
-    found: dict[str, list[Problem]] = {}
-    for layer in discovery.layers:
-        if layer.name not in as_one and layer not in discovery.left_out:
-            name = shown_name(layer.name)
-            found.setdefault(name, []).extend(problem for problem, _ in layer.problems())
-    return found
 
 
 def _called(

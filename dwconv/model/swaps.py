@@ -147,11 +147,6 @@ def swap_blocks(
     return tuple(rows)
 
 
-def running_as_one(discovery: Discovery) -> set[str]:
-    """The layers of the example whose block is faster as one at its sizes."""
-    return {each.name for each in discovery.blocks if each.problem and _is_faster(each, each.problem)}
-
-
 def _problems(block: DiscoveredBlock) -> list[Problem]:
     """That of the block as the example ran it, and in evaluation."""
     return list(dict.fromkeys([block.problem, block.problem.in_evaluation])) if block.problem else []

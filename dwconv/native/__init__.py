@@ -3,36 +3,34 @@ with the ops that compiled code calls.
 
 The first kernel that is loaded for a call has it compiled. That takes half a minute, and delays no call:
 
-    soon()      from the package or the cache at once; else None, and a thread compiles it    (background)
+    soon()      from the package or the cache at once; else None, and a thread has it compiled
     native()    blocks until it is there, for measurements of calls
                   │
                 compile     the C++ next to this file, for the PyTorch and the Python that run it
                   │
-                once        by one process of this user at a time, and kept in the cache folder for the others
-                  │
-                attempt     a compiler that ends with this process
+                making      in a process of its own, one of this user at a time, and kept in the cache folder
 
-A process that ends meanwhile leaves it to another one, in the background as well. Until it is there, calls take the way
-through Python: the same results, some microseconds later. Then kernels use it from their next call on, and earlier
-calls are recorded at their next repetition. Where it cannot be kept, it is used in this process alone, with a warning.
-Without a C++ compiler, where the package does not bring it compiled for this PyTorch and this Python, or with
-``DWCONV_NATIVE=0``, all calls go through Python; so they do in a process forked during the compilation, and after a
-failed compilation, which one warning reports.
+That goes on if the process ends that needed it. Until it is there, calls take the way through Python: the same
+results, some microseconds later. Then kernels use it from their next call on, and earlier calls are recorded at their
+next repetition. Where it cannot be kept, it is used in this process alone, with a warning. Without a C++ compiler,
+where the package does not bring it compiled for this PyTorch and this Python, or with ``DWCONV_NATIVE=0``, all calls go
+through Python; so they do in a process forked during the compilation, and after a failed compilation, which one warning
+reports.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning, warn
-from dwconv.native.attempt import Attempt
-from dwconv.native.background import Background
-from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled, load_shared, prebuilt
+from dwconv.native.compile import LIMIT_S, Extension, Loaded, load, load_compiled, prebuilt
+from dwconv.native.making import Build
 from dwconv.system import forks, private_files
 
 _log = logging.getLogger(__name__)
@@ -68,7 +66,9 @@ _lock = forks.Lock()
 """Held while it is loaded or compiled."""
 _settled = False
 """True if it is there, or will not be in this process."""
-_background: Background | None = None
+_background: threading.Thread | None = None
+_LONG_S = 4 * 3600.0
+"""No caller blocks on it, and a busy machine leaves it little."""
 _not_kept = ""
 """Why the next process has to compile it again, until a warning has reported it."""
 _failed = ""
@@ -123,7 +123,7 @@ def take(content: bytes) -> None:
         return
     try:
         if not _settled:
-            _take(load_shared(content))
+            _take(Loaded(module=load(content)))
     finally:
         _lock.release()
 
@@ -135,32 +135,33 @@ def leave_out(reason: str) -> None:
 
 
 def _begin() -> None:
-    """Load it from the cache, or start to compile it."""
+    """Load it from the cache, or have it compiled."""
     global _background, why_not
-    prepared: list[Extension] = []
+    prepared: list[tuple[Extension, Build]] = []
 
     def look() -> Loaded | None:
         extension = Extension()
         if (found := extension.load_cached()) is None:
-            extension.prepare()
-            prepared.append(extension)
+            prepared.append((extension, extension.build()))
         return found
 
     _load(look)
     if _settled:
         return
     why_not = "it is being compiled"
+    _background = threading.Thread(target=_compile, args=prepared[0], name="dwconv-native", daemon=True)
     try:
-        _background = Background(lambda attempt: _compile(prepared[0], attempt))
-    except (RuntimeError, OSError) as error:
+        _background.start()
+    except RuntimeError as error:
+        _background = None
         _settle(f"no thread can compile it: {error}")
 
 
-def _compile(extension: Extension, attempt: Attempt) -> None:
+def _compile(extension: Extension, build: Build) -> None:
     """In the background."""
     with _lock:
         try:
-            _load(lambda: extension.compile(attempt))
+            _load(lambda: extension.compile(build, limit_s=_LONG_S, in_background=True))
         finally:
             if not _settled:  # an unexpected error, which the thread prints
                 _settle("compiling it ended unexpectedly")

@@ -6,13 +6,12 @@ A wheel may bring it compiled, in the folder ``prebuilt``: then no compiler is n
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import platform
-import shutil
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -22,9 +21,8 @@ from typing import Any
 
 from dwconv import settings
 from dwconv.errors import BuildError
-from dwconv.native.attempt import Attempt
-from dwconv.native.once import made_once, note_failure
-from dwconv.system import private_files
+from dwconv.native.making import Build, made_once, note_failure
+from dwconv.system import forks, private_files
 from dwconv.system.private_files import in_memory
 
 _NAME = "dwconv_native"
@@ -52,9 +50,7 @@ def load_compiled(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Load
     cached = extension.load_cached()
     if cached is not None or not may_compile:
         return cached
-    extension.prepare()
-    with Attempt(limit_s=limit_s) as attempt:
-        return extension.compile(attempt)
+    return extension.compile(extension.build(), limit_s=limit_s)
 
 
 class Extension:
@@ -72,20 +68,19 @@ class Extension:
         self._path = (settings.cache_folder() / "native" / name).absolute()
         self._useless: bytes | None = None
         """What is in the cache, and cannot be loaded."""
-        self._command: list[str] = []
 
     def load_cached(self) -> Loaded | None:
         """The module, if the package brings it, or if it is in the cache."""
         if (brought := prebuilt()) is not None:
             try:
-                return Loaded(module=_load(brought.read_bytes()))
+                return Loaded(module=load(brought.read_bytes()))
             except (ImportError, OSError):  # such as of a newer libstdc++: compile it for what is here
                 pass
         found = private_files.read_sealed(self._path)
         if found is None:
             return None
         try:
-            return Loaded(module=_load(found))
+            return Loaded(module=load(found))
         except ImportError:  # such as of another libstdc++: compile it for what is here
             self._useless = found
             return None
@@ -95,9 +90,9 @@ class Extension:
         found, brought = private_files.read_sealed(self._path), prebuilt()
         return brought.read_bytes() if found is None and brought is not None else found
 
-    def prepare(self) -> None:
-        """Import all that ``compile`` uses, which may then run in another thread: if the process is forked meanwhile,
-        no module is left half imported. Raises BuildError without a compiler."""
+    def build(self) -> Build:
+        """How it is compiled. Imports all that ``compile`` uses, which may then run in another thread: if the process
+        is forked meanwhile, no module is left half imported. Raises BuildError without a compiler."""
         compiler = settings.program(self._compiler)
         if compiler is None:
             raise BuildError(f"there is no C++ compiler {self._compiler}; install one, or name it in CXX")
@@ -105,45 +100,22 @@ class Extension:
 
         with settings.quiet_logger("torch.utils.cpp_extension"):  # builds for CUDA name it, where there is no GPU
             from torch.utils.cpp_extension import include_paths, library_paths
-        self._command = [
+        command = [
             compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
-            *(f"-L{library}" for library in library_paths()),
+            *(f"-L{library}" for library in library_paths()), _SOURCES[0], "-o", f"{_NAME}.so",
+            *(f"-l{name}" for name in _LIBRARIES),
         ]  # fmt: skip
+        return Build(command=command, sources=self._sources, result=f"{_NAME}.so")
 
-    def compile(self, attempt: Attempt) -> Loaded:
-        """The module, compiled by this process or, meanwhile, by another. Raises BuildError, ImportError."""
-        made = made_once(
-            self._path,
-            lambda left_s: self.compile_anew(attempt, timeout_s=left_s),
-            what="the C++ of calls",
-            attempt=attempt,
-            instead_of=self._useless,
-        )
+    def compile(self, build: Build, *, limit_s: float = LIMIT_S, in_background: bool = False) -> Loaded:
+        """The module, compiled for this process or, meanwhile, for another. Raises BuildError, ImportError."""
+        made = made_once(self._path, build, limit_s=limit_s, in_background=in_background, instead_of=self._useless)
         try:
-            with attempt.uninterrupted():
-                return Loaded(module=_load(made.content), not_kept=made.not_kept)
+            return Loaded(module=load(made.content), not_kept=made.not_kept)
         except ImportError as error:
             note_failure(self._path, error)
             raise
-
-    def compile_anew(self, attempt: Attempt, *, timeout_s: float = LIMIT_S) -> bytes:
-        """The library, whatever there is already. Raises BuildError with the first complaint of the compiler."""
-        # No TemporaryDirectory: a process that is forked meanwhile would remove it when it ends.
-        folder = Path(tempfile.mkdtemp(prefix="dwconv-"))
-        try:
-            for name, text in self._sources.items():
-                (folder / name).write_text(text)
-            built = folder / f"{_NAME}.so"
-            command = [*self._command, str(folder / _SOURCES[0]), "-o", str(built)]
-            command += [f"-l{name}" for name in _LIBRARIES]
-            status, complaints = attempt.run(command, folder=folder, timeout_s=timeout_s)
-            if status or not built.exists():
-                wrong = [line for line in complaints if "error" in line] or complaints or [f"exit status {status}"]
-                raise BuildError(f"{self._compiler} failed: {wrong[0].strip()}")
-            return built.read_bytes()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def bound_to() -> dict[str, str]:
@@ -179,19 +151,11 @@ def _prebuilt_name() -> str:
 
 def compile_into(folder: Path) -> Path:
     """The module, compiled for others to load as ``prebuilt``. Raises BuildError, OSError."""
-    extension = Extension()
-    extension.prepare()
-    with Attempt(limit_s=LIMIT_S) as attempt:
-        content = extension.compile_anew(attempt)
+    content = Extension().build().run()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _prebuilt_name()
     path.write_bytes(content)
     return path
-
-
-def load_shared(content: bytes) -> Loaded:
-    """A module that another machine compiled for the same. Raises ImportError if it cannot be loaded."""
-    return Loaded(module=_load(content))
 
 
 def _key(compiler: str, sources: Mapping[str, str]) -> str:
@@ -202,13 +166,25 @@ def _key(compiler: str, sources: Mapping[str, str]) -> str:
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
 
 
-def _load(content: bytes) -> Any:
-    path = in_memory(content, name=_NAME)
-    spec = importlib.util.spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+_loading = forks.Lock()
+_END_S = 5.0
+
+
+def load(content: bytes) -> Any:
+    """Raises ImportError if it cannot be loaded."""
+    with _loading:
+        path = in_memory(content, name=_NAME)
+        spec = importlib.util.spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+
+@atexit.register
+def _end() -> None:
+    """A process does not end while a thread of it is loading the library, and loads none from then on."""
+    _loading.acquire(timeout=_END_S)
 
 
 def _text(name: str) -> str:

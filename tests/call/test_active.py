@@ -17,7 +17,6 @@ from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 from torch.overrides import TorchFunctionMode
 
 import dwconv
-from dwconv.discovery import discover
 from dwconv.tuner import model_race
 from dwconv.tuner.race import RaceResult
 from tests.call.test_functional import nodes
@@ -89,25 +88,6 @@ def test_depthwise_calls_inside_run_on_kernels_and_no_other(function):
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize(("axes", "function"), [(1, F.conv1d), (3, F.conv3d), (3, torch.conv3d)])
-def test_lines_and_volumes_too(axes, function):
-    x, w = torch.randn(2, 8, *[6] * axes), torch.randn(8, 1, *[4] * axes)
-    seen = []
-    with pytest.MonkeyPatch.context() as patch:
-        ours = active_module()._OURS[axes]
-        patch.setitem(active_module()._OURS, axes, lambda *given: seen.append(given) or ours(*given))
-        with dwconv.active():
-            y = function(x, w, padding=3, groups=8)
-    assert len(seen) == 1
-    torch.testing.assert_close(y, function(x, w, padding=3, groups=8))
-
-
-def active_module():
-    import importlib
-
-    return importlib.import_module("dwconv.call.active")
-
-
 def test_what_is_not_depthwise_is_pytorchs_to_the_bit_and_so_are_errors():
     dense, grouped, volume = torch.randn(4, 8, 3, 3), torch.randn(8, 4, 3, 3), torch.randn(8, 4, 3, 3, 3)
     cube = torch.randn(2, 8, 4, 9, 7)
@@ -144,6 +124,16 @@ class Seen(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         self.functions.append(func)
         return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_lines_and_volumes_too(axes):
+    x, w = torch.randn(2, 8, *[6] * axes), torch.randn(8, 1, *[4] * axes)
+    function = getattr(F, f"conv{axes}d")
+    with Seen() as around, dwconv.active():
+        y = function(x, w, padding=3, groups=8)
+    assert getattr(dwconv, f"conv{axes}d") in around.functions
+    torch.testing.assert_close(y, function(x, w, padding=3, groups=8))
 
 
 def test_other_modes_around_it_see_the_call():
@@ -296,15 +286,6 @@ def test_a_report_counts_functional_calls_for_the_layer(races):
     with torch.no_grad():
         model(X)
     assert dwconv.report(model).rows[0].passes[0].calls == 4
-
-
-def test_discovery_names_the_layer_and_its_caller():
-    found = discover(Net(), X).layers
-    assert [(layer.name, layer.caller, layer.is_functional) for layer in found] == [
-        ("0.conv", "0", True),
-        ("2.conv", "2", True),
-    ]
-    assert discover(dwconv.convert(Net(), functional=True), X).layers == found
 
 
 # -- subclasses of Tensor that know PyTorch's functions alone ----------------------------------------------------------

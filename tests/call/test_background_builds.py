@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dwconv
 from dwconv import native
 from dwconv.call.call_plan import plans
-from dwconv.errors import DwconvWarning
 from dwconv.native.compile import Loaded
 from dwconv.problems.workload import PASSES
 from tests.native_needed import as_in_a_new_process, needs_native
@@ -166,16 +165,6 @@ def test_what_is_compiled_by_pytorch_stays_compiled(arrive, runs):
     assert torch.equal(step(x, w), before) and len(graphs) == 1 and counted == [1]
     torch._dynamo.reset()
     assert torch.equal(torch.compile(convolve, backend=backend, fullgraph=True)(x, w), before) and len(graphs) == 2
-
-
-def test_what_pytorch_runs_is_taught_too(arrive, monkeypatch):
-    x, w = torch.randn(2, 4, 9, 9), torch.randn(8, 1, 3, 3)
-    with pytest.warns(DwconvWarning, match="untuned"):
-        dwconv.conv2d(x, w)
-    arrive()
-    dwconv.conv2d(x, w)
-    monkeypatch.setattr("dwconv.call.functional._convolve", None)
-    assert torch.equal(dwconv.conv2d(x, w), F.conv2d(x, w, groups=4))
 
 
 @pytest.mark.parametrize("of_pytorch", [("wgrad",), ("dgrad",), ("dgrad", "wgrad")])

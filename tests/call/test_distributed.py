@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import subprocess
 import sys
@@ -18,14 +17,12 @@ import torch.nn.functional as F
 import dwconv
 from dwconv import native
 from tests import forked
-from tests.models import TinyNet
 from tests.planted_records import plant, workload_of
 
 if not dist.is_available():
     pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
 
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -105,32 +102,6 @@ def test_under_autocast_pytorch_spreads_the_call(logs, mesh):
         y = dwconv.conv2d(x, w, bias, padding=1)
     y.backward(torch.ones_like(y))
     assert y.dtype is torch.bfloat16 and x.grad.dtype is torch.float32
-
-
-def test_fully_sharded_layers_run_tuned_kernels(logs, tmp_path):
-    """They gather their parameters, as plain tensors, before the call."""
-    if not dist.is_gloo_available():
-        pytest.skip("this PyTorch has no gloo")
-    plant(logs / "log.jsonl", [workload_of(shape=(4, 8, 12, 10), layout="nchw")], baseline_us=1e6)
-    torch.manual_seed(0)
-    model, x = TinyNet(), torch.randn(4, 3, 12, 10)
-    converted = copy.deepcopy(model)
-    dwconv.convert(converted)
-    ran = []
-    converted.body[1].register_forward_hook(lambda layer, inputs, y: ran.append(y.grad_fn.name()))
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    try:
-        for layer in (converted.body[1], converted.body[4], converted):
-            fully_shard(layer, mesh=init_device_mesh("cpu", (1,)))
-        y = converted(x)
-        y.square().mean().backward()
-        found = [parameter.grad.full_tensor() for parameter in converted.parameters()]
-    finally:
-        dist.destroy_process_group()
-    assert "Dwconv" in ran[0]
-    model(x).square().mean().backward()
-    expected = [parameter.grad for parameter in model.parameters()]
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 # -- converted models in real jobs: two processes ----------------------------------------------------------------------

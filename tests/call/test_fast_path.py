@@ -12,7 +12,6 @@ from torch.utils.checkpoint import checkpoint
 
 import dwconv
 from dwconv.call import fast_path, torch_ops
-from dwconv.call.watchers import is_watched
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 
@@ -34,10 +33,13 @@ def way(request, logs, monkeypatch, at_once):
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["apart", "at once"])
+@pytest.fixture
 def at_once(request):
     """Whether both gradients come from one kernel."""
-    return request.param
+    return getattr(request, "param", False)
+
+
+apart_and_at_once = pytest.mark.parametrize("at_once", [False, True], indirect=True, ids=["apart", "at once"])
 
 
 def leaves() -> tuple[torch.Tensor, torch.Tensor]:
@@ -57,6 +59,7 @@ def check(ours, reference):
     torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-4)
 
 
+@apart_and_at_once
 def test_calls_pass_no_dispatcher(monkeypatch, way):
     x, w = leaves()
     for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):
@@ -104,6 +107,7 @@ def test_without_gradients_there_is_no_graph():
     assert convolve(x.detach(), w.detach()).grad_fn is None
 
 
+@apart_and_at_once
 def test_a_gradient_may_lie_as_it_likes():
     """Expanded from one number, contiguous, a slice, and not aligned."""
     x, w = leaves()
@@ -115,6 +119,7 @@ def test_a_gradient_may_lie_as_it_likes():
         check(ours, reference)
 
 
+@apart_and_at_once
 def test_hooks_checkpoints_and_saved_tensor_hooks_are_heeded():
     x, w = leaves()
     reference = torch.autograd.grad(exact(x, w).sin().sum() * 2, (x, w))
@@ -146,6 +151,7 @@ def test_a_tensor_changed_since_is_an_error():
         y.sum().backward()
 
 
+@apart_and_at_once
 def test_gradients_of_gradients_and_batches_of_them_go_through_the_ops():
     x, w = leaves()
     dys = torch.randn(3, *WORKLOAD.output_shape)
@@ -160,26 +166,6 @@ def test_gradients_of_gradients_and_batches_of_them_go_through_the_ops():
     check(*batched)
 
 
-def test_what_is_more_than_numbers_in_memory_is_seen():
-    x, w = (leaf.detach() for leaf in leaves())
-    negated = torch.complex(x, x).conj().imag
-    assert not is_watched(x, torch.nn.Parameter(w), None)
-    assert is_watched(negated, w, None)
-    assert is_watched(x, w.as_subclass(type("Own", (torch.Tensor,), {})), None)
-    check(convolve(negated, w), exact(negated, w))
-    with torch._subclasses.FakeTensorMode():
-        assert is_watched(x, w, None)
-
-
-def test_a_compiler_and_autocast_are_seen(monkeypatch):
-    x, w = (leaf.detach() for leaf in leaves())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert is_watched(x, w, None)
-    assert not is_watched(x, w, None)
-    monkeypatch.setattr("torch.compiler.is_compiling", lambda: True)
-    assert is_watched(x, w, None)
-
-
 def test_calls_are_forgotten_before_they_fill_the_memory(monkeypatch):
     monkeypatch.setattr("dwconv.call.fast_path.MOST_PLANS", 3)
     _, w = leaves()
@@ -188,6 +174,7 @@ def test_calls_are_forgotten_before_they_fill_the_memory(monkeypatch):
     assert len(fast_path._known) <= 3
 
 
+@apart_and_at_once
 def test_a_profile_names_the_passes(at_once):
     x, w = leaves()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import math
-import os
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,11 +24,8 @@ from dwconv.measure.verify import first_use as check
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES
-from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from tests import forked
 from tests.planted_gain import plant_gain
 from tests.planted_records import plant, workload_of
 
@@ -201,20 +195,6 @@ def test_what_a_record_names_is_no_exception(planted, logs, said, monkeypatch):
     assert "it gave wrong results" in dwconv.explain(*tensors(), padding=1)["fprop"].reason
 
 
-def test_the_configuration_for_all_threads_is_checked_as_it_runs(planted, logs, said, checks, monkeypatch):
-    plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop"], baseline_us=1e6)
-    (record,) = TuningLog(logs / "log.jsonl").load().records
-    alone = Config.of(record.config.template, **{**dict(record.config.values), "threads": 1})
-    TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, config=alone, confirmed=True))
-    dwconv.reset()
-
-    plant_fault(monkeypatch, "fprop", last_channel, most_threads=2)
-    train(batch=2)
-    assert said() == [] and len(checks) == len(PASSES)
-    train(batch=3)
-    assert len(said()) == 1 and plan_for(Problem.of(WORKLOAD.with_batch(3)), CPU).kernels["fprop"] is None
-
-
 def test_a_kernel_that_fails_when_it_is_checked_does_not_run(planted, said, monkeypatch):
     def fail(batch, threads, results, before):
         raise MemoryError("it needs 9.0 GiB for its tensors, 1.0 GiB are free")
@@ -317,17 +297,6 @@ def test_a_mode_sees_nothing_of_it(planted, checks):
     assert seen[0] == seen[1] and len(checks) == 3
 
 
-def test_fake_tensors_neither_check_nor_spoil_anything(planted, checks):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode():
-        x = torch.empty(2, 8, 9, 7).to(memory_format=torch.channels_last)
-        assert dwconv.conv2d(x, torch.empty(8, 1, 3, 3), padding=1).shape == (2, 8, 9, 7)
-    assert checks == []
-    train()
-    assert len(checks) == 3
-
-
 def test_the_first_call_in_inference_mode_leaves_training_right(planted, checks, said):
     x, w, bias = (tensor.detach() for tensor in tensors())
     with torch.inference_mode():
@@ -335,27 +304,6 @@ def test_the_first_call_in_inference_mode_leaves_training_right(planted, checks,
     assert [pass_ for pass_, _ in checks] == ["fprop"]
     train()
     assert len(checks) == 3 and said() == []
-
-
-def test_the_first_backward_may_be_in_any_thread(planted, checks, said):
-    outcome = []
-    y, given = None, tensors()
-    y = dwconv.conv2d(*given, padding=1)
-    worker = threading.Thread(target=lambda: outcome.append(torch.autograd.grad(y.sin().sum(), given)))
-    worker.start()
-    worker.join()
-    torch.testing.assert_close(list(outcome[0]), step(F.conv2d, *given, groups=8)[1:], rtol=1e-4, atol=1e-4)
-    assert len(checks) == 3 and said() == []
-
-
-def test_a_transform_sees_nothing_of_it(planted, said):
-    x, w, bias = (tensor.detach() for tensor in tensors())
-    many = torch.stack([x, x])
-    torch.testing.assert_close(
-        torch.func.vmap(lambda each: dwconv.conv2d(each, w, bias, padding=1))(many)[0],
-        F.conv2d(x, w, bias, padding=1, groups=8), rtol=1e-4, atol=1e-4,
-    )  # fmt: skip
-    assert said() == []
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
@@ -471,75 +419,3 @@ def test_large_layers_are_checked_on_fewer_images():
 
 
 # -- a template that is wrong ------------------------------------------------------------------------------------------
-
-
-PROGRAM = """
-import shutil, sys, warnings
-from pathlib import Path
-import pytest, torch
-import dwconv
-import dwconv.schedules.cpu as cpu
-from dwconv.measure.verify import first_use
-from tests.planted_gain import plant_gain
-
-cpu.__path__.append(sys.argv[1])
-from dwconv.schedules.template import template
-from dwconv.problems.target import cpu_target
-from tests.planted_records import workload_of
-
-checked = []
-real = first_use.fault_at_first_use
-def count(kernel, *arguments, **options):
-    checked.append(kernel.artifact.candidate.config.template)
-    return real(kernel, *arguments, **options)
-first_use.fault_at_first_use = count
-
-with pytest.MonkeyPatch.context() as monkeypatch, warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    gain = plant_gain(monkeypatch)
-    gain.knows = lambda workload: workload.pass_ == "fprop"
-    gain.config = template("cpu.fprop_nhwc_example").space(workload_of(), cpu_target()).default
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False), torch.nn.ReLU())
-    x = torch.randn(4, 8, 9, 7).to(memory_format=torch.channels_last)
-    expected = torch.autograd.grad(model(x).square().sum(), model.parameters())
-    dwconv.convert(model)
-    for _ in range(2):
-        got = torch.autograd.grad(model(x).square().sum(), model.parameters())
-        torch.testing.assert_close(got, expected)
-    reason = dwconv.explain(x, model[0].weight, padding=1)["fprop"].reason
-    report = str(dwconv.report(model))
-print([str(each.message) for each in caught if "wrong results" in str(each.message)])
-print(reason)
-print(checked)
-print("it gave wrong results" in report)
-"""
-
-
-@pytest.mark.slow
-def test_a_wrong_template_does_not_train_and_the_next_process_knows_it(tmp_path):
-    """An index of the image is forgotten: right with one image."""
-    family = Path(__file__).parents[1] / "schedules" / "example_family"
-    folder = tmp_path / "templates" / "example"
-    folder.mkdir(parents=True)
-    for file in family.glob("*.py"):
-        text = file.read_text()
-        (folder / file.name).write_text(text.replace("value = load(x, image, x_row", "value = load(x, 0, x_row"))
-    assert "load(x, 0, x_row" in (folder / "__init__.py").read_text()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        "DWCONV_CACHE": str(tmp_path / "cache"),
-        "DWCONV_NATIVE": "0",
-        "DWCONV_TUNING_LOGS": str(tmp_path / "logs"),
-    }
-    (tmp_path / "logs").mkdir()
-    for checked in (["cpu.fprop_nhwc_example"], []):
-        command = [sys.executable, "-c", PROGRAM, str(tmp_path / "templates")]
-        done = forked.run(command, env=environment, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        said, reason, names, reported = done.stdout.splitlines()
-        assert said.count("gave wrong results when it was checked here: value: ") == 1, said
-        assert "(at batch size 3, integers data" in said
-        assert reason.startswith("the predicted kernel is out: it gave wrong results when it was checked here: value")
-        assert (names, reported) == (str(checked), "True")

@@ -117,27 +117,3 @@ thread.join()
 assert is_right() and all(kernels())
 assert status(forked(lambda: 0 if is_right() and all(kernels()) else 1)) == 0
 """)
-
-
-@pytest.mark.slow
-def test_a_data_loader_runs_a_layer_while_a_thread_of_its_parent_builds(logs, tmp_path, monkeypatch):
-    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
-    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
-    run("""
-class Images(torch.utils.data.Dataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, number):
-        with torch.no_grad():
-            return model(x)[0]
-
-thread = threading.Thread(target=step)
-thread.start()
-while thread.is_alive() and not loaded.lock.locked():
-    time.sleep(0.001)
-loader = torch.utils.data.DataLoader(Images(), num_workers=1, multiprocessing_context="fork", timeout=100)
-images = list(loader)
-thread.join()
-assert len(images) == 4 and all(torch.allclose(image, right[:1], atol=1e-5) for image in images)
-""")

@@ -137,17 +137,6 @@ def arrive() -> None:
     assert eventually(lambda: not background_builds._asked and background_builds._Threads.count == 0)
 
 
-def test_a_size_that_is_met_once_builds_nothing(maker, builders):
-    maker.may.set()
-    kept = [tensors(9, width) for width in range(7, 13)]  # a weight that is gone may be taken for the next one
-    for x, w in kept:
-        theirs = step(F.conv2d, x, w, groups=8)
-        assert all(map(torch.equal, step(dwconv.conv2d, x, w), theirs)), "PyTorch's op, and its bits"
-    arrive()
-    assert (maker.asked, maker.made, builders, maker.planted.asked) == ([], [], [], [])
-    assert len(plans()) == 6 and all(plan.is_open and plan.is_pytorch for plan in plans())
-
-
 def test_a_size_that_comes_a_few_times_builds_nothing(maker, monkeypatch):
     native.native()
     monkeypatch.setattr(call_plan, "BUILT_FROM", 6)
@@ -164,8 +153,7 @@ def test_a_size_that_comes_a_few_times_builds_nothing(maker, monkeypatch):
     assert set(maker.asked) == set(PASSES)
 
 
-@pytest.mark.parametrize("convolve", [dwconv.conv2d, watched, compiled])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("convolve", "bias"), [(dwconv.conv2d, True), (watched, False), (compiled, True)])
 def test_a_size_that_comes_again_runs_on_its_kernels_once_they_are_built(
     maker, builders, nothing_ready, said, convolve, bias
 ):
@@ -185,17 +173,6 @@ def test_a_size_that_comes_again_runs_on_its_kernels_once_they_are_built(
     assert running() == set(PASSES)
     assert set(builders) == {"dwconv-builds"}, "nothing was built in a step"
     assert said() == []
-
-
-@pytest.mark.parametrize("axes", [1, 3])
-def test_rows_and_volumes_too(maker, builders, axes):
-    convolve, theirs = getattr(dwconv, f"conv{axes}d"), getattr(F, f"conv{axes}d")
-    x, w = tensors(*(9, 8, 7)[:axes])
-    maker.may.set()
-    step(convolve, x, w), step(convolve, x, w)
-    arrive()
-    torch.testing.assert_close(step(convolve, x, w), step(theirs, x, w, groups=8), rtol=1e-4, atol=1e-4)
-    assert running() == set(PASSES) and set(builders) <= {"dwconv-builds"}
 
 
 def test_layers_that_are_alike_are_no_size_that_comes_again(maker):
@@ -345,13 +322,6 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
     assert running() == {"fprop", "dgrad"} and maker.asked == []
     background_builds.make_ready(workloads, cpu_target(), threads=torch.get_num_threads())
     assert made.count("end") == 1, "all are ready"
-
-
-def test_the_first_call_blocks_on_request(maker, nothing_ready, builders, monkeypatch):
-    monkeypatch.setenv("DWCONV_UNTUNED", "wait")
-    x, w = tensors()
-    step(dwconv.conv2d, x, w)
-    assert running() == set(PASSES) and maker.asked == [] and "dwconv-builds" not in builders
 
 
 def test_forgetting_leaves_what_is_on_its_way(maker):

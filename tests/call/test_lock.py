@@ -137,33 +137,3 @@ def test_kernels_that_are_still_being_built_are_counted(logs, tmp_path, monkeypa
     run()
     with pytest.warns(DwconvWarning, match=r"lock=.*a\.json has 2 of 3 passes on PyTorch's op because their kernels"):
         dwconv.lock(tmp_path / "a.json")
-
-
-def test_a_block_runs_as_it_was_locked(logs, tmp_path, monkeypatch):
-    block = "bn+relu6,bn+relu6"
-    plant(logs / "log.jsonl", [workload_of(block=block)])
-    torch.manual_seed(0)
-    layers = [torch.nn.BatchNorm2d(8), torch.nn.ReLU6(), torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)]
-    model = torch.nn.Sequential(*layers, torch.nn.BatchNorm2d(8), torch.nn.ReLU6()).to(
-        memory_format=torch.channels_last
-    )
-    x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
-    dwconv.convert(model, x, seconds=0, blocks=True)
-    model(x).sum().backward()
-    assert dict(running_block().tally.counted_ops())["forward"]
-    dwconv.lock(tmp_path / "run.lock.json")
-    (logs / "log.jsonl").unlink()
-    monkeypatch.setenv("DWCONV_LOCK", str(tmp_path / "run.lock.json"))
-    dwconv.reset()
-    model(x).sum().backward()
-    plan = running_block()
-    assert (
-        all(each.reason.startswith("as in ") for each in plan.decisions.values())
-        and dict(plan.tally.counted_ops())["forward"]
-    )
-
-
-def running_block():
-    (plan,) = (each for each in plans() if each.problem.block and each.problem.trains)
-    assert all(each.provider == "dwconv" for each in plan.decisions.values())
-    return plan

@@ -70,14 +70,3 @@ def test_every_pass_of_a_converted_layer_runs_a_kernel(dtype, size, autocast):
     for got, wanted in zip((x, ours.weight, ours.bias), lowered, strict=True):
         assert got.grad.dtype is given
         torch.testing.assert_close(got.grad.double(), wanted.grad, **tolerance)
-
-
-def test_torch_compile_under_autocast_runs_them_too(dtype, size):
-    ours = dwconv.convert(model_of(torch.float32, size))
-    x = torch.randn(2, 8, *size).contiguous(memory_format=CHANNELS_LAST[len(size)])
-    with torch.autocast("cpu", dtype=dtype), torch.no_grad():
-        plain = ours(x)
-        torch._dynamo.reset()
-        compiled = torch.compile(ours, backend="aot_eager")(x)
-    assert torch.equal(plain, compiled) and plain.dtype is dtype
-    assert all(plan.kernels["fprop"] is not None for plan in plans())

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import warnings
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
@@ -95,12 +92,8 @@ def test_what_a_convolution_gives_is_no_view(logs, way, name, passes):
 
 
 PATTERNS = {
-    "causal": lambda x, w, b: dwconv.causal_conv1d(x, w, b),
     "causal with SiLU": lambda x, w, b: dwconv.causal_conv1d(x, w, b, activation="silu"),
     "causal with states": lambda x, w, b: dwconv.causal_conv1d(x, w, b, None, torch.ones(2, CHANNELS, TAPS - 1)),
-    "SiLU that waits": lambda x, w, b: F.silu(
-        F.conv1d(x, w.unsqueeze(1), b, padding=TAPS - 1, groups=CHANNELS)[..., : x.shape[2]]
-    ),
     "SiLU that waits, transposed": lambda x, w, b: F.silu(
         F.conv1d(x, w.unsqueeze(1), b, padding=TAPS - 1, groups=CHANNELS)[..., : x.shape[2]].transpose(1, 2)
     ),
@@ -174,31 +167,3 @@ def test_the_ops_lie_as_their_fake_implementations_say(logs, tuned):
         fake = op(x.to("meta"), dy.to("meta"), [3, 3], *GEOMETRY, "nhwc")
         pairs = [(real, fake)] if isinstance(real, torch.Tensor) else list(zip(real, fake, strict=True))
         assert all(one.stride() == other.stride() for one, other in pairs)
-
-
-@pytest.fixture
-def group(tmp_path):
-    if not dist.is_gloo_available():
-        pytest.skip("this PyTorch has no gloo")
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_buckets_of_ddp_take_the_gradients_as_they_are(logs, group, compiled):
-    plant(logs / "log.jsonl", [workload_of(), workload_of(bias=True)], baseline_us=1e6)
-    model = nn.Sequential(
-        nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
-    ).to(memory_format=torch.channels_last)
-    dwconv.convert(model)
-    parallel = DistributedDataParallel(torch.compile(model, backend="aot_eager") if compiled else model)
-    torch.set_warn_always(True)  # PyTorch would say it once in a process
-    try:
-        with warnings.catch_warnings(record=True) as heard:
-            warnings.simplefilter("always")
-            for _ in range(3):
-                parallel(images()).square().mean().backward()
-    finally:
-        torch.set_warn_always(False)
-    assert not [each for each in heard if "strides" in str(each.message)]

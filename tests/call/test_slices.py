@@ -151,29 +151,6 @@ def test_mambas_block_copies_nothing_before_its_kernels(logs):
         torch.testing.assert_close(ours.grad.double(), wanted.grad, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("activation", [None, "silu"])
-def test_causal_conv1d_copies_nothing(logs, activation):
-    plant_all(logs, problem_of())
-    x = torch.randn(2, 37, 2 * CHANNELS).transpose(1, 2).chunk(2, 1)[0]
-    weight, bias = torch.randn(CHANNELS, TAPS), torch.randn(CHANNELS)
-    y = dwconv.causal_conv1d(x, weight, bias, activation=activation)
-    exact = dwconv.causal_conv1d(x.double(), weight.double(), bias.double(), activation=activation)
-    torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=1e-5)
-    assert y.transpose(1, 2).is_contiguous()
-    assert copies_of(lambda: dwconv.causal_conv1d(x, weight, bias, activation=activation)) == []
-
-
-def test_autocast_lowers_slices(logs):
-    plant_all(logs, problem_of(dtype="bfloat16"))
-    x = torch.randn(2, 37, 2 * CHANNELS, dtype=torch.bfloat16).transpose(1, 2).chunk(2, 1)[1]
-    weight, bias = torch.randn(CHANNELS, TAPS), torch.randn(CHANNELS)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = dwconv.causal_conv1d(x, weight, bias, activation="silu")
-    exact = dwconv.causal_conv1d(x.double(), weight.double(), bias.double(), activation="silu")
-    torch.testing.assert_close(y.double(), exact, rtol=2e-2, atol=2e-2)
-    assert ("fprop", 2 * CHANNELS) in pitches_that_ran()
-
-
 # -- tensors that lie otherwise than the kernel was taught -------------------------------------------------------------
 
 
@@ -213,17 +190,6 @@ def test_pitches_that_meet_in_the_cache_are_copied_where_pixels_are_read_often(l
     plant(logs / "log.jsonl", [workload], template_layout=workload.layout, baseline_us=1e6)
     made = call_plan.plan_for(Problem.of(workload), torch.device("cpu")).decisions
     assert [plan_kernels.reads_slices(made[pass_], pitch) for pass_ in PASSES] == [in_place, False, in_place]
-
-
-@both_ways
-def test_without_a_kernel_for_slices_they_are_copied(logs, way, monkeypatch):
-    """As where nothing can be built."""
-    plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
-    x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")
-    monkeypatch.setattr(plan_kernels, "reads_slices", lambda decision, x_pitch: False)
-    for _ in range(2):
-        check(x, w, bias)
-    assert pitches_that_ran() == {("fprop", 0), ("wgrad", 0), ("dgrad", None)}
 
 
 @both_ways

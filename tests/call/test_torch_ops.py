@@ -58,19 +58,6 @@ def test_derivatives_of_any_order_are_right(logs, geometry, layout):
     assert gradgradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_the_third_derivative_goes_through_our_ops_too(logs, bias):
-    leaves = arguments()[: 3 if bias else 2]
-    geometry = GEOMETRIES["plain"]
-
-    def gradient_norms(*leaves):
-        y = ops.fprop(*leaves, *[None] * (3 - len(leaves)), *geometry, "nchw")
-        gradients = torch.autograd.grad(y.pow(3).sum(), leaves, create_graph=True)
-        return tuple(gradient.pow(2).sum() for gradient in gradients)
-
-    assert gradgradcheck(gradient_norms, leaves, fast_mode=True)
-
-
 @pytest.mark.parametrize(
     ("name", "layout"), [("strided, dilated, asymmetric", "nhwc"), ("plain", "nchw"), ("3-D", "nhwc")]
 )

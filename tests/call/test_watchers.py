@@ -11,11 +11,11 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv.call import dispatched
+from dwconv.call.watchers import is_watched
 from dwconv.errors import DwconvWarning
 from tests.model.test_subclasses import Conv2dSame
 from tests.models import ConformerConvolution, TinyNet, VideoNet
@@ -51,16 +51,6 @@ def test_make_fx_traces_forward_and_backward(logs, mode):
         torch.testing.assert_close(traced(*other), gradients(*other))
 
 
-def test_fake_tensors_of_any_size_give_sizes(logs):
-    for shape_env in (None, ShapeEnv()):
-        with FakeTensorMode(shape_env=shape_env) as mode:
-            given = [mode.from_tensor(tensor) for tensor in leaves()]
-            y, dx, dw, db = gradients(*given)
-            assert [len(tensor.shape) for tensor in (y, dx, dw, db)] == [4, 4, 4, 1]
-            assert y.shape == dx.shape == given[0].shape
-            assert dw.shape == given[1].shape
-
-
 @pytest.mark.parametrize("tuned", [False, True], ids=["pytorch", "dwconv"])
 @pytest.mark.parametrize(
     ("model", "inputs"),
@@ -83,6 +73,20 @@ def test_as_many_flops_as_the_plain_model(logs, model, inputs, tuned):
             each(x.clone().requires_grad_()).sum().backward()
         counted.append(counter.get_total_flops())
     assert counted[0] == counted[1] > 0
+
+
+def test_what_is_more_than_numbers_in_memory_is_seen(monkeypatch):
+    x, w = torch.randn(2, 8, 9, 7), torch.randn(8, 1, 3, 3)
+    assert not is_watched(x, nn.Parameter(w), None)
+    assert is_watched(torch.complex(x, x).conj().imag, w, None)
+    assert is_watched(x, w.as_subclass(type("Own", (torch.Tensor,), {})), None)
+    with FakeTensorMode():
+        assert is_watched(x, w, None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert is_watched(x, w, None)
+    assert not is_watched(x, w, None)
+    monkeypatch.setattr("torch.compiler.is_compiling", lambda: True)
+    assert is_watched(x, w, None)
 
 
 def by_fvcore(model, x):
@@ -227,16 +231,6 @@ def test_a_compiled_graph_holds_dwconvs_ops(make, recwarn):
     torch.compile(make(), backend=convolutions(seen), fullgraph=True)(X).sum().backward()
     assert seen == ["dwconv.fprop", "dwconv.wgrad"] or seen == ["dwconv.fprop", "dwconv.wgrad_bias"]
     assert not [each for each in recwarn if "treats it as an export" in str(each.message)]
-
-
-@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op. .*tune them")
-def test_code_that_is_compiled_and_then_called_under_active(recwarn):
-    seen: list[str] = []
-    step = torch.compile(Functional(), backend=convolutions(seen), fullgraph=True)
-    with dwconv.active():
-        y = step(X)
-    y.sum().backward()
-    assert seen == ["dwconv.fprop", "dwconv.wgrad"]
 
 
 @pytest.mark.parametrize("strict", [True, False])

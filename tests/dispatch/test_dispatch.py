@@ -100,19 +100,6 @@ def test_what_is_not_faster_does_not_run(known, baseline_us):
     assert decision.reason == f"onednn-nhwc is faster: {baseline_us}.0 µs, dwconv 50.0 µs + 10.0 µs for the call"
 
 
-def test_the_call_counts_too_where_nothing_hides_it(known):
-    known(providers={"onednn-nhwc": us(59)})
-    assert decide(WORKLOAD, "cpu").provider == "pytorch"
-    known(providers={"onednn-nhwc": us(61)})
-    dwconv.reset()
-    assert decide(WORKLOAD, "cpu").provider == "dwconv"
-
-
-def test_it_is_compared_with_pytorch_in_the_layout_of_the_call(known):
-    known(providers={"onednn-nhwc": us(80), "onednn-nchw": us(20)})
-    assert decide(WORKLOAD, "cpu").provider == "dwconv"
-
-
 def test_it_is_compared_with_the_other_layout_where_only_that_was_measured(known):
     known(providers={"onednn-nchw": us(20)})
     assert decide(WORKLOAD, "cpu").provider == "pytorch"
@@ -215,11 +202,6 @@ def test_what_was_tuned_without_success_is_not_advised_again(logs):
     assert decision.command == ""
 
 
-def test_records_of_another_device_do_not_count(known):
-    known(device="a-better-machine")
-    assert decide(WORKLOAD, "cpu").reason == f"untuned on {DEVICE}"
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -237,14 +219,6 @@ def test_a_configuration_that_is_no_longer_legal_makes_way_for_the_next_best(kno
     assert (decision.provider, decision.record) == ("dwconv", legal)
     assert "; the fastest is out: " in decision.reason
     assert reason in decision.reason
-
-
-def test_where_no_configuration_is_legal_any_more_tuning_again_is_advised(known):
-    known(config=Config.of("cpu.no_such", block_h=1))
-    decision = decide(WORKLOAD, "cpu")
-    assert decision.provider == "pytorch"
-    assert decision.reason.startswith("no tuned configuration is valid any more; the fastest is out: template=cpu.no")
-    assert decision.command
 
 
 @pytest.mark.parametrize(
@@ -314,24 +288,6 @@ def test_an_illegal_record_hides_no_legal_one_at_another_batch(known, logs, out)
     assert decision.reason.startswith("20.00× as fast as onednn-nhwc at batch 9; the fastest is out: ")
 
 
-def test_an_illegal_record_hides_no_legal_one_of_another_number_of_threads(known, logs):
-    hidden = known()
-    more = cpu_target(threads=cpu_target().threads + 1)
-    legal = real_record(logs, threads=more.threads)
-    write(logs, illegal(hidden, measurement=us(5)), legal)
-    decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.record) == ("dwconv", legal)
-    assert decision.target is not None and decision.target.device == more.device
-
-
-def test_pytorch_runs_where_the_legal_record_is_not_faster(known, logs):
-    legal = known()
-    slow = dataclasses.replace(legal, workload=WORKLOAD.with_batch(9), measurement=us(1e6))
-    write(logs, illegal(legal, measurement=us(5)), slow)
-    decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.record) == ("pytorch", slow)
-
-
 def test_an_illegal_record_with_the_bias_hides_no_legal_one_without(known, logs):
     legal = known()
     write(logs, damaged(legal, workload=BIASED), legal)
@@ -346,11 +302,6 @@ def test_what_could_not_be_built_is_out_adopted_too(known, logs):
     decision = decide_on(cpu_target(), WORKLOAD, state=state)
     assert (decision.provider, decision.config) == ("pytorch", None)
     assert decision.reason.startswith("no tuned configuration is valid any more")
-
-
-def test_tensors_beyond_32_bit_indices_stay_with_pytorch(known):
-    known()
-    assert decide(WORKLOAD.with_batch(2**31 // (8 * 9 * 7) + 1), "cpu").provider == "pytorch"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from dwconv.untuned import other_size
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
 from dwconv.untuned.trees import Trees
 from tests.planted_gain import default_of, plant_gain
-from tests.planted_records import plant, record_of, workload_of, write
+from tests.planted_records import record_of, workload_of, write
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
 TARGET = cpu_target()
@@ -79,11 +79,6 @@ def test_a_layer_that_gained_nothing_runs_on_pytorchs_op(logs):
     assert decision.reason.startswith(f"predicted 1.05× from {SIZE}, but perhaps only 0.74×: PyTorch's op runs until")
 
 
-def test_what_was_measured_at_the_size_itself_counts_before(logs):
-    write(logs, tuned(at(18)), tuned(at(20), gain=3.0))
-    assert decide(at(20), "cpu").reason == "3.00× as fast as onednn-nhwc"
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -102,26 +97,6 @@ def test_what_was_measured_at_the_size_itself_counts_before(logs):
 def test_other_layers_devices_and_versions_say_nothing(logs, record):
     write(logs, record)
     assert "predicted from" not in decide(at(20), "cpu").reason
-
-
-def test_a_layer_with_a_bias_runs_on_what_is_known_without_one(logs):
-    write(logs, tuned(at(18)))
-    decision = decide(dataclasses.replace(at(20), bias=True), "cpu")
-    assert decision.provider == "dwconv" and ", with a sweep for the bias (" in decision.reason
-
-
-def test_the_kernel_of_another_size_computes_what_pytorch_does(logs):
-    plant(logs / "log.jsonl", [at(18)], baseline_us=50_000.0)
-    dwconv.reset()
-    x = torch.randn(2, 8, 21, 20).to(memory_format=torch.channels_last).requires_grad_()
-    w = torch.randn(8, 1, 3, 3, requires_grad=True)
-    results = []
-    for convolve in (dwconv.conv2d, lambda *given, **more: F.conv2d(*given, **more, groups=8)):
-        y = convolve(x, w, padding=1)
-        results.append([y.detach(), *torch.autograd.grad(y.sin().sum(), (x, w))])
-    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
-    plan = plan_for(Problem.of(workload_of(shape=(2, 8, 21, 20))), torch.device("cpu"))
-    assert {type(plan.kernels[pass_]) for pass_ in PASSES} == {Kernel}
 
 
 # -- measured kernels of any size -------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import dwconv
 from dwconv.dispatch.advantage import CALL_US
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import KernelState
-from dwconv.errors import DwconvError, InvalidSetting
 from dwconv.problems.target import cpu_target
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules import template as template_module
@@ -134,13 +133,6 @@ def test_all_devices_say_what_to_expect(planted, logs):
     assert planted.records == [elsewhere]
 
 
-def test_where_nothing_is_expected_pytorch_runs_as_before(planted):
-    planted.knows = lambda workload: False
-    decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.reason) == ("pytorch", f"untuned on {TARGET.device}")
-    assert decision.command == COMMAND
-
-
 def test_a_bias_is_a_sweep_only_where_nothing_is_expected_with_it(planted):
     decision = decide(BIASED, "cpu")
     assert (decision.workload, "sweep" in decision.reason) == (BIASED, False)
@@ -183,17 +175,6 @@ def test_nothing_is_predicted_where_the_user_says_so(planted, logs, monkeypatch,
     assert planted.asked == []
     write(logs, tuned())
     assert decide(WORKLOAD, "cpu").provider == "dwconv"
-
-
-@pytest.mark.parametrize("value", ["no", "PREDICT", "a\nb" * 999])
-def test_an_unknown_setting_is_named_in_one_line(logs, monkeypatch, value):
-    monkeypatch.setenv("DWCONV_UNTUNED", value)
-    with pytest.raises(InvalidSetting) as raised:
-        decide(WORKLOAD, "cpu")
-    message = str(raised.value)
-    assert message.startswith(f"DWCONV_UNTUNED={value[:1]}") and "\n" not in message and len(message) < 200
-    assert message.endswith(" is unknown; use one of predict, wait, pytorch, error")
-    assert isinstance(raised.value, DwconvError) and raised.value.exit_code == 2
 
 
 def test_an_empty_setting_is_none(planted, monkeypatch):

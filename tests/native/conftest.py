@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dwconv import native, settings
-from dwconv.native import attempt
+from dwconv.native import making
 from tests.native_needed import as_in_a_new_process
 from tests.stub_compiler import StubCompiler, make_extension
 
@@ -31,9 +31,9 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extension: Path) -
     monkeypatch.delenv("DWCONV_NATIVE", raising=False)
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(attempt, "_NICENESS", 0)  # on a busy machine it might wait for minutes
+    monkeypatch.setattr(making, "_NICENESS", 0)  # on a busy machine it might wait for minutes
     as_in_a_new_process(monkeypatch)
     yield stub
     if native._background is not None:  # before the state that it writes to is another test's
-        native._background._attempt.give_up()
-        native._background.thread.join()
+        stub.go.touch()
+        native._background.join()
