@@ -27,6 +27,7 @@ from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.kernels.operand import MOST_ELEMENTS
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
@@ -38,9 +39,6 @@ from dwconv.untuned import gain, other_size
 if TYPE_CHECKING:
     from dwconv.records.database import Database
     from dwconv.records.record import TuningRecord
-
-MOST_ELEMENTS = 2**31 - 1
-"""Kernels index their tensors with 32 bits."""
 
 
 def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:

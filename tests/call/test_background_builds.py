@@ -3,19 +3,16 @@ the same bits."""
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dwconv
 from dwconv import native
-from dwconv.call.call_plan import plans
 from dwconv.native.compile import Loaded
 from dwconv.problems.workload import PASSES
 from tests.native_needed import as_in_a_new_process, needs_native
@@ -121,34 +118,6 @@ def test_kernels_take_it_up_behind_the_dispatcher(arrive, runs):
     assert is_compiled(convolve(x, w))  # nothing of the call was known but under a mode
 
 
-def test_calls_under_autocast_are_taught_and_give_the_same_bits(arrive, logs):
-    """As behind the dispatcher; they are counted by the weight of their layer, not by the one that was lowered."""
-    plant(logs / "log.jsonl", [dataclasses.replace(WORKLOAD, dtype="bfloat16")], baseline_us=1e6)
-    x, w = leaves()
-
-    def step():
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = convolve(x, w)
-        return y, *gradients(y, x, w)
-
-    with Looking():
-        others = step()
-    before = step()
-    arrive()
-    teaches, after = step(), step()
-    assert [is_compiled(y) for y, *_ in (others, before, teaches, after)] == [False, False, False, True]
-    for found in (before, teaches, after):
-        assert [each.dtype for each in found] == [torch.bfloat16, torch.float32, torch.float32]
-        assert all(map(torch.equal, found, others))
-    (plan,) = (plan for plan in plans() if plan.problem.dtype is torch.bfloat16)
-    counted = [(each.weight is w, each.passes["wgrad"]) for each in plan.tally.counted()]
-    assert counted == [(True, 2), (True, 1)]
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(convolve(x, w), others[0])
-        assert torch.equal(convolve(x.double(), w.double()), F.conv2d(x.double(), w.double(), padding=1, groups=8))
-    assert convolve(x, w).dtype is torch.float32 and is_compiled(convolve(x, w))
-
-
 def test_what_is_compiled_by_pytorch_stays_compiled(arrive, runs):
     x, w = (leaf.detach() for leaf in leaves())
     torch._dynamo.reset()
@@ -167,13 +136,12 @@ def test_what_is_compiled_by_pytorch_stays_compiled(arrive, runs):
     assert torch.equal(torch.compile(convolve, backend=backend, fullgraph=True)(x, w), before) and len(graphs) == 2
 
 
-@pytest.mark.parametrize("of_pytorch", [("wgrad",), ("dgrad",), ("dgrad", "wgrad")])
-@pytest.mark.parametrize("weight_lies_last", [False, True])
 @pytest.mark.parametrize(
-    ("shape", "convolution"),
-    [((2, 12, 9, 7), dwconv.conv2d), ((2, 12, 9, 7, 5), dwconv.conv3d)],
+    ("shape", "convolution", "of_pytorch"),
+    [((2, 12, 9, 7), dwconv.conv2d, ["wgrad"]), ((2, 12, 9, 7, 5), dwconv.conv3d, ["dgrad", "wgrad"])],
     ids=["images", "volumes"],
 )
+@pytest.mark.parametrize("weight_lies_last", [False, True])
 def test_backward_passes_of_pytorch_are_taught_too(arrive, logs, of_pytorch, weight_lies_last, shape, convolution):
     """They give the same bits and the same strides, for weights that lie otherwise, too."""
     workload = workload_of(shape=shape, kernel=(3,) * (len(shape) - 2), stride=2, bias=True)

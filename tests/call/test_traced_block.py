@@ -159,16 +159,6 @@ def test_images_of_16_bits(logs, name, is_autocast, way):
     assert ran() == (2, 2)
 
 
-def test_under_autocast_in_another_type_it_is_not_one(logs):
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype="bfloat16")])
-    model, x = Parts(WHOLE, bias=True), drawn().detach().bfloat16()
-    exact = in_double(model)
-    with torch.autocast("cpu", torch.float16):
-        z = model(x)
-    torch.testing.assert_close(z.double(), exact(x.double()), rtol=3e-2, atol=0.1)
-    assert ran()[0] == 0
-
-
 # -- whatever else is done ---------------------------------------------------------------------------------------------
 
 
@@ -319,11 +309,8 @@ def test_it_is_one_only_where_it_can_be(planted, way):
         assert not is_one(x.detach().as_subclass(type("Own", (Tensor,), {})))
         with torch.inference_mode():
             inside = torch.ones(SIZE).to(memory_format=torch.channels_last)
-        for wrong, error in {
-            x.double(): RuntimeError, drawn((2, 4, 9, 7)): RuntimeError, x[0]: ValueError, inside: RuntimeError
-        }.items():  # fmt: skip
-            with pytest.raises(error):
-                model(wrong)
+        with pytest.raises(RuntimeError):
+            model(inside)
     with torch.no_grad():
         torch.func.vmap(lambda each: model.act1(each) * 1)(x[None])
     assert ran()[0] == 6

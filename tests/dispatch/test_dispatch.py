@@ -26,6 +26,7 @@ from dwconv.schedules.template import Candidate
 from tests.planted_records import plant, record_of, workload_of, write
 
 WORKLOAD = workload_of()
+BIASED = dataclasses.replace(WORKLOAD, bias=True)
 DEVICE = cpu_target().device
 
 
@@ -47,18 +48,42 @@ def us(median_us):
     return Measurement(median_us=median_us, spread_us=0, rounds=5)
 
 
-def test_a_faster_kernel_runs(known):
-    record = known(providers={"onednn-nhwc": us(125), "onednn-nchw": us(60)})
+CALL = "dwconv 50.0 µs + 10.0 µs for the call"
+SWEEP = "dwconv 50.0 µs + 50.0 µs for the bias + 10.0 µs for the call"
+
+
+@pytest.mark.parametrize(
+    ("providers", "asked", "provider", "reason", "advised"),
+    [
+        ({"onednn-nhwc": 125, "onednn-nchw": 60}, WORKLOAD, "dwconv", "2.50× as fast as onednn-nhwc", False),
+        ({"onednn-nhwc": 125}, WORKLOAD.with_batch(31), "dwconv", "2.50× as fast as onednn-nhwc at batch 2", False),
+        ({"onednn-nhwc": 60}, WORKLOAD, "pytorch", f"onednn-nhwc is faster: 60.0 µs, {CALL}", False),
+        ({"onednn-nchw": 20}, WORKLOAD, "pytorch", f"onednn-nchw is faster: 20.0 µs, {CALL}", False),
+        ({}, WORKLOAD, "pytorch", "no PyTorch op was measured beside it", False),
+        ({"onednn-nhwc": 105}, BIASED, "pytorch", f"onednn-nhwc is faster: 105 µs, {SWEEP}", True),
+        ({"onednn-nhwc": 40}, BIASED, "pytorch", f"onednn-nhwc is faster: 40.0 µs, {SWEEP}", False),
+        ({"onednn-nhwc": 150}, BIASED, "dwconv", "1.50× as fast as onednn-nhwc, with a sweep for the bias", False),
+    ],
+)
+def test_one_record_decides(known, providers, asked, provider, reason, advised):
+    """PyTorch's op counts in the layout of the call, if it was measured; tuning is advised if it saves the sweep."""
+    record = known(providers={name: us(taken) for name, taken in providers.items()})
+    decision = decide(asked, "cpu")
+    assert (decision.provider, decision.record, decision.reason) == (provider, record, reason)
+    assert decision.command.endswith("--bias --passes fprop") == bool(decision.command) == advised
+
+
+def test_a_clear_winner_of_a_busy_machine_runs_and_says_so(known):
+    busy = dataclasses.replace(us(50), contention=0.667)
+    known(measurement=busy, providers={"onednn-nhwc": us(300)}, confirmed=True, raced=True)
     decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.record, decision.command) == ("dwconv", record, "")
-    assert decision.reason == "2.50× as fast as onednn-nhwc"
+    assert decision.reason == "at least 6.00× as fast as onednn-nhwc, measured while the machine was busy"
 
 
-def test_at_another_batch_the_same_kernel_runs_and_says_where_it_was_measured(known):
-    record = known()
-    decision = decide(WORKLOAD.with_batch(31), "cpu")
-    assert (decision.provider, decision.record) == ("dwconv", record)
-    assert decision.reason.endswith(" at batch 2")
+def test_what_was_only_computed_does_not_run(logs):
+    TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, computed=True))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", f"only computed on {DEVICE}") and decision.command
 
 
 def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
@@ -92,49 +117,6 @@ def real_record(logs, *, threads):
     return record
 
 
-@pytest.mark.parametrize("baseline_us", [60, 40])
-def test_what_is_not_faster_does_not_run(known, baseline_us):
-    record = known(providers={"onednn-nhwc": us(baseline_us)})
-    decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.record, decision.command) == ("pytorch", record, "")
-    assert decision.reason == f"onednn-nhwc is faster: {baseline_us}.0 µs, dwconv 50.0 µs + 10.0 µs for the call"
-
-
-def test_it_is_compared_with_the_other_layout_where_only_that_was_measured(known):
-    known(providers={"onednn-nchw": us(20)})
-    assert decide(WORKLOAD, "cpu").provider == "pytorch"
-
-
-def test_without_a_baseline_there_is_no_claim(known):
-    known(providers={})
-    decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.reason) == ("pytorch", "no PyTorch op was measured beside it")
-
-
-BIASED = dataclasses.replace(WORKLOAD, bias=True)
-
-
-def test_a_bias_after_a_kernel_without_one_is_a_sweep_that_has_to_be_won_too(known):
-    known(providers={"onednn-nhwc": us(105)})
-    assert decide(WORKLOAD, "cpu").provider == "dwconv"
-    with_bias = decide(BIASED, "cpu")
-    assert (with_bias.provider, with_bias.reason) == (
-        "pytorch",
-        "onednn-nhwc is faster: 105 µs, dwconv 50.0 µs + 50.0 µs for the bias + 10.0 µs for the call",
-    )
-    assert with_bias.command.endswith("--bias --passes fprop")  # which would need no sweep
-    record = known(providers={"onednn-nhwc": us(150)})
-    dwconv.reset()
-    with_bias = decide(BIASED, "cpu")
-    assert (with_bias.provider, with_bias.record) == ("dwconv", record)
-    assert with_bias.reason == "1.50× as fast as onednn-nhwc, with a sweep for the bias"
-
-
-def test_where_the_kernel_loses_without_a_bias_too_tuning_with_one_is_not_advised(known):
-    known(providers={"onednn-nhwc": us(40)})
-    assert (decide(BIASED, "cpu").provider, decide(BIASED, "cpu").command) == ("pytorch", "")
-
-
 @pytest.mark.parametrize("pass_", ["fprop", "wgrad"])
 def test_a_kernel_that_was_measured_with_the_bias_is_not_charged_for_it(logs, pass_):
     plant(logs / "log.jsonl", [WORKLOAD], passes=[pass_], baseline_us=105)
@@ -154,13 +136,6 @@ def test_untuned_names_the_command(logs):
     assert str(decision) == f"pytorch: untuned on {DEVICE}; tune it: {command}"
 
 
-def test_what_was_only_predicted_does_not_run(logs):
-    TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, computed=True))
-    decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.reason) == ("pytorch", f"only computed on {DEVICE}")
-    assert decision.command
-
-
 BUSY = "measured only while the machine was busy; convert again, with the example, when it is quiet"
 
 
@@ -174,15 +149,6 @@ def test_what_was_measured_only_while_the_machine_was_busy_is_called_so(logs, as
     TuningLog(logs / "log.jsonl").append(busy)
     decision = decide(asked, "cpu")
     assert (decision.provider, decision.reason) == ("pytorch", BUSY) and decision.command
-
-
-def test_a_clear_winner_of_a_busy_machine_runs_and_says_so(known):
-    busy = dataclasses.replace(us(50), contention=0.667)
-    known(measurement=busy, providers={"onednn-nhwc": us(300)}, confirmed=True, raced=True)
-    decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.reason) == (
-        "dwconv", "at least 6.00× as fast as onednn-nhwc, measured while the machine was busy"
-    )  # fmt: skip
 
 
 def test_what_another_version_measured_while_the_machine_was_busy_is_of_that_version(logs):

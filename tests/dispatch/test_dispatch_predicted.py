@@ -141,10 +141,6 @@ def test_a_bias_is_a_sweep_only_where_nothing_is_expected_with_it(planted):
     assert (decision.provider, decision.workload) == ("dwconv", WORKLOAD)
     assert "in 95 of 100 cases, with a sweep for the bias (" in decision.reason
     assert decision.command == COMMAND.replace("nhwc", "nhwc --bias")
-    planted.at_least = 1.9  # the sweep takes as long as the kernel
-    assert decide(BIASED, "cpu").provider == "pytorch"
-    planted.at_least = 2.1
-    assert decide(BIASED, "cpu").provider == "dwconv"
 
 
 def test_what_no_template_runs_is_not_asked_for(planted, monkeypatch):
@@ -210,10 +206,7 @@ def test_it_has_to_be_faster_by_more_than_versions_differ(logs, pytorch_us, prov
     assert decision.record is not None
 
 
-def test_it_is_compared_with_pytorch_in_the_layout_of_the_call(logs):
-    us = {name: Measurement(median_us=us, spread_us=0, rounds=5) for name, us in (("a-nhwc", 500), ("b-nchw", 10))}
-    write(logs, stale(us=50, providers=us))
-    assert decide(WORKLOAD, "cpu").expected.gain == 10
+def test_what_was_not_compared_with_pytorch_is_no_prediction(logs):
     write(logs, stale(us=50, providers={}))
     assert decide(WORKLOAD, "cpu").reason == f"measured with PyTorch 2.1.0 only on {TARGET.device}"
 

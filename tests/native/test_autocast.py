@@ -12,6 +12,7 @@ from torch import Tensor
 import dwconv
 from dwconv import native
 from dwconv.call import fast_path
+from dwconv.call.call_plan import plans
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 
@@ -87,6 +88,18 @@ def test_the_same_bits_as_through_python(monkeypatch, autocast, bias, is_slice) 
     dwconv.reset()
     monkeypatch.setattr(native, "convolve", native._no_result)
     assert all(map(torch.equal, compiled, gradients(convolve, x, *others)))
+
+
+def test_calls_through_python_are_counted_by_the_weight_of_their_layer(monkeypatch, autocast) -> None:
+    """Not by the one that was lowered."""
+    x, w, _ = leaves()
+    go_through_python(monkeypatch)
+    monkeypatch.setattr(native, "convolve", native._no_result)
+    dwconv.reset()
+    for _ in range(2):
+        convolve(x, w)
+    (plan,) = plans()
+    assert [(each.weight is w, each.passes["wgrad"]) for each in plan.tally.counted()] == [(True, 2)]
 
 
 def test_a_weight_is_cast_once_for_all_calls_without_gradients_as_pytorchs_is() -> None:

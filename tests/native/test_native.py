@@ -107,24 +107,19 @@ def test_only_a_call_as_it_was_learnt_is_taken(logs):
     assert native.convolve(x, w, *arguments) is None
 
 
-def test_what_was_learnt_without_gradients_is_learnt_again_with_them(logs):
+def test_what_was_learnt_without_gradients_or_on_other_threads_is_learnt_again(logs):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     x, w, _ = leaves()
+    arguments = (x, w, None, 1, 1, 1, None, 2)
     with torch.no_grad():
         dwconv.conv2d(x, w, padding=1)
-    assert native.convolve(x, w, None, 1, 1, 1, None, 2) is None
+    assert native.convolve(*arguments) is None
     dwconv.conv2d(x, w, padding=1)
     assert took(dwconv.conv2d, x, w, padding=1)[1]
-
-
-def test_another_number_of_threads_is_another_call(logs):
-    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
-    x, w, _ = leaves()
     threads = torch.get_num_threads()
-    dwconv.conv2d(x, w, padding=1)
     try:
         torch.set_num_threads(threads + 1)
-        assert native.convolve(x, w, None, 1, 1, 1, None, 2) is None
+        assert native.convolve(*arguments) is None
     finally:
         torch.set_num_threads(threads)
 
