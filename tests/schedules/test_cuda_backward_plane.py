@@ -22,7 +22,7 @@ from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.block import NOTHING, Block
 from dwconv.problems.workload import DTYPES, DType, Workload
-from dwconv.schedules.cuda.image_planes.cut import BackwardCut
+from dwconv.schedules.cuda.image_planes.cut import cut_of
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.tuner.gpu_cost import computed_cost
@@ -130,7 +130,7 @@ def test_planes_beyond_static_shared_memory(objects: Path) -> None:
     """TVM would put a barrier between each row that is read and each that is written, for all dynamic memory is one."""
     workload = dataclasses.replace(SHAPES["56 × 56 map"], batch=3)
     config = config_with(workload, planes=1, images=1, tile_h=7, tile_w=14, split_n=1, pipeline=3)
-    assert BackwardCut.of(workload, config).shared_bytes > 48 * 1024
+    assert cut_of(workload, config).shared_bytes > 48 * 1024
     taken = artifact_of(workload, config).source.partition("turn < ")[2].partition("halving")[0]
     assert taken.count("__syncthreads()") == 3, "before a turn, before dx leaves, and after it"
     assert_right_and_clean(workload, config, objects)

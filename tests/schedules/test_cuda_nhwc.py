@@ -202,7 +202,7 @@ def test_what_cannot_run_is_named() -> None:
         ({"weights": "registers", "unroll": "kw"}, "indexed by a loop"),
         ({"threads_h": 14, "threads_w": 14}, "more than 1024 threads"),
         ({"threads_h": 1, "threads_w": 1, "threads_c": 1}, "fewer than 32 threads"),
-        ({"tile_h": 28, "threads_h": 4}, "results wanted"),
+        ({"tile_h": 28, "threads_h": 4}, "outputs wanted"),
         ({"tile_h": 28, "tile_w": 14, "threads_w": 4, "threads_h": 1}, "instructions unrolled"),
     ],
 )

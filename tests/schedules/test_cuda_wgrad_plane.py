@@ -17,7 +17,7 @@ from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, DType, Workload
-from dwconv.schedules.cuda.image_planes.cut import GradientCut
+from dwconv.schedules.cuda.image_planes.cut import cut_of
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, estimated_us
 from dwconv.tuner.gpu_cost import computed_cost
@@ -159,7 +159,7 @@ def test_a_plane_of_one_thread_multiplies_no_padding() -> None:
 @pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14, 28]))
 def test_threads_of_a_default_meet_in_no_bank(size: int, dtype: DType) -> None:
     workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
-    work = GradientCut.of(workload, space(workload).default)
+    work = cut_of(workload, space(workload).default)
     assert work.layout.turns == 1.0
 
 

@@ -18,7 +18,7 @@ statistics stay there through all of its tiles. `blocks_per_sm`: how many regist
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import BLOCK_PASSES, Workload
@@ -29,11 +29,8 @@ from dwconv.schedules.cuda.gpu.cost import estimated
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
 
-if TYPE_CHECKING:
-    from tvm import s_tir
 
-
-def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
     cut = BlockCut.of(workload, config)
     if cut.is_forward:
         from dwconv.schedules.cuda.block_nhwc.forward import schedule_forward

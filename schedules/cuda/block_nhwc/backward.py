@@ -67,7 +67,6 @@ class Backward(PassTensors):
 
     @classmethod
     def arguments(cls, cut: BlockCut, n: Expr) -> Backward:
-        """Emits the kernel's parameters."""
         workload, block = cut.workload, cut.block
         channels = workload.channels
         of_x, of_y = (n, *workload.input_size, channels), (n, *workload.output_size, channels)
@@ -183,7 +182,6 @@ class Thread:
         self._pixels = [(row, column) for row in range(cut.tile_h) for column in range(cut.tile_w)]
 
     def load(self, x: Any) -> None:
-        """Loads x, before others wait for the patch."""
         lanes = self._cut.vector_c
         for pixel in self._pixels:
             value = x[span(self._tile.at(*pixel), lanes)]
@@ -192,7 +190,6 @@ class Thread:
             self._x.put((*pixel, 0), value, lanes=lanes)
 
     def multiply(self, sums: Registers) -> None:
-        """Row by row of what it reads: each value is part of the gradient of x, and of that of the weights."""
         cut, lanes = self._cut, self._cut.vector_c
         activated = self._activated()
         self._gradient.clear()

@@ -157,12 +157,10 @@ def quotient(a: Expr, b: Expr) -> Expr:
 
 
 def inverse_root(value: Expr) -> Expr:
-    """1 / √value to 2 units in the last place."""
     return tirx.call_pure_extern("float32", "rsqrtf", value)
 
 
 def kept(name: str, value: Expr) -> Expr:
-    """A number in float32 that is computed once."""
     return in_register(name, value, dtype="float32")
 
 

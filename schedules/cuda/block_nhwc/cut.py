@@ -47,27 +47,22 @@ class TileAxis:
 
     @property
     def block(self) -> int:
-        """Outputs of a block."""
         return self.tile * self.threads
 
     @property
     def tiles(self) -> int:
-        """Blocks side by side."""
         return -(-self.axis.outputs // self.block)
 
     @property
     def ragged(self) -> bool:
-        """Whether some threads own outputs beyond the last."""
         return self.axis.outputs % self.block != 0
 
     @property
     def step(self) -> int:
-        """Inputs from the origin of a thread's tile to that of the next."""
         return _step(self.axis, self.tile)
 
     @property
     def block_step(self) -> int:
-        """Inputs from the origin of a block to that of the next."""
         return _step(self.axis, self.block)
 
     @cached_property
@@ -82,12 +77,10 @@ class TileAxis:
 
     @property
     def products(self) -> int:
-        """Pairs of an output of a tile and a tap."""
         return sum(map(len, self.reads.values()))
 
     @property
     def reads_padding(self) -> bool:
-        """Whether the inputs of some block are not all there."""
         first, count = self.spanned
         last = (self.tiles - 1) * self.block_step
         return first < 0 or last + first + count > self.axis.inputs
@@ -124,7 +117,6 @@ class BlockCut:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element of an image."""
         return ITEMSIZE[self.workload.dtype]
 
     @property
@@ -146,7 +138,6 @@ class BlockCut:
 
     @property
     def ragged(self) -> bool:
-        """Whether some threads own pixels that there are not."""
         return self.rows.ragged or self.columns.ragged
 
     # -- channels --------------------------------------------------------------------------------------------------
@@ -161,7 +152,6 @@ class BlockCut:
 
     @property
     def idle_channels(self) -> bool:
-        """Whether some threads have no channels."""
         return self.vectors % self.threads_c != 0
 
     @property
@@ -176,7 +166,6 @@ class BlockCut:
 
     @property
     def strips(self) -> int:
-        """Threads of the convolution's block that have the same channels."""
         return self.threads_h * self.threads_w
 
     @property
@@ -225,12 +214,10 @@ class BlockCut:
 
     @property
     def images_staged(self) -> int:
-        """Images of which the patch is made."""
         return 1 if self.is_forward or not self.block.norm2 else 2
 
     @property
     def staged_ahead(self) -> int:
-        """Pixels of a patch that a thread has on their way at a time."""
         return STAGED_AHEAD * (2 if self.copies_patch else 1) // self.images_staged
 
     @property
@@ -241,7 +228,6 @@ class BlockCut:
 
     @property
     def copies_patch(self) -> bool:
-        """Whether 16 bits go into the patch as they are."""
         return self.patch_dtype != "float32"
 
     @property
@@ -267,7 +253,6 @@ class BlockCut:
 
     @property
     def passed_words(self) -> int:
-        """For sums on their way from thread to thread."""
         if self.strips == 1 or not self.tile_rows:
             return 0
         places = first_half(self.strips) * self.threads_c
@@ -276,7 +261,6 @@ class BlockCut:
 
     @property
     def static_bytes(self) -> int:
-        """Of all but the patch."""
         return 4 * (self.weight_words + self.table_words + self.passed_words)
 
     @property

@@ -31,7 +31,6 @@ START, STAGED = 60, 16
 
 
 def registers_of(cut: BlockCut) -> int:
-    """About how many a thread needs at least: for its tile, or for what it stages."""
     row, own = len(cut.columns.reads) + cut.columns.axis.taps, cut.tile_h * cut.tile_w
     of_lane = cut.itemsize / 4  # of what is on its way, and of x
     if cut.is_forward:
@@ -47,28 +46,23 @@ def registers_of(cut: BlockCut) -> int:
 
 
 def code_size(cut: BlockCut) -> int:
-    """Instructions in straight code, about."""
     tile = fma_of_tile(cut) + shared_loads(cut) + _converted(cut)
     return int(tile) + cut.staged_ahead * int(_instructions_staged(cut))
 
 
 def fma_of_tile(cut: BlockCut) -> int:
-    """Multiply-adds of a thread for its tile."""
     return cut.rows.products * cut.columns.products * cut.vector_c * (1 if cut.is_forward else 2)
 
 
 def patch_reads(cut: BlockCut) -> int:
-    """Vectors of channels that a thread reads of the patch for its tile."""
     return len(cut.rows.reads) * len(cut.columns.reads)
 
 
 def weight_reads(cut: BlockCut) -> int:
-    """Those of the weights."""
     return cut.rows.products * cut.columns.axis.taps
 
 
 def shared_loads(cut: BlockCut) -> int:
-    """Loads of both."""
     of_patch, of_weights = (-(-cut.vector_c * size // VECTOR_BYTES) for size in (ITEMSIZE[cut.patch_dtype], 4))
     return patch_reads(cut) * of_patch + weight_reads(cut) * of_weights
 
@@ -84,12 +78,10 @@ def _converted(cut: BlockCut) -> float:
 
 
 def staged_vectors(cut: BlockCut) -> float:
-    """Vectors of a patch that a thread stages."""
     return cut.patch_pixels / cut.strips
 
 
 def _instructions_staged(cut: BlockCut) -> float:
-    """Of a vector."""
     images, block = cut.images_staged, cut.block
     if cut.copies_patch:
         return STAGED + 3 + cut.vector_c * cut.itemsize / 4 + 1
@@ -103,7 +95,6 @@ def _instructions_staged(cut: BlockCut) -> float:
 
 @lru_cache(maxsize=4096)
 def instructions_of_tile(cut: BlockCut) -> float:
-    """Instructions of a thread for a tile of the block."""
     block, own = cut.block, cut.tile_h * cut.tile_w
     if cut.is_forward:
         given = own * (3 + cut.vector_c * (3 if block.norm2 else 0))
@@ -133,7 +124,6 @@ OF_PIXEL, OF_ROW = 6, 5
 
 
 def block_works(cut: BlockCut, target: CudaTarget) -> tuple[BlockWork, ...]:
-    """Those of all kernels, in the order in which they run."""
     return tuple(_forward(cut, target) if cut.is_forward else _backward(cut, target))
 
 
@@ -160,7 +150,6 @@ def _backward(cut: BlockCut, target: CudaTarget) -> Iterator[BlockWork]:
 
 
 def _pixels(cut: BlockCut) -> tuple[int, int]:
-    """Of all images: (of x, of y)."""
     workload = cut.workload
     x, y = (workload.batch * math.prod(size) for size in (workload.input_size, workload.output_size))
     return x, y
@@ -178,11 +167,9 @@ def _of_pixels(cut: BlockCut, target: CudaTarget, *, pixels: int, read: int, wri
         blocks=cut.parts * cut.channel_blocks,
         threads=cut.pixel_threads,
         registers=PIXEL_REGISTERS,
-        shared_bytes=0,
         instructions=warps * (2 * START + vectors * ((read + written) * OF_PIXEL + (each + converted) * cut.vector_c)),
         fma=warps * vectors * each * cut.vector_c,
         lines=warps * vectors * (read + written) * lines,
-        bank_turns=0.0,
         dram_bytes=moved,
         again_bytes=moved * (_padded_channels(cut) - 1),
         cache_bytes=moved * _padded_channels(cut),
@@ -201,11 +188,8 @@ def _of_parts(cut: BlockCut, target: CudaTarget, *, parts: int, rows: int, read:
         blocks=rows * -(-cut.workload.channels // ADDING_LANES),
         threads=threads,
         registers=ADDING_REGISTERS,
-        shared_bytes=0,
         instructions=warps * (START + OF_ROW * each),
-        fma=0.0,
         lines=warps * each * WARP / ADDING_LANES,
-        bank_turns=0.0,
         dram_bytes=0.0,
         cache_bytes=size,
         bytes_in_flight=4.0 * threads * min(each, ADDED_AT_A_TIME),
@@ -261,7 +245,6 @@ def _turns(vector_bytes: int) -> float:
 
 
 def _lines(cut: BlockCut) -> float:
-    """Lines of memory that a warp accesses with one vector of each thread."""
     side_by_side = min(cut.threads_c, WARP)
     return WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * cut.itemsize / LINE_BYTES)
 
@@ -273,7 +256,6 @@ def _padded_channels(cut: BlockCut) -> float:
 
 
 def _inputs_read(axis: TileAxis) -> int:
-    """Inputs that the tiles along an axis read, each of them its own."""
     first, count = axis.spanned
     return sum(
         max(0, min(axis.axis.inputs, tile * axis.block_step + first + count) - max(0, tile * axis.block_step + first))

@@ -47,7 +47,6 @@ class Forward(PassTensors):
 
     @classmethod
     def arguments(cls, cut: BlockCut, n: Expr) -> Forward:
-        """Emits the kernel's parameters."""
         workload, block = cut.workload, cut.block
         channels = workload.channels
         norms = {at: norm for at, norm in enumerate((block.norm1, block.batch_norm2), start=1) if norm}
@@ -126,7 +125,6 @@ class Forward(PassTensors):
 
 
 def _sum(cut: BlockCut, memory: SharedMemory, sums: Registers) -> None:
-    """The results of a thread's tile: row by row of what it reads."""
     sums.clear()
     values = row_values(cut.columns, cut.vector_c)
     weights = Registers("weight", cut.columns.axis.taps, cut.vector_c)

@@ -63,7 +63,6 @@ class PixelPlace:
                 yield [pixel]
 
     def load(self, image: Any, pixel: Expr) -> Registers:
-        """The thread's vector of an image, (pixels · C) in one axis."""
         lanes = self.cut.vector_c
         loaded = Registers("loaded", lanes, dtype=image.dtype)
         loaded.load(0, image, self.at(pixel), lanes=lanes)
@@ -74,7 +73,6 @@ class PixelPlace:
 
 
 def pixel_places(cut: BlockCut, pixels: Expr) -> Iterator[PixelPlace]:
-    """All threads of a kernel that goes through so many ``pixels``."""
     for block in blocks("block", cut.parts * cut.channel_blocks):
         for y in threads("pixel", cut.threads_p, axis="y"):
             for x in threads("lane", cut.threads_c):
@@ -95,7 +93,6 @@ def pixel_places(cut: BlockCut, pixels: Expr) -> Iterator[PixelPlace]:
 
 
 def sum_moments(cut: BlockCut, image: Any, partial: Partial, pixels: Expr) -> None:
-    """The moments of an image's parts."""
     for place in pixel_places(cut, pixels):
         moments = Moments.none(cut.vector_c)
         with when(place.has_channels):

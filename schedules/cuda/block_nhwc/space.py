@@ -13,8 +13,8 @@ from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works, code_size, registers_of
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import (
+    CHANNELS_LAST_CODE,
     LEAST_THREADS,
     LINE_BYTES,
     MOST_PADDED,
@@ -35,7 +35,6 @@ PARTS = (16, 32, 64, 128, 256, 512, 1024)
 
 
 def why_unfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why the templates cannot run a workload; None if they can."""
     if workload.multiplier > 1:
         return "blocks have no channel multiplier"
     if workload.block and workload.block.layer_norm:
@@ -92,7 +91,6 @@ def _channel_threads(channels: int, lanes: list[int]) -> list[int]:
 
 
 def _tiles(axis: Axis) -> list[int]:
-    """Rows or columns of a thread, multiples of ``axis.down``: then their taps do not depend on where they are."""
     phases = -(-axis.outputs // axis.down)
     return [count * axis.down for count in TILES if count <= phases]
 
@@ -104,7 +102,6 @@ def _threads(axis: Axis) -> list[int]:
 
 
 def _least(workload: Workload) -> BlockCut:
-    """The configuration whose threads need the least."""
     axes = axes_of(workload)
     return BlockCut(
         workload=workload, vector_c=1, threads_c=min(8, workload.channels), threads_p=1, parts=PARTS[0],
@@ -137,7 +134,7 @@ def _limits(workload: Workload, target: CudaTarget) -> list[Limit]:
             f"more than {STATIC_SHARED_BYTES} bytes of shared memory besides the patch",
             lambda cut: cut.static_bytes > STATIC_SHARED_BYTES,
         ),
-        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        (f"more than {CHANNELS_LAST_CODE} instructions unrolled", lambda cut: code_size(cut) > CHANNELS_LAST_CODE),
         ("more threads than an SM has", lambda cut: cut.tile_threads * cut.blocks_per_sm > target.threads_per_sm),
         ("more registers than there are", starved),
         (
@@ -255,7 +252,6 @@ def _holds(cut: BlockCut, target: CudaTarget, blocks: int) -> bool:
 
 
 def _nearest(values: Sequence[Value], wanted: float) -> int:
-    """In proportion."""
     return min(_numbers(values), key=lambda value: abs(math.log2(value / max(wanted, 1e-9))))
 
 

@@ -73,7 +73,6 @@ class Moments:
 
     @classmethod
     def none(cls, lanes: int) -> Moments:
-        """Of nothing yet; to be made by each thread."""
         moments = cls(
             lanes=lanes,
             sums=Registers("moment", COUNT + 1, lanes),
@@ -146,8 +145,6 @@ def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: 
 
 
 def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
-    """A kernel of its own: dβ and dγ of each channel."""
-
     def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
         return [partial.memory[partial.at(part, each, channel)] for each in (TOTAL, DOT)]
 
@@ -191,7 +188,6 @@ def _add_parts(
     terms: Callable[[Expr, Expr, Expr], list[Expr]],
     give: Callable[[Expr, Registers, Expr], None],
 ) -> None:
-    """Neighbouring threads have neighbouring channels; a block has one row of them."""
     shares = adding_shares(parts)
     for row in blocks("row", rows, axis="y"):
         for block in blocks("block", -(-channels // ADDING_LANES)):

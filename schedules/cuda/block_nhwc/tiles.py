@@ -54,7 +54,6 @@ class Tile:
     vector: Expr
 
     def exists(self, row: int, column: int) -> Expr:
-        """Whether the image has such a result of the thread's tile; True where all have."""
         rows, columns = self.cut.rows, self.cut.columns
         return all_of(
             self.top + row < rows.axis.outputs if rows.ragged else True,
@@ -62,7 +61,6 @@ class Tile:
         )
 
     def at(self, row: int, column: int) -> Expr:
-        """Where the thread's vector there begins, in an image of results in one axis."""
         pixel = self.first + (row * self.cut.columns.axis.outputs + column)
         return pixel * self.cut.workload.channels + self.vector * self.cut.vector_c
 
@@ -94,7 +92,6 @@ class TilePlace:
 
     @property
     def thread(self) -> tuple[Expr, Expr]:
-        """Its numbers on rows and columns."""
         return divided(self.strip, self.cut.threads_w)
 
     @property
@@ -129,7 +126,6 @@ class TilePlace:
 
 
 def tile_places(cut: BlockCut) -> Iterator[TilePlace]:
-    """All threads: those of neighbouring channels side by side."""
     for block in blocks("block", cut.tile_blocks):
         for y in threads("strip", cut.strips, axis="y"):
             for x in threads("lane", cut.threads_c):
@@ -197,7 +193,6 @@ class SharedMemory:
         )
 
     def fill_table(self, table: Table, factors: Callable[[Expr], Factors]) -> None:
-        """The first threads of all channels do it."""
         with when(all_of(self.place.strip == 0 if self.place.cut.strips > 1 else True, self.place.has_channels)):
             table.fill(factors(self.place.channel), self.place.thread_c)
 
@@ -225,7 +220,6 @@ class SharedMemory:
         rows, columns, lanes = cut.rows, cut.columns, cut.vector_c
 
         def there(pixel: Registers) -> Expr:
-            """Whether it is no padding."""
             return all_of(
                 inside(pixel[0], rows.axis.inputs) if rows.reads_padding else True,
                 inside(pixel[1], columns.axis.inputs) if columns.reads_padding else True,
@@ -298,5 +292,4 @@ class SharedMemory:
 
 
 def row_values(columns: TileAxis, lanes: int) -> Registers:
-    """For the inputs that a thread's tile reads in a row."""
     return Registers("value", max(1, len(columns.reads)), lanes)

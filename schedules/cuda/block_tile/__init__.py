@@ -20,7 +20,7 @@ dgrad, at stride 1: fprop from dy to dx, with the kernel turned round and what t
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Pair, Workload
@@ -30,9 +30,6 @@ from dwconv.schedules.cuda.gpu.cost import BlockWork, estimated, one_kernel
 from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import family
-
-if TYPE_CHECKING:
-    from tvm import s_tir
 
 
 def misfit(workload: Workload, target: CudaTarget) -> str | None:
@@ -54,8 +51,7 @@ def work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     return block_work(as_fprop(workload), config, target)
 
 
-def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), w (C·M, KH, KW), bias (C·M,) if there is one, y (n, C·M, OH, OW); or dy, w, dx."""
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.block_tile.kernel import schedule_block_tile
 
     if workload.pass_ == "fprop":

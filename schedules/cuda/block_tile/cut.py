@@ -26,12 +26,10 @@ class AxisTile:
 
     @property
     def block(self) -> int:
-        """Elements of the axis in a block tile."""
         return self.vthreads * self.threads * self.registers
 
 
 def axis_tiles(config: Config) -> tuple[AxisTile, AxisTile, AxisTile]:
-    """The cut of (channels, rows, columns)."""
     return (
         AxisTile(threads=config.planes),
         AxisTile(threads=config.block_h // config.tile_h, registers=config.tile_h),
@@ -67,7 +65,6 @@ class BlockTile:
         return height, width
 
     def turns(self, workload: Workload) -> tuple[int, int]:
-        """How often the threads must move on to cover the patch, (down, across)."""
         height, width = self.patch(workload)
         return -(-height // self.threads_h), -(-width // self.threads_w)
 
@@ -81,7 +78,6 @@ class BlockTile:
         )
 
     def plane_words(self, workload: Workload) -> int:
-        """From a staged plane to the next, in the same way."""
         row = self.row_words(workload)
         return spread_words(
             self.turns(workload)[0] * self.threads_h * row,
@@ -107,7 +103,6 @@ class BlockTile:
         return rows, -(-(before + columns) // lanes), before
 
     def copied_bytes(self, workload: Workload) -> int:
-        """Bytes of all planes of a block tile, at stride 1."""
         rows, vectors, _ = self.copied_patch(workload)
         return self.planes * rows * vectors * self.copy_lanes(workload) * ITEMSIZE[workload.dtype]
 

@@ -30,7 +30,7 @@ class _Reads:
     instructions: float
     """Instructions of a thread."""
     lines: float
-    bank_turns: float
+    bank_turns: float = 0.0
     bytes_in_flight: float
 
 
@@ -69,14 +69,12 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
 
 
 def _direct(workload: Workload, config: Config, tile: BlockTile) -> _Reads:
-    """Every thread reads the patch of its own outputs, all at once."""
     itemsize = ITEMSIZE[workload.dtype]
     words, threads = patch_words(workload, config), tile.planes * tile.threads_h * tile.threads_w
     apart = config.tile_w * workload.stride[1] * itemsize
     return _Reads(
         instructions=2 * words + (0.75 * words if itemsize == 2 else 0),
         lines=-(-threads // WARP) * words * lines_of_warp(tile.threads_w, apart),
-        bank_turns=0.0,
         bytes_in_flight=float(threads * words * itemsize),
     )
 
@@ -108,12 +106,10 @@ def _staged(workload: Workload, config: Config, tile: BlockTile, threads: int) -
 
 
 def outputs_of(config: Config) -> int:
-    """Outputs of one thread."""
     return int(config.tile_h * config.vthread_w * config.tile_w)
 
 
 def registers_of(workload: Workload, config: Config) -> int:
-    """About how many a thread needs."""
     return outputs_of(config) + patch_words(workload, config) + OTHER_REGISTERS
 
 

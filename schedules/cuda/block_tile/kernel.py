@@ -86,7 +86,6 @@ def fprop_nchw(
 
 
 def _in_float32(value: Index) -> Index:
-    """All sums and products are float32, whatever the tensors hold."""
     return value.astype("float32")
 
 
@@ -162,7 +161,6 @@ def _copied_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape:
 def _input_or_zero(
     x: te.Tensor, workload: Workload, n: Index, c: Index, row: Index, column: Index, *wanted: Index
 ) -> Index:
-    """x at (row, column) of the padded input; zero in the padding and where it is not wanted."""
     height, width = workload.input_size
     (top, _), (left, _) = workload.padding
     h, w = row - top, column - left
@@ -261,7 +259,6 @@ def keep_in_registers(sch: s_tir.Schedule, total: Block, *, partition: Partition
 
 
 def stage_in_registers(sch: s_tir.Schedule, staged: Block, *, partition: Partition) -> None:
-    """Every thread reads the patch of its own register tile from global memory, all at once: the loads overlap."""
     sch.set_scope(staged, 0, "local")
     sch.compute_at(staged, partition.thread, preserve_unit_loops=True)
     for loop in sch.get_loops(staged)[-len(partition.threads) - 1 :]:
@@ -327,5 +324,4 @@ _STAGED_AXES, _PLANE, _ROW_THREAD = 9, 1, 5
 
 
 def _names(count: int) -> str:
-    """Names of ``count`` axes, the last one x."""
     return "zyx"[-count:]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
 from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_of, staged_bytes
-from dwconv.schedules.cuda.gpu.hardware import BANKS, LEAST_THREADS, MOST_PADDED
-from dwconv.schedules.cuda.gpu.hardware import BLOCK_TILE as MOST_PRODUCTS
+from dwconv.schedules.cuda.gpu.hardware import BANKS, BLOCK_TILE_CODE, LEAST_THREADS, MOST_PADDED, usual_limits
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 
 
@@ -36,7 +36,6 @@ def block_tile_space(name: str, workload: Workload, target: CudaTarget) -> Confi
 
 
 def least_tile_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why not even a small block tile fits; None if it does."""
     out_h, out_w = workload.output_size
     columns = min(out_w, 64)
     least = BlockTile(planes=1, rows=min(out_h, -(-64 // columns)), columns=columns, threads_h=1, threads_w=1)
@@ -88,7 +87,7 @@ def _preferred(workload: Workload, *, heights: list[int], widths: list[int]) -> 
         "vthread_w": vthreads,
         "pipeline": 1,
         "turns": 1,
-        "unroll": "kernel" if (outputs + 1) * math.prod(workload.kernel) <= MOST_PRODUCTS else "row",
+        "unroll": "kernel" if (outputs + 1) * math.prod(workload.kernel) <= BLOCK_TILE_CODE else "row",
     }
 
 
@@ -100,8 +99,6 @@ MOST_PLANES = 32
 
 def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list[Rule]:
     out_h, out_w = workload.output_size
-    least_threads = min(LEAST_THREADS, -(-most_threads // 2))
-    wanted = workload.out_channels * out_h * out_w
     kernel_h, kernel_w = workload.kernel
 
     def computed(config: Config) -> int:
@@ -117,6 +114,16 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         taps = kernel_w * (kernel_h if config.unroll == "kernel" else 1)
         return taps * (outputs_of(config) + 1)  # and one load of each weight
 
+    usual = usual_limits(
+        target,
+        threads=lambda c: int(c.planes * (c.block_h // c.tile_h) * c.threads_w),
+        least_threads=min(LEAST_THREADS, -(-most_threads // 2)),
+        computed=computed,
+        wanted=workload.out_channels * out_h * out_w,
+        code=unrolled,
+        most_code=BLOCK_TILE_CODE,
+        registers=partial(registers_of, workload),
+    )
     return [
         Rule("tile_h does not divide block_h", lambda c: c.block_h % c.tile_h != 0),
         Rule(
@@ -124,16 +131,7 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         ),
         Rule("in registers columns are neighbours: vthread_w is 1", lambda c: not in_shared(c) and c.vthread_w > 1),
         Rule("registers cannot be indexed: unroll=kernel", lambda c: not in_shared(c) and c.unroll != "kernel"),
-        Rule(f"more than {target.threads_per_block} threads", lambda c: _threads(c) > target.threads_per_block),
-        Rule(f"fewer than {least_threads} threads", lambda c: _threads(c) < least_threads),
-        Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule(f"more than {MOST_PRODUCTS} FMAs and weights unrolled", lambda c: unrolled(c) > MOST_PRODUCTS),
-        Rule(
-            "more registers than there are",
-            lambda c: (
-                registers_of(workload, c) > min(target.registers_per_thread, target.registers_per_sm // _threads(c))
-            ),
-        ),
+        *(Rule(*limit) for limit in usual),
         Rule(
             "only a block that takes turns can copy ahead: pipeline is 1 if turns is",
             lambda c: (c.pipeline > 1) != (c.turns > 1),
@@ -150,7 +148,3 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
 
 def in_shared(config: Config) -> bool:
     return bool(config.stage != "registers")
-
-
-def _threads(config: Config) -> int:
-    return int(config.planes * (config.block_h // config.tile_h) * config.threads_w)

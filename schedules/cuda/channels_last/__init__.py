@@ -38,7 +38,7 @@ Strips are multiples of the stride: each of their positions has its own taps, th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
@@ -50,13 +50,8 @@ from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
 
-if TYPE_CHECKING:
-    from tvm import s_tir
 
-
-def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x (n, H, W, C), w (C·M, KH, KW), perhaps bias (C·M), y (n, OH, OW, C·M); or dy, w, dx; in 3-D with
-    depths before heights."""
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.channels_last.kernel import schedule_strips
 
     return schedule_strips(workload, Cut.of(workload, config))

@@ -60,17 +60,14 @@ class AxisCut:
 
     @property
     def idle(self) -> bool:
-        """Whether there may be threads without a strip."""
         return self.block_strips > 1 if self.any_size else self.strips % self.block_strips != 0
 
     @property
     def ragged(self) -> bool:
-        """Whether the last strip may end beyond the axis."""
         return self.tile > 1 if self.any_size else self.size % self.tile != 0
 
     @property
     def computed(self) -> int:
-        """Results that all threads compute, wanted or not."""
         return self.blocks * self.block_strips * self.tile
 
 
@@ -92,7 +89,6 @@ class ImageCut(AxisCut):
 
     @property
     def step(self) -> int:
-        """Inputs from the origin of one strip to that of the next."""
         return self.tile * self.axis.up // self.axis.down
 
     @property
@@ -103,11 +99,9 @@ class ImageCut(AxisCut):
 
     @property
     def products(self) -> int:
-        """Pairs of an output of a strip and a tap."""
         return sum(map(len, self.reads.values()))
 
     def may_be_before(self, at: int) -> bool:
-        """Whether input ``at`` of some strip is in the padding in front."""
         return not self.is_alone and at < 0
 
     def may_be_behind(self, at: int) -> bool:
@@ -122,12 +116,10 @@ class ImageCut(AxisCut):
 
     @property
     def narrow(self) -> ImageCut:
-        """The same axis in strips as narrow as can be, if it is of any size."""
         return replace(self, tile=self.axis.down) if self.any_size else self
 
     @property
     def parts(self) -> int:
-        """How many of those are in a strip."""
         return self.tile // self.narrow.tile
 
     @property
@@ -199,13 +191,11 @@ class Cut:
 
     @property
     def wide(self) -> Cut:
-        """For images that have whole strips."""
         rows, columns = (replace(axis, moves_back=axis.parts > 1) for axis in (self.rows, self.columns))
         return replace(self, rows=rows, columns=columns)
 
     @property
     def narrow(self) -> Cut:
-        """For smaller ones."""
         return replace(self, rows=self.rows.narrow, columns=self.columns.narrow)
 
     @property
@@ -214,7 +204,6 @@ class Cut:
 
     @cached_property
     def threads(self) -> int:
-        """Threads of a block."""
         return self.rows.threads * self.columns.threads * self.channels.threads
 
     @property
@@ -234,7 +223,6 @@ class Cut:
 
     @property
     def fan_turns(self) -> int:
-        """Turns of the loop over source channels of a result channel."""
         return self.gather.fan_in // self.fan_in
 
     @cached_property
@@ -249,17 +237,14 @@ class Cut:
 
     @property
     def strip_kernels(self) -> int:
-        """Kernels of a thread."""
         return self.channels.tile * self.gather.fan_in
 
     @property
     def block_kernels(self) -> int:
-        """Kernels of a block."""
         return self.channels.threads * self.strip_kernels
 
     @property
     def block_channels(self) -> int:
-        """Source channels of a block, where they are a whole number."""
         return self.channels.threads * self.channels.tile * self.gather.fan_in // self.gather.fan_out
 
     # -- rows and columns ------------------------------------------------------------------------------------------
@@ -277,7 +262,6 @@ class Cut:
 
     @property
     def rows_summed(self) -> int:
-        """Rows of a strip whose sums exist at the same time."""
         return self.rows.tile if self.unroll == "taps" or self.rows_together else 1
 
     @cached_property
@@ -290,7 +274,6 @@ class Cut:
 
     @property
     def plane_taps(self) -> int:
-        """Of a kernel at one tap along the depth."""
         return self.gather.rows.taps * self.gather.columns.taps
 
     @property
@@ -315,7 +298,6 @@ class Cut:
 
     @property
     def weight_bytes(self) -> int:
-        """In shared memory."""
         return 4 * self.taps * self.pitch if self.weights == "shared" else 0
 
     # -- source in shared memory -----------------------------------------------------------------------------------
@@ -352,7 +334,6 @@ class Cut:
 
 
 def _side(cut: ImageCut) -> Side:
-    """Inputs under a block tile."""
     first, last = min(cut.reads, default=0), max(cut.reads, default=-1)
     strips = cut.block_strips if cut.any_size else min(cut.block_strips, cut.strips)
     return Side(first=first, count=(strips - 1) * cut.step + last - first + 1)

@@ -52,14 +52,12 @@ def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
 
 
 def conflicts(cut: Cut) -> float:
-    """Turns of shared memory over turns without a bank conflict; 1 is none."""
     met = [_weight_turns(cut)] if cut.weights == "shared" else []
     met += [cut.patch.read_turns] if cut.stage == "shared" else []
     return max((turns.taken / turns.least for turns in met), default=1.0)
 
 
 def _bytes_in_flight(cut: Cut) -> int:
-    """Loads of a thread."""
     if cut.stage == "shared":
         return min(cut.patch.turns_in_all, COPIES_AHEAD) * cut.patch.lanes * cut.itemsize
     row = len(cut.columns.reads) * cut.source_lanes * cut.itemsize
@@ -108,7 +106,6 @@ def _read_by_blocks(axis: ImageCut) -> int:
 
 
 def _lines(cut: Cut, work: ThreadWork) -> float:
-    """Lines of global memory that a block requests."""
     warps, itemsize = -(-cut.threads // WARP), cut.itemsize
     result_bytes = cut.channels.tile * itemsize
     found = warps * work.stores * _lines_of_warp(cut.channels.threads, result_bytes)
@@ -125,7 +122,6 @@ def _lines(cut: Cut, work: ThreadWork) -> float:
 
 
 def _bank_turns(cut: Cut, work: ThreadWork) -> float:
-    """Turns of shared memory that a block takes."""
     warps, found = -(-cut.threads // WARP), 0.0
     if cut.stage == "shared":
         found += _copies(cut) * cut.patch.lanes * cut.itemsize / BANK_BYTES
@@ -137,7 +133,6 @@ def _bank_turns(cut: Cut, work: ThreadWork) -> float:
 
 
 def _copies(cut: Cut) -> float:
-    """Copies of the patch, by whole warps."""
     return cut.patch.rows.count * cut.patch.columns.count * cut.patch.vectors / WARP
 
 
@@ -167,7 +162,6 @@ COPY_CODE = 6
 
 
 def registers_of(cut: Cut) -> int:
-    """Registers of a thread."""
     columns = len(cut.columns.reads)
     words = columns * cut.source_lanes
     packed = words // 2 if cut.itemsize == 2 else 0
@@ -195,7 +189,6 @@ def _rows_alive(rows: ImageCut) -> int:
 
 
 def code_size(cut: Cut) -> int:
-    """Multiply-adds and loads in the code. A load that may be padding is several instructions."""
     in_loop = cut.unroll == "kw"
     multiplied = cut.rows.tile if in_loop else cut.rows.products
     loaded = len(cut.columns.reads) * (1 if in_loop else len(cut.rows.reads))
@@ -204,7 +197,6 @@ def code_size(cut: Cut) -> int:
 
 
 def _guarded(cut: Cut) -> int:
-    """Vectors of the source in straight code that may be padding."""
     rows, columns = (sum(map(axis.may_be_padding, axis.reads)) for axis in (cut.rows, cut.columns))
     return rows * len(cut.columns.reads) + (len(cut.rows.reads) - rows) * columns
 
@@ -269,7 +261,6 @@ def _weight_work(cut: Cut, *, turns: float, pairs: float) -> tuple[float, float]
 
 
 def _overhead(cut: Cut, *, rows: float, pairs: float) -> float:
-    """Instructions of a strip that ask whether an input is inside, and whether a row meets a tap."""
     direct = cut.stage == "none"
     if cut.unroll == "taps":
         zeros = math.ceil(cut.source_lanes * cut.itemsize / 4)

@@ -108,7 +108,6 @@ class Sums:
             self._rounded = Registers("rounded", cut.channels.tile, dtype=cut.dtype)
 
     def add(self) -> None:
-        """Rows are written as they become complete."""
         self._source.begin(self._strip)
         if self._cut.columns.any_size:
             self._result, self._first = as_one_axis(self._result), self._strip.first
@@ -116,7 +115,6 @@ class Sums:
             self._write(row)
 
     def _rows_unrolled(self) -> Iterator[int]:
-        """Straight code for all source rows of a plane."""
         self._start.put(self._sums)
         for plane in self._planes():
             for row in self._add_rows(plane):
@@ -170,7 +168,6 @@ class Sums:
         return least(first, loop.count), least(stop, loop.count)
 
     def _multiply_rows(self, plane: SourcePlane, loop: SourceLoop, turn: Expr) -> None:
-        """Adds the source row to all rows of the strip that it meets."""
         taps = self._cut.rows.axis.taps
         for row, first, period in loop.meetings:
             kh, ends = bind("kh", turn * period + first), (first, first + (loop.count - 1) * period)
@@ -202,7 +199,6 @@ class Sums:
                         self._sums[to] = self._sums[to] + value * weight(lane)
 
     def _write(self, row: int) -> None:
-        """Row ``row`` of the sums to the result, if it is in it."""
         cut, strip = self._cut, self._strip
         lanes, summed = cut.channels.tile, row % cut.rows_summed
         has_row = strip.rows.has(row)
@@ -220,7 +216,6 @@ class Sums:
                     self._store(value, row, i)
 
     def _store(self, value: Expr, row: int, column: Expr) -> None:
-        """A vector of channels of the strip."""
         cut, strip = self._cut, self._strip
         lanes = cut.channels.tile
         channel = strip.place.strip_c * lanes

@@ -54,7 +54,6 @@ class Patch:
 
     @property
     def vectors(self) -> int:
-        """Vectors of a pixel."""
         return self.channels // self.lanes
 
     @property
@@ -124,6 +123,5 @@ def row_pitch(
 
 
 def _spread(thread: int, threads: tuple[int, int, int]) -> tuple[int, int, int]:
-    """A thread's number on each axis, the last one x."""
     _, y, x = threads
     return thread // (x * y), thread // x % y, thread % x

@@ -36,7 +36,6 @@ class Place:
         return self.block_c + self.thread_c
 
     def has_channels(self, cut: Cut) -> Expr:
-        """Whether there are channels for the thread; True where none is idle."""
         return self.strip_c < cut.channels.strips if cut.channels.idle else True
 
 
@@ -54,7 +53,6 @@ class Stretch:
 
     @classmethod
     def of(cls, axis: ImageCut, strip: Expr) -> Stretch:
-        """The strip of that number."""
         if not axis.moves_back:
             return cls(axis=axis, first=strip * axis.tile, origin=strip * axis.step)
         down, own = axis.axis.down, strip * axis.parts
@@ -73,7 +71,6 @@ class Stretch:
                 yield Stretch(axis=narrow, first=first, origin=self.origin + part * narrow.step)
 
     def has(self, out: Expr) -> Expr:
-        """Whether result ``out`` of the strip exists, and is its own; True where that is known."""
         tile, down = self.axis.tile, self.axis.axis.down
         numbers = (out, out) if isinstance(out, int) else (0, tile - 1)
         may_lack = self.axis.ragged and numbers[1] > (tile - down if self.axis.moves_back else 0)
@@ -97,7 +94,6 @@ class Strip:
 
     @property
     def origin(self) -> Element:
-        """The source at the strip's origin, in plane 0 and the thread's first channel."""
         cut, place = self.cut, self.place
         channel = place.strip_c * (cut.channels.tile * cut.gather.fan_in) // cut.gather.fan_out
         pixel = cut.gather.axes.index(0, self.rows.origin, self.columns.origin)
@@ -106,7 +102,6 @@ class Strip:
 
     @property
     def first(self) -> Element:
-        """The result at the strip's first one, in the thread's first channel."""
         cut, place = self.cut, self.place
         lanes = cut.channels.tile
         pixel = cut.gather.axes.index(place.depth, self.rows.first, self.columns.first)
@@ -132,11 +127,9 @@ class Element:
         return cls(vectors=vectors, pitch=pitch, lanes=lanes)
 
     def after(self, name: str, pixels: Expr) -> Element:
-        """The same one so many pixels further on."""
         return replace(self, vectors=in_register(f"{name}_at", self.vectors + pixels * self.pitch))
 
     def number(self, pixels: Expr) -> Expr:
-        """That of the element so many pixels further on."""
         return (self.vectors + pixels * self.pitch) * self.lanes
 
 
@@ -205,5 +198,4 @@ def _strip(cut: Cut, place: Place, numbers: tuple[Expr, Expr], w_in_block: Expr)
 
 
 def _first_strip(block: Expr, axis: AxisCut) -> Expr:
-    """The first strip of a block, given its number on this axis and those above."""
     return block % axis.blocks * axis.block_strips if axis.blocks > 1 else 0

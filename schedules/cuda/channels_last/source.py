@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
 from dwconv.schedules.cuda.channels_last.place import Element, Place, Strip
@@ -28,7 +28,7 @@ from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.emit import Expr, all_of, bind, inside, when
 
 
-class Source(Protocol):
+class Source:
     def stage(self) -> None:
         """Done by all threads of a block together, at first."""
 
@@ -44,6 +44,7 @@ class Source(Protocol):
     def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
         """The columns of a row of ``plane`` that the strip reads; of padding, zeros. ``row`` is counted from the origin
         of the strip, a number unless the row ``is_inside`` the image."""
+        raise NotImplementedError
 
 
 def source_of(source: Any, cut: Cut, place: Place) -> Source:
@@ -51,18 +52,12 @@ def source_of(source: Any, cut: Cut, place: Place) -> Source:
 
 
 @dataclass
-class FromMemory:
+class FromMemory(Source):
     """Each thread loads what it needs."""
 
     source: Any
     _flat: Any = field(init=False)
     _origin: Element = field(init=False)
-
-    def stage(self) -> None:
-        pass
-
-    def wait(self) -> None:
-        pass
 
     def begin(self, strip: Strip) -> None:
         if strip.cut.columns.any_size:
@@ -109,7 +104,7 @@ class FromMemory:
 
 
 @dataclass
-class FromPatch:
+class FromPatch(Source):
     """The threads of a block copy its patch to shared memory: of the one plane that it meets."""
 
     source: Any
@@ -153,12 +148,6 @@ class FromPatch:
     def wait(self) -> None:
         wait_for_copies()
 
-    def begin(self, strip: Strip) -> None:
-        pass
-
-    def prepare(self, loaded: Registers) -> None:
-        pass
-
     def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, is_inside: bool) -> None:
         cut, patch, place = self.cut, self.cut.patch, self.place
         h = strip.rows.origin + row - place.block_h * cut.rows.step - patch.rows.first
@@ -192,5 +181,4 @@ def _is_inside(at: Expr, axis: ImageCut, read: int) -> list[Expr]:
 
 
 def _may_be_padding(axis: ImageCut) -> bool:
-    """Whether the patch of some block reaches beyond the image."""
     return axis.idle or any(map(axis.may_be_padding, axis.reads))

@@ -13,15 +13,15 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, AxisCut, Cut
 from dwconv.schedules.cuda.channels_last.estimate import code_size, conflicts, registers_of, work_of
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import (
+    CHANNELS_LAST_CODE,
     LEAST_COPY_BYTES,
     LEAST_THREADS,
     LINE_BYTES,
-    MOST_PADDED,
     VECTOR_BYTES,
     grid_misfit,
     limit_of_shared,
+    usual_limits,
 )
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
@@ -35,7 +35,6 @@ WIDEST = 32
 
 
 def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why the templates cannot run a pass; None if they can."""
     gather = Gather.of(workload)
     stride = max(gather.rows.down, gather.columns.down)
     if reason := grid_misfit(workload, gather):
@@ -110,20 +109,9 @@ def _weights(gather: Gather, target: CudaTarget) -> list[str]:
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
-
     rows, columns = (-(-axis.outputs // axis.down) for axis in (gather.rows, gather.columns))
     wanted = rows * gather.rows.down * columns * gather.columns.down * gather.channels
-    least_threads = min(LEAST_THREADS, -(-rows * columns * gather.channels // 64))
-
-    def computed(cut: Cut) -> int:
-        return math.prod(axis.computed for axis in cut.axes)
-
-    def most_registers(cut: Cut) -> int:
-        return min(target.registers_per_thread, target.registers_per_sm // cut.threads)
-
     limits: list[Limit] = [
-        (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
-        (f"fewer than {least_threads} threads", lambda cut: cut.threads < least_threads),
         (
             "a block's channels cannot be copied in vectors",
             lambda cut: cut.stage == "shared" and not _can_be_staged(cut),
@@ -136,10 +124,17 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
             "kernel rows in loops share nothing between the rows of a strip",
             lambda cut: cut.unroll == "kw" and cut.rows.tile > gather.rows.down and not cut.rows_together,
         ),
-        (f"more than {MOST_PADDED}× the results wanted", lambda cut: computed(cut) > MOST_PADDED * wanted),
-        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        *usual_limits(
+            target,
+            threads=lambda cut: cut.threads,
+            least_threads=min(LEAST_THREADS, -(-rows * columns * gather.channels // 64)),
+            computed=lambda cut: math.prod(axis.computed for axis in cut.axes),
+            wanted=wanted,
+            code=code_size,
+            most_code=CHANNELS_LAST_CODE,
+            registers=registers_of,
+        ),
         limit_of_shared(target),
-        ("more registers than there are", lambda cut: registers_of(cut) > most_registers(cut)),
     ]
     return rules_of(partial(Cut.of, workload), limits)
 
@@ -184,7 +179,6 @@ class Starts:
         self._values: dict[str, tuple[Any, ...]] = {knob.name: knob.values for knob in space.knobs}
 
     def best(self) -> Config | None:
-        """None if nothing suits."""
         strips = self._ranked(self._with_block(strip) for strip in self._strips())
         few = [next((c for c in strips if c.stage == stage), None) for stage in self._values["stage"]]
         for config in dict.fromkeys([*strips[:STRIPS_TRIED], *(c for c in few if c)]):
@@ -192,7 +186,6 @@ class Starts:
         return next(iter(self._ranked(strips)), None)
 
     def _ranked(self, configs: Iterable[Config]) -> list[Config]:
-        """Those that are legal and suit, the quickest first."""
         found = []
         for config in dict.fromkeys(configs):
             cut = Cut.of(self._workload, config)
@@ -232,7 +225,6 @@ class Starts:
         return self._target.shared_bytes_per_block // 2 // (taps * ITEMSIZE["float32"])
 
     def _threads(self, name: str, *, size: int, tile: int, most: int) -> int:
-        """As many as there may be, unless too many were idle."""
         counts = [count for count in self._values[name] if count <= max(most, 1)]
         return min(counts, key=lambda n: AxisCut(size=size, tile=tile, threads=n).computed * (1 + 4 / n))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.place import Place
@@ -21,7 +21,7 @@ Lane = Callable[[Expr], Expr]
 """The number of a lane -> its value."""
 
 
-class Weights(Protocol):
+class Weights:
     def stage(self) -> None:
         """Done by all threads of a block together, at first."""
 
@@ -33,6 +33,7 @@ class Weights(Protocol):
 
     def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
         """The weights of a tap that meets the plane."""
+        raise NotImplementedError
 
 
 def weights_of(w: Any, cut: Cut, place: Place) -> Weights:
@@ -44,15 +45,12 @@ def weights_of(w: Any, cut: Cut, place: Place) -> Weights:
     return InPlace(w, cut, place.strip_c * cut.strip_kernels)
 
 
-class InRegisters:
+class InRegisters(Weights):
     """A thread's kernels lie one after the other in memory: loaded once, as whole vectors. Of kernels with a depth, the
     part at one tap along it is loaded when that meets a plane."""
 
     def __init__(self, w: Any, cut: Cut, first: Expr) -> None:
         self._w, self._cut, self._first = as_one_axis(w), cut, first
-
-    def stage(self) -> None:
-        pass
 
     def load(self) -> None:
         if self._cut.gather.depths.taps == 1:
@@ -84,7 +82,7 @@ class InRegisters:
 
 
 @dataclass
-class InShared:
+class InShared(Weights):
     """The threads of a block bring its kernels into shared memory, channels innermost, for themselves and others.
 
     Eight neighbouring threads fetch eight neighbouring taps of a kernel, the next eight those of the next kernel."""
@@ -120,9 +118,6 @@ class InShared:
     def load(self) -> None:
         self._tap = Registers("weight", self.cut.weight_lanes)
 
-    def meet(self, plane: SourcePlane) -> None:
-        pass
-
     def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
         cut = self.cut
         row = plane.kd * cut.rows.axis.taps + kh
@@ -140,21 +135,12 @@ TAPS_FETCHED = 8
 
 
 @dataclass
-class InPlace:
+class InPlace(Weights):
     """Read from global memory at every use: for kernels that are too large for registers and for shared memory."""
 
     w: Any
     cut: Cut
     first: Expr
-
-    def stage(self) -> None:
-        pass
-
-    def load(self) -> None:
-        pass
-
-    def meet(self, plane: SourcePlane) -> None:
-        pass
 
     def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
         apart, tap = self.cut.fan_turns, self.cut.gather.axes.index(plane.kd, kh, kw)

@@ -35,15 +35,12 @@ class Reach:
 
     @property
     def step(self) -> int:
-        """Inputs from a tile to the next."""
         return self.axis.origin(self.width)
 
     def source(self, at: int) -> Expr:
-        """The input at offset ``at`` of the tile."""
         return self.index * self.step + at
 
     def result(self, out: int) -> Expr:
-        """The ``out``-th output of the tile."""
         return self.index * self.width + out
 
     def reads(self, at: int, lanes: int = 1) -> Expr:
@@ -60,7 +57,6 @@ class Reach:
         return {at: pairs for at, pairs in reads.items() if self.reads(at) is not False}
 
     def _within(self, offset: int, step: int, last: int) -> Expr:
-        """Whether 0 ≤ index · step + offset ≤ last."""
         places = [tile * step + offset for tile in range(self.tiles)]
         if not any(0 <= place <= last for place in places):
             return False
@@ -118,7 +114,6 @@ class SourceRow:
     """Offsets that were loaded alone, not in a vector: no other shares their word."""
 
     def in_float32(self, live: dict[int, Pairs]) -> dict[int, Expr]:
-        """The ``live`` columns, by offset."""
         if self.values.dtype == "float32":
             return {at: self.values[self.slots[at]] for at in live}
         wide = Registers("wide", *self.values.sizes)
@@ -182,7 +177,6 @@ class SlidingSum(ABC):
                     sums[out_row, out] = sums[out_row, out] + values[column] * weights[kh, kw]
 
     def _fetched(self, plane: SourcePlane, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
-        """Source rows in order, by offset. A row is loaded some rows before it is used."""
         order = list(rows)
         under_way = [self.fetch(plane, at) for at in order[: self.rows_ahead]]
         for number, at in enumerate(order):
@@ -196,7 +190,6 @@ class SlidingSum(ABC):
 
 
 def _finished_by(at: int, rows: dict[int, Pairs]) -> list[int]:
-    """Result rows whose last source row is the one at offset ``at``."""
     later = {out for other, pairs in rows.items() if other > at for out, _ in pairs}
     return sorted({out for out, _ in rows[at]} - later)
 

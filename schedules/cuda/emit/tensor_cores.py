@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
@@ -62,7 +62,6 @@ def multiply_add(sums: Sequence[Expr], a: Sequence[Expr], b: Sequence[Expr], *, 
 
 
 def shared_out(sharing: Sharing, thread: Expr) -> Iterator[tuple[Expr, Expr]]:
-    """Every vector of every row once: (row, vector)."""
     across, down = sharing.across, sharing.down
     first = in_register("first_row", thread // across)
     with when(down * across == sharing.threads or first < down):
@@ -103,7 +102,6 @@ class Maps:
     left: Expr
 
     def row(self, image: Expr, row: Expr) -> Expr:
-        """Where a row that is held begins."""
         return self.first + (image * self.held.image_units + row * self.held.row_units) * UNIT
 
     def row_of_matrix(self, m: Expr) -> Expr:
@@ -132,8 +130,21 @@ class Maps:
                 store(self.staged, value.vector(0, lanes), span(at, lanes))
 
 
+class Pair(NamedTuple):
+    """Two pixels side by side, of one vector of channels."""
+
+    row: Expr
+    """Of those that are held."""
+    number: Expr
+    """In the row."""
+    group: Expr
+    """Which vector of channels."""
+    source_row: Expr
+    column: Expr
+
+
 @dataclass(frozen=True, kw_only=True)
-class PixelMaps:
+class PixelMaps(Maps):
     """The maps of a block's channels in shared memory, of tensors whose channels come last. A thread has two pixels
     side by side, of 8 channels each:
 
@@ -141,13 +152,7 @@ class PixelMaps:
         pixel 1   A B C D E F G H     ◄─►    map b   … b B …     a word of each map
     """
 
-    held: StagedMaps
-    staged: Any
     planes: Planes
-    first: Expr
-    """Where the first map begins."""
-    top: Expr
-    left: Expr
 
     def copy(self, source: Any, movers: Movers) -> None:
         """Copies the rows from global memory, (n, H, W, C), zeros where there is nothing, and what comes next into the
@@ -158,9 +163,7 @@ class PixelMaps:
                 for numbers, is_inside in self._inside(pair):
                     with when(all_of(is_inside, movers.exists(image, pair.group))):
                         for number in numbers:
-                            at = (movers.first_image + image, pair.source_row, pair.column + number)
-                            channels = span(movers.channel + pair.group * UNIT, UNIT)
-                            pixels.put((number, 0), source[(*at, channels)], lanes=UNIT)
+                            pixels.put((number, 0), source[self._index(movers, image, pair, number)], lanes=UNIT)
                 words = Registers("word", UNIT, PIXELS, dtype=source.dtype)
                 for channel in range(UNIT):
                     for number in range(PIXELS):
@@ -188,7 +191,6 @@ class PixelMaps:
                         store(self.staged, tirx.reinterpret(f"{self.staged.dtype}x2", words[each]), span(at, PIXELS))
 
     def write(self, result: Any, movers: Movers) -> None:
-        """The other way round, what is inside of the map alone."""
         for pair in self._pairs(movers, with_pads=False):
             for image in unrolled("image", self.held.images):
                 with when(movers.exists(image, pair.group)):
@@ -201,16 +203,20 @@ class PixelMaps:
                     for numbers, is_inside in self._inside(pair):
                         with when(is_inside):
                             for number in numbers:
-                                at = (movers.first_image + image, pair.source_row, pair.column + number)
-                                channels = span(movers.channel + pair.group * UNIT, UNIT)
-                                store(result, pixels.vector((number, 0), UNIT), *at, channels)
+                                at = self._index(movers, image, pair, number)
+                                store(result, pixels.vector((number, 0), UNIT), *at)
 
-    def _pairs(self, movers: Movers, *, with_pads: bool) -> Iterator[_Pair]:
+    def _index(self, movers: Movers, image: Expr, pair: Pair, number: int) -> tuple[Expr, ...]:
+        """Of the vector of one of the two in a tensor."""
+        channels = span(movers.channel + pair.group * UNIT, UNIT)
+        return movers.first_image + image, pair.source_row, pair.column + number, channels
+
+    def _pairs(self, movers: Movers, *, with_pads: bool) -> Iterator[Pair]:
         held, groups = self.held, self.planes.groups
         sharing = held.sharing_of_pixels(movers.threads, groups=groups, with_pads=with_pads)
         for row, vector in shared_out(sharing, movers.thread):
             pair = vector // groups if groups > 1 else vector
-            yield _Pair(
+            yield Pair(
                 row=row,
                 number=pair,
                 group=vector % groups if groups > 1 else 0,
@@ -218,14 +224,14 @@ class PixelMaps:
                 column=self.left + (pair * PIXELS + held.units.start * UNIT),
             )
 
-    def _inside(self, pair: _Pair) -> Iterator[tuple[Sequence[int], Expr]]:
+    def _inside(self, pair: Pair) -> Iterator[tuple[Sequence[int], Expr]]:
         """Which of the two are tested together, and whether they are pixels of the map."""
         held = self.held
         together = held.width % PIXELS == held.offset % PIXELS == 0
         for numbers in [range(PIXELS)] if together else [[number] for number in range(PIXELS)]:
             yield numbers, all_of(inside(pair.source_row, held.height), inside(pair.column + numbers[0], held.width))
 
-    def _word(self, pair: _Pair, image: Expr, channel: int) -> Expr:
+    def _word(self, pair: Pair, image: Expr, channel: int) -> Expr:
         held, planes = self.held, self.planes
         row = (image * held.image_units + pair.row * held.row_units) * UNIT + pair.number * PIXELS
         return span(self.first + pair.group * planes.group_elements + channel * planes.elements + row, PIXELS)
@@ -259,21 +265,4 @@ class Waiting:
                 copy_async(self.staged, at + image * laid.image_elements, source, *indices, elements=UNIT, valid=valid)
 
     def address(self, at: Expr) -> Expr:
-        """Of an element."""
         return self.start + tirx.Cast("uint32", at * (VECTOR_BYTES // UNIT))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pair:
-    """Two pixels side by side."""
-
-    row: Expr
-    """Of those that are held."""
-    number: Expr
-    """In the row."""
-    group: Expr
-    """Which vector of channels."""
-    source_row: Expr
-    """Of the map; so is the next."""
-    column: Expr
-    """Of the first one."""

@@ -147,11 +147,9 @@ class Registers:
             store(target, held[span(index + lane, width)], span(start + lane, width))
 
     def clear(self) -> None:
-        """Sets all to zero."""
         self.fill(zero(self.dtype))
 
     def fill(self, value: Expr) -> None:
-        """Sets all to the same."""
         for index in unrolled("index", math.prod(self.sizes)):
             store(self._buffer, value, index)
 
@@ -235,7 +233,6 @@ def copy_async(target: Any, at: Expr, source: Any, *indices: Expr, elements: int
 
 
 def commit_copies() -> None:
-    """Closes a group of copies."""
     T.evaluate(T.ptx.cp.async_.commit_group())
 
 

@@ -102,43 +102,41 @@ which taps a position meets is decided when compiling, and a row of dy is read o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut, StripCut
-from dwconv.schedules.cuda.gather_nchw.estimate import blocks_at_a_time, planes_work, rows_work, strips_work
+from dwconv.schedules.cuda.gather_nchw.estimate import plane_registers, planes_work, rows_work, strips_work
 from dwconv.schedules.cuda.gather_nchw.plane_space import plane_misfit, plane_space
 from dwconv.schedules.cuda.gather_nchw.space import row_misfit, row_space, strip_misfit, strip_space
 from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
+from dwconv.schedules.cuda.gpu.hardware import blocks_at_a_time
 from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
-
-if TYPE_CHECKING:
-    from tvm import s_tir
 
 # Parameters of each: x (n, C, H, W), w (C·M, KH, KW), perhaps bias (C·M), y (n, C·M, OH, OW); or dy, w, dx; in 3-D with
 # depths before heights.
 
 
-def strips(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+def strips(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.gather_nchw.strips import schedule_strips
 
     return schedule_strips(workload, StripCut.of(workload, config))
 
 
-def rows(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+def rows(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.gather_nchw.rows import schedule_rows
 
     return schedule_rows(RowsCut.of(workload, config))
 
 
-def planes(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+def planes(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.gather_nchw.planes import schedule_planes
 
     cut = PlanesCut.of(workload, config)
-    return schedule_planes(cut, at_a_time=blocks_at_a_time(cut, target))
+    return schedule_planes(cut, at_a_time=blocks_at_a_time(cut, plane_registers(cut), target))
 
 
 TEMPLATES = (

@@ -68,7 +68,6 @@ class BlockedCut(GatherCut):
 
     @cached_property
     def result_lanes(self) -> int:
-        """Elements of a row of results that a thread stores at a time."""
         return aligned_lanes(self.tile_w, self.gather.columns.outputs, itemsize=ITEMSIZE[self.dtype])
 
 
@@ -90,12 +89,10 @@ class StripCut(BlockedCut):
 
     @cached_property
     def source_pieces(self) -> list[tuple[int, int]]:
-        """The vectors of a source row that a thread reads: (offset, lanes) each."""
         return least_vectors(self.gather.columns.reads(self.tile_w), self.source_lanes)
 
     @cached_property
     def source_lanes(self) -> int:
-        """Elements of the widest of them."""
         lanes = aligned_lanes(*_source_steps(self.gather, self.tile_w), itemsize=ITEMSIZE[self.dtype])
         return lanes if self.has_vectors else 1
 
@@ -110,7 +107,6 @@ class StripCut(BlockedCut):
 
     @property
     def source_span(self) -> int:
-        """Registers of a source row."""
         return sum(lanes for _, lanes in self.source_pieces)
 
 
@@ -162,7 +158,6 @@ class RowsCut(BlockedCut):
 
     @property
     def unit(self) -> int:
-        """Rows and planes begin at multiples of it."""
         return max(self.shared_lanes, self.fetch_lanes)
 
     @cached_property
@@ -187,12 +182,10 @@ class RowsCut(BlockedCut):
 
     @property
     def row_words(self) -> int:
-        """From a staged row to the next."""
         return self._apart[0]
 
     @property
     def plane_words(self) -> int:
-        """From a staged plane to the next."""
         return self._apart[1]
 
     @property
@@ -214,7 +207,6 @@ class RowsCut(BlockedCut):
 
     @property
     def kernels_at(self) -> int:
-        """Where the kernels stand: after the source planes, at a whole vector."""
         return -(-self.planes * self.plane_words // SHARED_LANES) * SHARED_LANES
 
     @property
@@ -223,7 +215,6 @@ class RowsCut(BlockedCut):
 
     @property
     def _rows_apart(self) -> int:
-        """Source rows from a tile to the next."""
         return self.gather.rows.origin(self.tile_h)
 
     @property
@@ -279,7 +270,6 @@ class PlanesCut(GatherCut):
 
     @property
     def plane_threads(self) -> int:
-        """Threads of a plane, or of ``thread_planes`` planes."""
         return self.tiling.plane_threads
 
     @property
@@ -288,7 +278,6 @@ class PlanesCut(GatherCut):
 
     @property
     def loads_under_way(self) -> int:
-        """Vectors of a thread while it copies."""
         turns = -(-self.planes * self.source.elements // (self.source.copied_lanes * self.threads))
         return min(turns, LOADS_UNDER_WAY)
 
@@ -310,7 +299,6 @@ class PlanesCut(GatherCut):
 
     @property
     def ragged(self) -> bool:
-        """Whether tiles reach beyond the plane, or lie side by side in a row."""
         return self.tiles_w > 1 or self.gather.rows.outputs % self.tile_h != 0
 
     def result_pieces(self, each: int) -> list[tuple[int, int]]:
@@ -340,7 +328,6 @@ class PlanesCut(GatherCut):
 
     @property
     def held_elements(self) -> int:
-        """Elements of the source planes, or of the results in their place."""
         return self.planes * max(self.source.pitch, self.result.pitch)
 
     @property

@@ -9,7 +9,7 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut, StripCut, source_pieces
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SHARED_LANES, WARP, compiled_registers, occupancy
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SHARED_LANES, WARP, compiled_registers
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes, lines_of_warp, sector_bytes, whole_vectors
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
@@ -78,11 +78,9 @@ def strips_work(workload: Workload, config: Config, target: CudaTarget) -> Block
         blocks=blocks,
         threads=cut.threads,
         registers=compiled_registers(registers, target),
-        shared_bytes=0,
         instructions=warps * gather.planes * alone.instructions,
         fma=float(warps * gather.planes * alone.fma),
         lines=warps * gather.planes * alone.lines,
-        bank_turns=0.0,
         dram_bytes=float(workload.bytes),
         cache_bytes=float(max(read, needed) + written),
         bytes_in_flight=float(cut.threads * min(loaded, ELEMENTS_AHEAD) * itemsize),
@@ -90,14 +88,12 @@ def strips_work(workload: Workload, config: Config, target: CudaTarget) -> Block
 
 
 def products_of(gather: Gather, tile_h: int, tile_w: int) -> int:
-    """Multiply-adds of a thread for one source plane."""
     rows, columns = gather.rows.reads(tile_h), gather.columns.reads(tile_w)
     return sum(map(len, rows.values())) * sum(map(len, columns.values()))
 
 
 @cache
 def strip_code(gather: Gather, tile_h: int, tile_w: int) -> int:
-    """About how many instructions a thread has in straight code: those of one plane of the source."""
     read = len(gather.rows.reads(tile_h)) * len(gather.columns.reads(tile_w))
     return products_of(gather, tile_h, tile_w) + read + tile_h * tile_w
 
@@ -177,7 +173,6 @@ def _rows_met(gather: Gather) -> float:
 
 @cache
 def row_code(gather: Gather, tile_w: int) -> int:
-    """About how many instructions a kernel row takes, for every row of the tile."""
     reads = gather.columns.reads(tile_w)
     products = sum(map(len, reads.values()))
     return gather.rows.down * (products + (len(reads) + gather.columns.taps) // SHARED_LANES)
@@ -185,7 +180,6 @@ def row_code(gather: Gather, tile_w: int) -> int:
 
 @cache
 def row_registers(gather: Gather, tile_w: int) -> int:
-    """About how many a thread needs: sums, a row of weights, what it has read of a row."""
     row = gather.columns.taps + len(gather.columns.reads(tile_w)) // 2
     return gather.rows.down * tile_w + row + ROW_REGISTERS
 
@@ -220,7 +214,6 @@ def plane_work(cut: PlanesCut) -> PlaneWork:
 
 @cache
 def plane_code(cut: PlanesCut) -> int:
-    """About how many instructions a thread has, none of them in a loop."""
     work = plane_work(cut)
     converted = work.elements if cut.held != "float32" else 0
     of_a_plane = work.products + converted + work.reads + 2 * cut.tile_h * cut.tile_w + cut.kernel_words
@@ -236,12 +229,6 @@ def plane_registers(cut: PlanesCut) -> int:
     kept = cut.thread_planes * min(int(cut.tile_h * cut.tile_w * words), plane_work(cut).elements)
     under_way = cut.tile_w * -(-rows.taps // rows.up) if cut.held != "float32" else 0
     return cut.kernel_words + kept + under_way + 2 * len(columns) + PLANE_REGISTERS
-
-
-def blocks_at_a_time(cut: PlanesCut, target: CudaTarget) -> int:
-    """Blocks on an SM by its threads, its shared memory, and the registers that a thread should need; at least 1."""
-    held = occupancy(threads=cut.threads, registers=plane_registers(cut), shared_bytes=cut.shared_bytes, target=target)
-    return max(1, held.blocks_per_sm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +271,6 @@ def issued(cut: PlanesCut) -> Issued:
 
 
 def planes_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
-    """Every plane is read and written once."""
     cut = PlanesCut.of(workload, config)
     warps, thread = -(-cut.threads // WARP), issued(cut)
     copied_bytes = cut.source.copied_lanes * ITEMSIZE[cut.dtype]

@@ -10,10 +10,16 @@ from functools import cache, partial
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
-from dwconv.schedules.cuda.gather_nchw.estimate import blocks_at_a_time, issued, plane_code, plane_registers
+from dwconv.schedules.cuda.gather_nchw.estimate import issued, plane_code, plane_registers
 from dwconv.schedules.cuda.gather_nchw.space import limits, snug
-from dwconv.schedules.cuda.gpu.hardware import LEAST_THREADS, SYSTEM_SHARED_BYTES, WARP, limit_of_shared
-from dwconv.schedules.cuda.gpu.hardware import RESIDENT_PLANES as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import (
+    LEAST_THREADS,
+    RESIDENT_PLANES_CODE,
+    SYSTEM_SHARED_BYTES,
+    WARP,
+    blocks_at_a_time,
+    limit_of_shared,
+)
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, rules_of
@@ -36,7 +42,6 @@ MOST_ROW_BYTES = 64
 
 
 def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: planes of a block and of a thread, its rows and columns, the type in shared memory."""
     gather = Gather.of(workload)
     return ConfigSpace(
         name,
@@ -51,7 +56,6 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 
 
 def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why no configuration fits; None if one does."""
     gather, dtype = Gather.of(workload), workload.dtype
     if gather.multiplier > 1:
         return f"multiplier={gather.multiplier}: a plane of the result would need several of the source, or share one"
@@ -69,7 +73,6 @@ def _periods(axis: Axis) -> int:
 
 
 def _tiles(axis: Axis, counts: Sequence[int]) -> list[int]:
-    """Whole periods of the taps that leave little idle."""
     return snug(axis, {axis.down * min(count, _periods(axis)) for count in counts})
 
 
@@ -106,7 +109,7 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     gather = Gather.of(workload)
 
     def cost(at: PlanesCut) -> float:
-        resident = blocks_at_a_time(at, target) * at.threads
+        resident = blocks_at_a_time(at, plane_registers(at), target) * at.threads
         copied = resident * at.loads_under_way * at.source.copied_lanes * ITEMSIZE[at.dtype]
         in_all = gather.channels * workload.batch * at.plane_threads / at.thread_planes
         starved = max(1.0, FEW_THREADS / resident) * max(1.0, FEW_BYTES / copied)
@@ -136,9 +139,9 @@ def _limits(gather: Gather, target: CudaTarget) -> list[Limit]:
             gather,
             target,
             threads=lambda cut: cut.threads,
-            computed=lambda cut: (cut.tile_h, cut.tile_w),
+            tiles=lambda cut: (cut.tile_h, cut.tile_w),
             code=plane_code,
-            most_code=MOST_CODE,
+            most_code=RESIDENT_PLANES_CODE,
             registers=plane_registers,
         ),
         limit_of_shared(target),

@@ -127,7 +127,6 @@ class Block:
 
     @property
     def _full(self) -> bool:
-        """Whether every block has all its planes."""
         return self.cut.gather.channels % self.cut.planes == 0
 
     # -- copies ----------------------------------------------------------------------------------------------------
@@ -190,7 +189,6 @@ class Block:
         self._in_turns(held, value=lambda: Registers("value", lanes, dtype=self.cut.held), fetch=fetch, keep=keep)
 
     def _in_turns(self, held: HeldPlanes, **how: Any) -> None:
-        """Over the vectors of the planes."""
         cut = self.cut
         in_turns(
             cut.planes * held.elements // held.copied_lanes,
@@ -201,7 +199,6 @@ class Block:
         )
 
     def _exists(self, held: HeldPlanes, item: Expr) -> Expr:
-        """Whether the block has that vector: all have the same number in a plane, or in all of an image's."""
         if self._full:
             return True
         lanes = held.copied_lanes
@@ -211,7 +208,6 @@ class Block:
 
 
 def _converted(values: Registers, dtype: str) -> Registers:
-    """The same in another type, if it is another."""
     if values.dtype == dtype:
         return values
     (lanes,) = values.sizes
@@ -268,7 +264,6 @@ class Thread(SlidingSum):
                 self.results[slot] = sums[row, column].astype(self.results.dtype)
 
     def store(self) -> None:
-        """Puts all results where the source was."""
         cut, pitch = self.block.cut, self.gather.columns.outputs
         start = self._start(cut.result, self.rows.width * pitch, self.columns.width)
         first = self.each * cut.result.pitch

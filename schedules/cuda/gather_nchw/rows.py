@@ -7,7 +7,7 @@ word read from shared memory is used about as often as the kernel is wide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,24 +39,34 @@ def schedule_rows(cut: RowsCut) -> s_tir.Schedule:
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         source, w, bias, result = arguments(cut, n)
-        for place in partition(cut, n):
-            block = Block(
-                cut=cut,
-                source=source,
-                w=w,
-                bias=bias,
-                result=result,
-                staged=shared("staged", cut.shared_bytes // BANK_BYTES, dynamic=cut.shared_bytes > STATIC_SHARED_BYTES),
-                place=place,
-            )
-            block.sum()
+        planes, down, across = n * cut.gather.channels, cut.blocks_h, cut.blocks_w
+        dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
+        for block in blocks("block", ceil_div(planes, cut.planes) * (down * across)):
+            for thread_h in threads("thread_h", cut.threads_h, axis="z"):
+                for plane in threads("plane", cut.planes, axis="y"):
+                    for thread_w in threads("thread_w", cut.threads_w, axis="x"):
+                        Block(
+                            cut=cut, source=source, w=w, bias=bias, result=result,
+                            staged=shared("staged", cut.shared_bytes // BANK_BYTES, dynamic=dynamic),
+                            planes=planes, first_plane=block // (down * across) * cut.planes,
+                            row_block=block // across % down if down > 1 else 0,
+                            column_block=block % across if across > 1 else 0,
+                            plane=plane, down=thread_h, across=thread_w,
+                        ).sum()  # fmt: skip
     return s_tir.Schedule(builder.get())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a thread stands."""
+class Block:
+    """The work of a thread of a block."""
 
+    cut: RowsCut
+    source: Any
+    w: Any
+    bias: Any | None
+    result: Any
+    staged: Any
+    """The source planes, then their kernels."""
     planes: Expr
     """Result planes of all images."""
     first_plane: Expr
@@ -68,45 +78,13 @@ class Place:
     down: Expr
     across: Expr
 
-
-def partition(cut: RowsCut, n: Expr) -> Iterator[Place]:
-    """Blocks of planes and of the plane; threads across, then over the planes, then down."""
-    planes, down, across = n * cut.gather.channels, cut.blocks_h, cut.blocks_w
-    for block in blocks("block", ceil_div(planes, cut.planes) * (down * across)):
-        for thread_h in threads("thread_h", cut.threads_h, axis="z"):
-            for plane in threads("plane", cut.planes, axis="y"):
-                for thread_w in threads("thread_w", cut.threads_w, axis="x"):
-                    yield Place(
-                        planes=planes,
-                        first_plane=block // (down * across) * cut.planes,
-                        row_block=block // across % down if down > 1 else 0,
-                        column_block=block % across if across > 1 else 0,
-                        plane=plane,
-                        down=thread_h,
-                        across=thread_w,
-                    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """The work of the threads of a block."""
-
-    cut: RowsCut
-    source: Any
-    w: Any
-    bias: Any | None
-    result: Any
-    staged: Any
-    """The source planes, then their kernels."""
-    place: Place
-
     def sum(self) -> None:
         cut, gather = self.cut, self.cut.gather
         sums = Registers("sum", cut.tile_h, cut.tile_w)
         if self.bias is None:
             sums.clear()
         else:
-            sums.fill(bind("first", in_float32(self.bias[self._plane(self.place.plane) % gather.channels])))
+            sums.fill(bind("first", in_float32(self.bias[self._plane(self.plane) % gather.channels])))
         for m in serial("m", gather.fan_in):
             self._fetch_source(m)
             self._fetch_weights(m)
@@ -125,8 +103,8 @@ class Block:
         threads write neighbouring words all the way."""
         cut, gather, lanes = self.cut, self.cut.gather, self.cut.fetch_lanes
         row_vectors, plane_vectors = cut.row_words // lanes, cut.plane_words // lanes
-        top = self.place.row_block * cut.rows.step + cut.rows.first
-        left = self.place.column_block * cut.columns.step + cut.columns.first
+        top = self.row_block * cut.rows.step + cut.rows.first
+        left = self.column_block * cut.columns.step + cut.columns.first
         channels = gather.source_channels
 
         def fetch(value: Registers, item: Expr) -> Expr:
@@ -175,30 +153,24 @@ class Block:
         self._in_turns(cut.planes * kernel_rows * words, 1, fetch, keep)
 
     def _kernel_row(self, row: Expr, m: Expr) -> Expr:
-        """The row of ``w`` that is the ``row``-th of the block's kernels."""
         cut, gather, kernel_rows = self.cut, self.cut.gather, self.cut.gather.rows.taps
         if gather.channels % cut.planes == 0 and gather.fan_in == 1:  # they are one piece of memory
-            return self.place.first_plane % gather.channels * kernel_rows + row
+            return self.first_plane % gather.channels * kernel_rows + row
         channel = self._plane(row // kernel_rows) % gather.channels * gather.fan_in + m
         return channel * kernel_rows + row % kernel_rows
 
     def _plane(self, plane: Expr) -> Expr:
         """The result plane of the block with that number; in the last block, the last one again and again."""
-        at = self.place.first_plane + plane
-        return at if self.cut.gather.channels % self.cut.planes == 0 else least(at, self.place.planes - 1)
-
-    def _kernel(self, plane: Expr) -> Expr:
-        """Where the weights of a plane of the block begin in shared memory."""
-        return self.cut.kernels_at + plane * self.cut.kernel_words
+        at = self.first_plane + plane
+        return at if self.cut.gather.channels % self.cut.planes == 0 else least(at, self.planes - 1)
 
     def _in_turns(
         self, items: int, lanes: int, fetch: Callable[[Registers, Expr], Expr], keep: Callable[[Registers, Expr], None]
     ) -> None:
-        """Shares out ``items`` over the threads; a thread has some loads under way before it stores the first."""
-        cut, place = self.cut, self.place
+        cut = self.cut
         in_turns(
             items,
-            thread=(place.down * cut.planes + place.plane) * cut.threads_w + place.across,
+            thread=(self.down * cut.planes + self.plane) * cut.threads_w + self.across,
             threads=cut.threads,
             most=LOADS_IN_FLIGHT * BANK_BYTES // ITEMSIZE[cut.dtype],
             value=lambda: Registers("value", lanes, dtype=self.source.dtype),
@@ -209,27 +181,26 @@ class Block:
     # -- one row of the tile -----------------------------------------------------------------------------------------
 
     def _add_row(self, sums: Registers, row: int) -> None:
-        """Adds the kernel rows that meet the source in row ``row`` of the tile."""
         cut, rows = self.cut, self.cut.gather.rows
         taps = rows.tap_loop(row)
         if taps is None:
             return
-        origin = (self.place.row_block * cut.threads_h + self.place.down) * rows.origin(cut.tile_h)
-        top = self.place.row_block * cut.rows.step + cut.rows.first
+        origin = (self.row_block * cut.threads_h + self.down) * rows.origin(cut.tile_h)
+        top = self.row_block * cut.rows.step + cut.rows.first
         for q in serial("q", taps.count):
             source_row = origin + (taps.at + q * taps.delta)
             with when(inside(source_row, rows.inputs)):
                 self._add_taps(sums, row, source_row - top, taps.first + q * taps.period)
 
     def _add_taps(self, sums: Registers, row: int, source_row: Expr, kh: Expr) -> None:
-        cut, place = self.cut, self.place
+        cut = self.cut
         apart = cut.gather.columns.origin(cut.tile_w)
         reads, lanes = self._columns.live_reads(), cut.shared_lanes
         weights = Registers("tap", cut.weight_words)
         for kw in range(0, cut.weight_words, cut.weight_lanes):
-            at = self._kernel(place.plane) + kh * cut.weight_words + kw
+            at = cut.kernels_at + self.plane * cut.kernel_words + kh * cut.weight_words + kw
             weights.put(kw, self.staged[span(at, cut.weight_lanes)], lanes=cut.weight_lanes)
-        start = place.plane * cut.plane_words + source_row * cut.row_words + place.across * apart
+        start = self.plane * cut.plane_words + source_row * cut.row_words + self.across * apart
         for first in sorted({at // lanes * lanes for at in reads}):
             value = Registers("pixel", lanes)
             value.put(0, self.staged[span(start + (first - cut.columns.first), lanes)], lanes=lanes)
@@ -239,21 +210,19 @@ class Block:
 
     @property
     def _columns(self) -> Reach:
-        place, cut = self.place, self.cut
-        index = place.column_block * cut.threads_w + place.across
+        cut, index = self.cut, self.column_block * self.cut.threads_w + self.across
         return Reach(axis=cut.gather.columns, width=cut.tile_w, tiles=cut.column_tiles, index=index)
 
     @property
     def _rows(self) -> Reach:
-        place, cut = self.place, self.cut
-        index = place.row_block * cut.threads_h + place.down
+        cut, index = self.cut, self.row_block * self.cut.threads_h + self.down
         return Reach(axis=cut.gather.rows, width=cut.tile_h, tiles=cut.row_tiles, index=index)
 
     def _write(self, sums: Registers, row: int) -> None:
         cut, gather, dtype = self.cut, self.cut.gather, self.result.dtype
         lanes = aligned_lanes(cut.tile_w, gather.columns.outputs, itemsize=ITEMSIZE[cut.dtype])
-        plane = self.place.first_plane + self.place.plane
-        exists = all_of(gather.channels % cut.planes == 0 or plane < self.place.planes, self._rows.writes(row))
+        plane = self.first_plane + self.plane
+        exists = all_of(gather.channels % cut.planes == 0 or plane < self.planes, self._rows.writes(row))
         rounded = sums
         if dtype != "float32":
             rounded = Registers("result", cut.tile_h, cut.tile_w, dtype=dtype)
@@ -263,11 +232,6 @@ class Block:
             written = all_of(exists, self._columns.writes(out, lanes))
             if written is not False:
                 with when(written):
-                    at = (self._rows.result(row), span(self._columns.result(out), lanes))
-                    store(
-                        self.result,
-                        rounded.vector((row, out), lanes),
-                        plane // gather.channels,
-                        plane % gather.channels,
-                        *at,
-                    )
+                    of_plane = plane // gather.channels, plane % gather.channels
+                    at = (*of_plane, self._rows.result(row), span(self._columns.result(out), lanes))
+                    store(self.result, rounded.vector((row, out), lanes), *at)

@@ -11,53 +11,37 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import RowsCut
 from dwconv.schedules.cuda.gather_nchw.estimate import row_code, row_registers, strip_code, strip_registers, strip_work
-from dwconv.schedules.cuda.gpu.hardware import GLOBAL_STRIP as MOST_STRIP_CODE
 from dwconv.schedules.cuda.gpu.hardware import (
+    GLOBAL_STRIP_CODE,
     LEAST_THREADS,
     MOST_PADDED,
     MOST_THREADS_Z,
     SHARED_LANES,
+    STAGED_ROWS_CODE,
     WARP,
     grid_misfit,
     limit_of_shared,
+    usual_limits,
 )
-from dwconv.schedules.cuda.gpu.hardware import STAGED_ROWS as MOST_ROW_CODE
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
 
 
 def limits(
-    gather: Gather,
-    target: CudaTarget,
-    *,
-    threads: Callable[[Any], int],
-    computed: Callable[[Any], tuple[int, int]],
-    shares_images: Callable[[Any], bool] | None = None,
-    code: Callable[[Any], int],
-    most_code: int,
-    registers: Callable[[Any], int],
+    gather: Gather, target: CudaTarget, *, tiles: Callable[[Any], tuple[int, int]], **others: Any
 ) -> list[Limit]:
-    """Those of every template. ``computed``: rows and columns of which a plane is made; ``shares_images``: whether a
-    block has parts of planes of several images."""
-    rows, columns = gather.rows, gather.columns
-    wanted = rows.covered(rows.down) * columns.covered(columns.down)
+    """``tiles``: rows and columns of which a plane is made."""
 
-    def padded(at: Any) -> bool:
-        down, across = computed(at)
-        return rows.covered(down) * columns.covered(across) > MOST_PADDED * wanted
+    def covered(down: int, across: int) -> int:
+        return gather.rows.covered(down) * gather.columns.covered(across)
 
-    def starved(at: Any) -> bool:
-        return registers(at) > min(target.registers_per_thread, target.registers_per_sm // threads(at))
+    wanted = covered(gather.rows.down, gather.columns.down)
+    return usual_limits(target, computed=lambda cut: covered(*tiles(cut)), wanted=wanted, **others)
 
-    return [
-        (f"more than {target.threads_per_block} threads", lambda at: threads(at) > target.threads_per_block),
-        (f"fewer than {LEAST_THREADS} threads", lambda at: threads(at) < LEAST_THREADS),
-        (f"more than {MOST_PADDED}× the outputs wanted", padded),
-        *([("a block holds parts of planes of several images", shares_images)] if shares_images else []),
-        (f"more than {most_code} instructions unrolled", lambda at: code(at) > most_code),
-        ("more registers than there are", starved),
-    ]
+
+def _shares_images(test: Callable[[Any], bool]) -> Limit:
+    return "a block holds parts of planes of several images", test
 
 
 def snug(axis: Axis, tiles: Iterable[int]) -> list[int]:
@@ -74,7 +58,6 @@ FEW_STRIP_THREADS = 256
 
 
 def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: the partition of planes, rows and columns, and how many rows ahead a source row is loaded."""
     gather = Gather.of(workload)
     tiles_h, tiles_w = _strip_tiles(gather.rows, most=28), _strip_tiles(gather.columns, most=8)
     return ConfigSpace(
@@ -91,13 +74,12 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 
 
 def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why not even the smallest strip fits; None if it does."""
     gather = Gather.of(workload)
     tile_h, tile_w = gather.rows.down, gather.columns.down
     if reason := grid_misfit(workload, gather):
         return reason
-    if (code := strip_code(gather, tile_h, tile_w)) > MOST_STRIP_CODE:
-        return f"one tile is {code} instructions without a loop, more than {MOST_STRIP_CODE}"
+    if (code := strip_code(gather, tile_h, tile_w)) > GLOBAL_STRIP_CODE:
+        return f"one tile is {code} instructions without a loop, more than {GLOBAL_STRIP_CODE}"
     if (registers := strip_registers(gather, tile_h, tile_w, rows_ahead=0)) > target.registers_per_thread:
         return f"the weights and one tile take {registers} registers, a thread has {target.registers_per_thread}"
     return None
@@ -117,23 +99,26 @@ def _strip_threads(axis: Axis, tiles: list[int], *, most: int) -> list[int]:
 
 
 def _strip_limits(gather: Gather, target: CudaTarget) -> list[Limit]:
-    rows, columns = gather.rows, gather.columns
+    def tiles(c: Config) -> tuple[int, int]:
+        return c.threads_h * c.tile_h, c.threads_w * c.tile_w
 
     def shared(c: Config) -> bool:
-        down, across = c.threads_h * c.tile_h, c.threads_w * c.tile_w
-        is_whole = down >= rows.outputs and across >= columns.outputs
+        down, across = tiles(c)
+        is_whole = down >= gather.rows.outputs and across >= gather.columns.outputs
         return not is_whole and gather.result_planes % c.planes != 0
 
-    return limits(
-        gather,
-        target,
-        threads=lambda c: c.planes * c.threads_h * c.threads_w,
-        computed=lambda c: (c.threads_h * c.tile_h, c.threads_w * c.tile_w),
-        shares_images=shared,
-        code=lambda c: strip_code(gather, c.tile_h, c.tile_w),
-        most_code=MOST_STRIP_CODE,
-        registers=lambda c: strip_registers(gather, c.tile_h, c.tile_w, rows_ahead=c.rows_ahead),
-    )
+    return [
+        _shares_images(shared),
+        *limits(
+            gather,
+            target,
+            tiles=tiles,
+            threads=lambda c: c.planes * c.threads_h * c.threads_w,
+            code=lambda c: strip_code(gather, c.tile_h, c.tile_w),
+            most_code=GLOBAL_STRIP_CODE,
+            registers=lambda c: strip_registers(gather, c.tile_h, c.tile_w, rows_ahead=c.rows_ahead),
+        ),
+    ]
 
 
 def _preferred_strip(
@@ -145,7 +130,7 @@ def _preferred_strip(
         threads = -(-gather.rows.outputs // tile_h) * threads_w * gather.result_planes * workload.batch
         return max(1.0, target.sms * FEW_STRIP_THREADS / threads)
 
-    fitting = [(h, w) for h in tiles_h for w in tiles_w if strip_code(gather, h, w) <= MOST_STRIP_CODE]
+    fitting = [(h, w) for h in tiles_h for w in tiles_w if strip_code(gather, h, w) <= GLOBAL_STRIP_CODE]
     tiles = fitting or [(tiles_h[0], tiles_w[0])]
     _, tile_w = min(tiles, key=lambda tile: _strip_cycles(gather, workload.dtype, *tile))
     threads_w = -(-gather.columns.outputs // tile_w)
@@ -182,7 +167,6 @@ PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 
 
 def row_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: planes of a block, threads down and across, columns of a thread."""
     gather = Gather.of(workload)
     tiles_w = _row_tiles(gather.columns)
     across = {-(-gather.columns.outputs // tile) for tile in tiles_w}
@@ -198,11 +182,10 @@ def row_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
 
 
 def row_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why not even the smallest tile fits; None if it does."""
     gather = Gather.of(workload)
     tile_w = gather.columns.down
-    if (code := row_code(gather, tile_w)) > MOST_ROW_CODE:
-        return f"one tile is {code} instructions without a loop, more than {MOST_ROW_CODE}"
+    if (code := row_code(gather, tile_w)) > STAGED_ROWS_CODE:
+        return f"one tile is {code} instructions without a loop, more than {STAGED_ROWS_CODE}"
     if (registers := row_registers(gather, tile_w)) > target.registers_per_thread:
         return f"a row of weights and one tile take {registers} registers, a thread has {target.registers_per_thread}"
     warps = [
@@ -216,7 +199,6 @@ def row_misfit(workload: Workload, target: CudaTarget) -> str | None:
 
 
 def _row_threads(whole: set[int], parts: tuple[int, ...]) -> list[int]:
-    """Threads that cover the axis in one block, or in several equal ones."""
     return sorted({count for size in whole for part in parts if (count := -(-size // part)) <= MOST_THREADS_Z} | {1})
 
 
@@ -236,7 +218,7 @@ def _preferred_rows(workload: Workload, target: CudaTarget, tiles_w: list[int]) 
         tile
         for tile in tiles_w
         if tile <= widest
-        and row_code(gather, tile) <= MOST_ROW_CODE
+        and row_code(gather, tile) <= STAGED_ROWS_CODE
         and row_registers(gather, tile) <= MOST_PREFERRED_REGISTERS
     ]
     tile_w = min(fitting or tiles_w[:1], key=lambda tile: _reading(gather.columns, tile))
@@ -263,14 +245,14 @@ def _reading(columns: Axis, tile_w: int) -> float:
 
 def _row_limits(gather: Gather, target: CudaTarget) -> list[Limit]:
     return [
+        _shares_images(lambda cut: cut.blocks_h * cut.blocks_w > 1 and gather.channels % cut.planes != 0),
         *limits(
             gather,
             target,
+            tiles=lambda cut: (cut.threads_h * gather.rows.down, cut.threads_w * cut.tile_w),
             threads=lambda cut: cut.threads,
-            computed=lambda cut: (cut.threads_h * gather.rows.down, cut.threads_w * cut.tile_w),
-            shares_images=lambda cut: cut.blocks_h * cut.blocks_w > 1 and gather.channels % cut.planes != 0,
             code=lambda cut: row_code(gather, cut.tile_w),
-            most_code=MOST_ROW_CODE,
+            most_code=STAGED_ROWS_CODE,
             registers=lambda cut: row_registers(gather, cut.tile_w),
         ),
         limit_of_shared(target),

@@ -215,5 +215,4 @@ class Row:
         return cls(tensor=as_one_axis(tensor), before=(), first=in_register("at", vectors) * lanes)
 
     def index(self, offset: int, lanes: int) -> tuple[Expr, ...]:
-        """Of ``lanes`` elements, the first ``offset`` after that column."""
         return (*self.before, span(self.first + offset, lanes))

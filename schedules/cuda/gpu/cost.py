@@ -57,13 +57,13 @@ class BlockWork:
     threads: int
     registers: int
     """Registers of a thread."""
-    shared_bytes: int
+    shared_bytes: int = 0
     instructions: float
     """Issued by all warps of a block; so are the next two."""
-    fma: float
+    fma: float = 0.0
     lines: float
     """Lines of global memory that warps access, one a cycle."""
-    bank_turns: float
+    bank_turns: float = 0.0
     """Turns of shared memory, one a cycle."""
     dram_bytes: float
     """Between memory and the second-level cache, by all blocks together, each byte once."""
@@ -96,12 +96,10 @@ class Price:
 
     @property
     def limiter(self) -> str:
-        """The slowest resource, which sets the time."""
         return max(self.busy_us, key=lambda name: self.busy_us[name])
 
     @property
     def microseconds(self) -> float:
-        """With the launch."""
         slowest = max(self.busy_us.values())
         shown = NOT_HIDDEN + ALONE / max(1, self.occupancy.blocks_per_sm) / (1 + self.loads_ahead)
         if slowest == math.inf:
@@ -110,7 +108,6 @@ class Price:
 
 
 def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
-    """Microseconds of kernels that run one after the other."""
     return sum(price(work, target).microseconds for work in works)
 
 
@@ -176,12 +173,10 @@ SHARED_WORDS = 4096
 
 
 def first_half(mates: int) -> int:
-    """Threads that add what the others pass on, the first time."""
     return -(-mates // 2)
 
 
 def halvings(mates: int) -> int:
-    """Until one of the threads has all sums."""
     return (mates - 1).bit_length()
 
 
@@ -209,11 +204,8 @@ def adding_work(*, parts: int, results: int, target: CudaTarget) -> BlockWork:
         blocks=blocks,
         threads=threads,
         registers=ADDING_REGISTERS,
-        shared_bytes=0,
         instructions=warps * ADDING_INSTRUCTIONS * each,
-        fma=0.0,
         lines=warps * each,
-        bank_turns=0.0,
         dram_bytes=size if size > target.limits.cache_bytes / 2 else 0.0,  # else it is still in the cache
         cache_bytes=size,
         bytes_in_flight=float(BANK_BYTES * min(each, ADDED_AT_A_TIME) * threads),

@@ -6,7 +6,9 @@ Source: CUDA C++ Programming Guide, 'Compute Capabilities' and 'Shared Memory'."
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
@@ -81,6 +83,12 @@ def occupancy(*, threads: int, registers: int, shared_bytes: int, target: CudaTa
     return Occupancy(blocks_per_sm=room[limiter], limiter=limiter, threads_per_sm=room[limiter] * threads)
 
 
+def blocks_at_a_time(cut: Any, registers: int, target: CudaTarget) -> int:
+    """Blocks of a cut on an SM whose threads need so many registers; at least 1."""
+    held = occupancy(threads=cut.threads, registers=registers, shared_bytes=cut.shared_bytes, target=target)
+    return max(1, held.blocks_per_sm)
+
+
 def registers_left(target: CudaTarget, *, threads: int, blocks: int) -> int:
     """Registers that each thread can have where an SM holds ``blocks`` blocks of ``threads``: every issue slot has its
     own, for whole warps."""
@@ -91,7 +99,6 @@ def registers_left(target: CudaTarget, *, threads: int, blocks: int) -> int:
 
 
 def compiled_registers(needed: int, target: CudaTarget) -> int:
-    """Registers that ptxas is likely to take of a thread that was counted to need ``needed`` at a time."""
     return min(target.registers_per_thread, math.ceil(COMPILED_SHARE * needed))
 
 
@@ -117,26 +124,42 @@ MOST_WORKSPACE_BYTES = 64 << 20
 
 TURNS_UNROLLED = 16
 """Turns in which threads move data together: more are a loop."""
-BLOCK_TILE = 1300
-"""Multiply-adds and weights: 2.8 s."""
-GLOBAL_STRIP = 1700
-"""Instructions: 0.7 s."""
-RESIDENT_PLANES = 2400
-"""Instructions: 1.3 s."""
-STAGED_ROWS = 1500
-"""Instructions in the loop over kernel rows: 0.8 s."""
-TOEPLITZ_ROWS = 900
-"""Products of matrices: 1.5 s."""
-TOEPLITZ_GRADIENT = 900
-"""The same, and what adds up diagonals: 1.5 s."""
-CHANNELS_LAST = 3600
-"""Multiply-adds and loads: 1.0 s."""
-WEIGHT_GRADIENT = 1600
-"""Multiply-adds: 1.5 s."""
-BACKWARD_PLANES = 2800
-"""Instructions: about 1.2 s, with what comes before NVRTC."""
-WEIGHT_GRADIENT_PLANES = 2600
-"""Instructions: 2.7 s."""
+BLOCK_TILE_CODE = 1300  # multiply-adds and weights: 2.8 s
+GLOBAL_STRIP_CODE = 1700  # instructions: 0.7 s
+RESIDENT_PLANES_CODE = 2400  # instructions: 1.3 s
+STAGED_ROWS_CODE = 1500  # instructions in the loop over kernel rows: 0.8 s
+TOEPLITZ_ROWS_CODE = 900  # products of matrices: 1.5 s
+TOEPLITZ_GRADIENT_CODE = 900  # the same, and what adds up diagonals: 1.5 s
+CHANNELS_LAST_CODE = 3600  # multiply-adds and loads: 1.0 s
+WEIGHT_GRADIENT_CODE = 1600  # multiply-adds: 1.5 s
+BACKWARD_PLANES_CODE = 2800  # instructions: about 1.2 s, with what comes before NVRTC
+WEIGHT_GRADIENT_PLANES_CODE = 2600  # instructions: 2.7 s
+
+
+def usual_limits(
+    target: CudaTarget,
+    *,
+    threads: Callable[[Any], int],
+    least_threads: int = LEAST_THREADS,
+    computed: Callable[[Any], int],
+    wanted: int,
+    code: Callable[[Any], int],
+    most_code: int,
+    registers: Callable[[Any], int],
+) -> list[Limit]:
+    """Those of most families: of the threads of a block, of the outputs that it computes over those ``wanted``, and of
+    the straight code and the registers of a thread."""
+
+    def starved(cut: Any) -> bool:
+        return registers(cut) > min(target.registers_per_thread, target.registers_per_sm // threads(cut))
+
+    return [
+        (f"more than {target.threads_per_block} threads", lambda cut: threads(cut) > target.threads_per_block),
+        (f"fewer than {least_threads} threads", lambda cut: threads(cut) < least_threads),
+        (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: computed(cut) > MOST_PADDED * wanted),
+        (f"more than {most_code} instructions unrolled", lambda cut: code(cut) > most_code),
+        ("more registers than there are", starved),
+    ]
 
 
 def limit_of_shared(target: CudaTarget) -> Limit:

@@ -121,7 +121,6 @@ def spread_words(held: int, *, threads: tuple[int, ...], words: tuple[tuple[int,
 
 
 def _turns_of_block(threads: tuple[int, ...], apart: tuple[int, ...]) -> int:
-    """Turns for one word of every thread of the first warps."""
     places = [0]
     for count, step in zip(reversed(threads), reversed(apart), strict=True):
         places = [at + index * step for index in range(count) for at in places][: WARPS_SEEN * WARP]

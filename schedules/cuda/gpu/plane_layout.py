@@ -91,7 +91,6 @@ class Tiling:
 
     @property
     def plane_threads(self) -> int:
-        """Threads of a plane, or of ``thread_planes`` planes."""
         return self.tiles_h * self.tiles_w
 
     @property

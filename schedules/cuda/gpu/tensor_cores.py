@@ -84,68 +84,47 @@ class Sharing:
 
     @property
     def across(self) -> int:
-        """Vectors side by side that they have at a time."""
         return min(self.vectors, self.threads)
 
     @property
     def down(self) -> int:
-        """Rows that they have at a time."""
         return self.threads // self.across
 
     @property
     def parts(self) -> int:
-        """Vectors that a thread has of each of its rows."""
         return -(-self.vectors // self.across)
 
     @property
     def turns(self) -> int:
-        """Rows that a thread has."""
         return -(-self.rows // self.down)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PixelWork:
-    """What it takes a block to bring an item's pixels from global memory into maps, or the other way."""
+class Moved:
+    """What it takes a block to bring maps of some images from global memory to shared memory, or the other way."""
 
-    sharing: Sharing
-    """Of an image."""
-    images: int
-    groups: int
-    """Vectors of channels that the block has of a pixel."""
-    channels: int
-    """Of the layer."""
+    instructions: float
+    """Of a warp."""
+    moved_bytes: float
+    """Whole sectors."""
+    lines: float
+    bank_turns: float
+    bytes_in_flight: float
 
-    @property
-    def pairs(self) -> int:
-        """Of pixels, of a vector each, that a thread moves."""
-        return self.images * self.sharing.parts * self.sharing.turns
 
-    @property
-    def instructions(self) -> float:
-        """Of a warp."""
-        return self.pairs * PIXEL_INSTRUCTIONS
-
-    def lines(self, pixels: float) -> float:
-        """Of so many pixels of an image: the vectors of a pixel share one, and pixels with few channels do."""
-        apart_bytes = PIXELS * self.channels * VECTOR_BYTES // UNIT
-        return self.images * pixels * min(1.0, apart_bytes / LINE_BYTES)
-
-    @property
-    def bank_turns(self) -> float:
-        """Of the threads that have a pair."""
-        pairs = self.images * self.sharing.rows * self.sharing.vectors
-        return float(-(-pairs // WARP) * UNIT)
-
-    @property
-    def bytes_in_flight(self) -> float:
-        sharing = self.sharing
-        turns = sharing.turns if sharing.turns <= TURNS_UNROLLED else 1  # in a loop each waits for its loads
-        pairs = self.images * sharing.parts * turns
-        return float(sharing.threads * min(pairs, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES)
-
-    def moved_bytes(self, pixels: float) -> float:
-        """Of so many pixels of an image: whole sectors."""
-        return self.images * pixels * max(self.groups * VECTOR_BYTES, SECTOR_BYTES)
+def moved_pixels(sharing: Sharing, *, images: int, groups: int, channels: int, pixels: float) -> Moved:
+    """Pairs of pixels, of a vector each, whose channels become maps. A block has ``groups`` vectors of a pixel, of the
+    layer's ``channels``; of an image so many ``pixels`` exist."""
+    turns = sharing.turns if sharing.turns <= TURNS_UNROLLED else 1  # in a loop each waits for its loads
+    ahead = min(images * sharing.parts * turns, PIXELS_AHEAD)
+    apart_bytes = PIXELS * channels * VECTOR_BYTES // UNIT  # pixels with few channels share a line
+    return Moved(
+        instructions=images * sharing.parts * sharing.turns * PIXEL_INSTRUCTIONS,
+        moved_bytes=images * pixels * max(groups * VECTOR_BYTES, SECTOR_BYTES),
+        lines=images * pixels * min(1.0, apart_bytes / LINE_BYTES),
+        bank_turns=float(-(-images * sharing.rows * sharing.vectors // WARP) * UNIT),
+        bytes_in_flight=float(sharing.threads * ahead * PIXELS * VECTOR_BYTES),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +151,6 @@ class StagedMaps:
 
     @cached_property
     def lanes(self) -> int:
-        """Elements copied from global memory at a time."""
         return aligned_lanes(self.width, UNIT, self.offset, itemsize=VECTOR_BYTES // UNIT)
 
     @cached_property
@@ -194,7 +172,6 @@ class StagedMaps:
 
     @property
     def row_units(self) -> int:
-        """Units from a row to the next."""
         return self._least_units + self._pads[1]
 
     @property
@@ -204,12 +181,10 @@ class StagedMaps:
 
     @property
     def image_units(self) -> int:
-        """Units from an image to the next."""
         return len(self.rows) * self.row_units + self._pads[2]
 
     @property
     def turns_of_rows(self) -> int:
-        """Turns of shared memory for 8 rows of a matrix."""
         return self._pads[0]
 
     def place_of_row(self, m: int) -> int:
@@ -219,11 +194,9 @@ class StagedMaps:
 
     @property
     def elements(self) -> int:
-        """Of all images."""
         return self.images * self.image_units * UNIT
 
     def sharing(self, threads: int) -> Sharing:
-        """How they copy an image."""
         return Sharing(threads=threads, rows=len(self.rows), vectors=self.row_units * UNIT // self.lanes)
 
     def sharing_of_pixels(self, threads: int, *, groups: int, with_pads: bool) -> Sharing:
@@ -251,12 +224,10 @@ class WaitingPixels:
 
     @property
     def row_elements(self) -> int:
-        """From a row to the next."""
         return len(self.units) * UNIT * UNIT
 
     @property
     def image_elements(self) -> int:
-        """From an image to the next."""
         return len(self.rows) * self.row_elements
 
     @property
@@ -269,7 +240,6 @@ class WaitingPixels:
         return self.groups * self.group_elements
 
     def sharing(self, threads: int) -> Sharing:
-        """How threads copy an image."""
         vectors = len(self.units) * UNIT * self.groups
         return Sharing(threads=threads, rows=len(self.rows), vectors=vectors)
 
@@ -292,7 +262,6 @@ class Planes:
 
     @property
     def groups(self) -> int:
-        """Vectors of channels of a pixel."""
         return self.planes // UNIT
 
     @property

@@ -34,55 +34,31 @@ Level two: a thread owns a tile of x, multiples of the stride, of `thread_planes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Pass, Workload
-from dwconv.schedules.cuda.gpu.cost import BlockWork, estimated
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.gpu.cost import estimated
+from dwconv.schedules.cuda.image_planes.cut import cut_of
 from dwconv.schedules.cuda.image_planes.estimate import block_works, blocks_at_a_time
-from dwconv.schedules.cuda.image_planes.space import (
-    BACKWARD,
-    GRADIENT,
-    Family,
-    backward_misfit,
-    gradient_misfit,
-    space_of,
-)
+from dwconv.schedules.cuda.image_planes.space import image_space, misfit
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import ScheduleTemplate
-
-if TYPE_CHECKING:
-    from tvm import s_tir
+from dwconv.schedules.template import family
 
 
-def _template(
-    family: Family, *, pass_: Pass, misfit: Callable[[Workload, CudaTarget], str | None]
-) -> ScheduleTemplate[CudaTarget]:
-    def works(workload: Workload, config: Config, target: CudaTarget) -> Sequence[BlockWork]:
-        cut = family.cut.of(workload, config)
-        return block_works(cut, family.thread_work(cut), target)
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
+    from dwconv.schedules.cuda.image_planes.kernel import schedule_images
 
-    def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-        from dwconv.schedules.cuda.image_planes.kernel import schedule_images
-
-        cut = family.cut.of(workload, config)
-        return schedule_images(cut, at_a_time=blocks_at_a_time(cut, family.thread_work(cut), target))
-
-    return ScheduleTemplate(
-        name=family.name,
-        device="cuda",
-        pass_=pass_,
-        layout="nchw",
-        misfit=misfit,
-        space=partial(space_of, family),
-        **estimated(works),
-        schedule=schedule,
-    )
+    cut = cut_of(workload, config)
+    return schedule_images(cut, at_a_time=blocks_at_a_time(cut, target))
 
 
-TEMPLATES = (
-    _template(GRADIENT, pass_="wgrad", misfit=gradient_misfit),
-    _template(BACKWARD, pass_="backward", misfit=backward_misfit),
+TEMPLATES = family(
+    "cuda.{pass_}_nchw_plane",
+    ("wgrad", "backward"),
+    layout="nchw",
+    misfit=misfit,
+    space=image_space,
+    **estimated(lambda workload, config, target: block_works(cut_of(workload, config), target)),
+    schedule=schedule,
 )

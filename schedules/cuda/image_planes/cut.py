@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import SHARED_WORDS, first_half
@@ -19,8 +19,6 @@ from dwconv.schedules.cuda.gpu.memory import exact_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
-
-SomePlanes = TypeVar("SomePlanes", bound="ImagePlanes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +43,6 @@ class ImagePlanes:
     """Blocks that share out the images, each with sums of its own."""
     pipeline: int
     """Turns whose planes have room in shared memory: one in use, the others on their way."""
-
-    @classmethod
-    def of(cls: type[SomePlanes], workload: Workload, config: Config) -> SomePlanes:
-        return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
 
     @cached_property
     def rows(self) -> Axis:
@@ -77,7 +71,6 @@ class ImagePlanes:
 
     @property
     def groups(self) -> int:
-        """Groups of ``thread_planes`` channels, side by side in a block."""
         return self.planes // self.thread_planes
 
     @property
@@ -86,7 +79,6 @@ class ImagePlanes:
 
     @property
     def mates(self) -> int:
-        """Threads of a block that sum up the same channels."""
         return self.images * self.tiling.plane_threads
 
     @property
@@ -95,12 +87,10 @@ class ImagePlanes:
 
     @property
     def full(self) -> bool:
-        """Whether every block has all its channels."""
         return self.workload.channels % self.planes == 0
 
     @property
     def turns(self) -> int:
-        """Turns of a block, at the workload's batch size."""
         return -(-self.workload.batch // (self.images * self.split_n))
 
     # -- sums ------------------------------------------------------------------------------------------------------
@@ -116,7 +106,6 @@ class ImagePlanes:
 
     @property
     def results(self) -> int:
-        """Sums of all channels: dw, and dbias."""
         return self.workload.out_channels * self.sums_of_channel
 
     # -- shared memory ---------------------------------------------------------------------------------------------
@@ -155,7 +144,6 @@ class ImagePlanes:
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of the narrower of the vectors in which planes are copied."""
         return min(held.copied_lanes for held in self.layout.held) * ITEMSIZE[self.workload.dtype]
 
     @property
@@ -172,7 +160,6 @@ class ImagePlanes:
 
     @property
     def padded(self) -> float:
-        """Positions computed over positions wanted."""
         rows, columns = self.rows, self.columns
         wanted = rows.covered(rows.down) * columns.covered(columns.down)
         return self.tiling.plane_threads * self.tile_h * self.tile_w / wanted
@@ -199,3 +186,11 @@ class BackwardCut(ImagePlanes):
         stop = start + min(self.tile_w, self.columns.outputs)
         pieces = exact_vectors(first + start, first + stop, self.tiled.lanes)
         return [(at - first, width) for at, width in pieces]
+
+
+def kind_of(workload: Workload) -> type[ImagePlanes]:
+    return GradientCut if workload.pass_ == "wgrad" else BackwardCut
+
+
+def cut_of(workload: Workload, config: Config) -> ImagePlanes:
+    return kind_of(workload)(workload=workload, **dict(config.values))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.cost import BlockWork, adding_work, halvings
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP, occupancy, registers_left
 from dwconv.schedules.cuda.gpu.memory import whole_vectors
-from dwconv.schedules.cuda.image_planes.cut import BackwardCut, GradientCut, ImagePlanes
+from dwconv.schedules.cuda.image_planes.cut import BackwardCut, ImagePlanes
 
 START = 60
 """Instructions that find a thread's place, and store what it summed."""
@@ -48,76 +48,55 @@ def instructions_of_sums(cut: ImagePlanes) -> float:
 
 @cache
 def vectors_of(rows: tuple[int, ...], columns: tuple[int, ...], *, pitch: int, lanes: int) -> int:
-    """Vectors in which a thread reads these rows and columns of a plane."""
     return sum(len(whole_vectors([row * pitch + column for column in columns], lanes)) for row in rows)
 
 
 @lru_cache(maxsize=4096)
-def gradient_work(cut: GradientCut) -> ThreadWork:
+def thread_work(cut: ImagePlanes) -> ThreadWork:
+    """Of both gradients a product is two, and a pixel of the tile is read and written."""
+    halves, of_both = ITEMSIZE[cut.workload.dtype] == 2, isinstance(cut, BackwardCut)
     rows = cut.rows.tile_reads(cut.tile_h, tiles=cut.tiling.tiles_h)
     columns = cut.columns.tile_reads(cut.tile_w, tiles=cut.tiling.tiles_w)
     products = sum(map(len, rows.values())) * sum(map(len, columns.values())) * cut.thread_planes
-    x = vectors_of(tuple(rows), tuple(columns), pitch=cut.columns.inputs, lanes=cut.met.lanes)
-    every = tuple(range(cut.tile_h)), tuple(range(cut.tile_w))
-    dy = vectors_of(*every, pitch=cut.columns.outputs, lanes=cut.tiled.lanes)
-    accesses = cut.thread_planes * (x + dy)
-    converted = zeros = 0
-    if ITEMSIZE[cut.workload.dtype] == 2:
-        converted = cut.thread_planes * (len(rows) * len(columns) + cut.tile_h * cut.tile_w)
-    if cut.tiling.tiles_h > 1:
-        beyond = sum(not 0 <= at < cut.tile_h * cut.rows.up for at in rows)
-        zeros = cut.thread_planes * beyond * len(columns) // max(1, cut.met.lanes)
+    vectors = vectors_of(tuple(rows), tuple(columns), pitch=cut.columns.inputs, lanes=cut.met.lanes)
+    pixels, beyond, bookkeeping = cut.tile_h * cut.tile_w, 0, GRADIENT_BOOKKEEPING
     copied = COPY * (cut.copies(cut.met) + cut.copies(cut.tiled))
-    # The sums, the rows of dy that an x meets, and rows on their way.
-    met = min(cut.tile_h, (cut.rows.taps - 1) * cut.rows.step // cut.rows.up + 1)
-    words = 2 if ITEMSIZE[cut.workload.dtype] == 4 else 1
-    row = len(columns) * (1 + words) // 2
-    registers = cut.thread_planes * cut.sums_of_channel + met * cut.tile_w + 2 * row + GRADIENT_REGISTERS
+    registers = cut.thread_planes * cut.sums_of_channel
+    if isinstance(cut, BackwardCut):
+        vectors += 2 * sum(len(cut.row_pieces(0, row)) for row in range(cut.tile_h))
+        beyond = max(0, len(rows) - cut.rows.origin(cut.tile_h))
+        copied += COPY_OUT * cut.copies(cut.tiled)
+        met, bookkeeping = min(cut.tile_h, max(map(len, rows.values()), default=0)), BACKWARD_BOOKKEEPING
+        registers = 2 * (registers + met * cut.tile_w + len(columns)) + BACKWARD_REGISTERS
+    else:
+        every = tuple(range(cut.tile_h)), tuple(range(cut.tile_w))
+        vectors += vectors_of(*every, pitch=cut.columns.outputs, lanes=cut.tiled.lanes)
+        beyond = sum(not 0 <= at < cut.tile_h * cut.rows.up for at in rows)
+        # The sums, the rows of dy that an x meets, and rows on their way.
+        met = min(cut.tile_h, (cut.rows.taps - 1) * cut.rows.step // cut.rows.up + 1)
+        registers += met * cut.tile_w + 2 * (len(columns) * (2 if halves else 3) // 2) + GRADIENT_REGISTERS
+    zeros = cut.thread_planes * beyond * len(columns) // cut.met.lanes if cut.tiling.tiles_h > 1 else 0
+    converted = cut.thread_planes * (len(rows) * len(columns) + (1 + of_both) * pixels) if halves else 0
+    products, accesses = (1 + of_both) * products, cut.thread_planes * vectors
     return ThreadWork(
         products=products,
         accesses=accesses,
-        instructions_of_image=products + accesses + converted + zeros + copied + GRADIENT_BOOKKEEPING,
+        instructions_of_image=products + accesses + converted + zeros + copied + bookkeeping,
         instructions_of_sums=instructions_of_sums(cut),
         registers=registers,
     )
 
 
-@lru_cache(maxsize=4096)
-def backward_work(cut: BackwardCut) -> ThreadWork:
-    rows = cut.rows.tile_reads(cut.tile_h, tiles=cut.tiling.tiles_h)
-    columns = cut.columns.tile_reads(cut.tile_w, tiles=cut.tiling.tiles_w)
-    pixels, sums = cut.tile_h * cut.tile_w, cut.taps * cut.thread_planes
-    products = 2 * sum(map(len, rows.values())) * sum(map(len, columns.values())) * cut.thread_planes
-    dy = vectors_of(tuple(rows), tuple(columns), pitch=cut.columns.inputs, lanes=cut.met.lanes)
-    pieces = sum(len(cut.row_pieces(0, row)) for row in range(cut.tile_h))
-    accesses = cut.thread_planes * (dy + 2 * pieces)
-    converted = zeros = 0
-    if ITEMSIZE[cut.workload.dtype] == 2:
-        converted = cut.thread_planes * (len(rows) * len(columns) + 2 * pixels)
-    if cut.tiling.tiles_h > 1:
-        beyond = len(rows) - cut.rows.origin(cut.tile_h)
-        zeros = cut.thread_planes * max(0, beyond) * len(columns) // cut.met.lanes
-    copied = COPY * (cut.copies(cut.met) + cut.copies(cut.tiled)) + COPY_OUT * cut.copies(cut.tiled)
-    met = min(cut.tile_h, max(map(len, rows.values()), default=0))
-    return ThreadWork(
-        products=products,
-        accesses=accesses,
-        instructions_of_image=products + accesses + converted + zeros + copied + BACKWARD_BOOKKEEPING,
-        instructions_of_sums=instructions_of_sums(cut),
-        registers=2 * sums + 2 * met * cut.tile_w + 2 * len(columns) + BACKWARD_REGISTERS,
-    )
-
-
-def block_works(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> tuple[BlockWork, ...]:
+def block_works(cut: ImagePlanes, target: CudaTarget) -> tuple[BlockWork, ...]:
     """The kernel that reads both tensors, and the one that adds what its blocks wrote, if they are several parts."""
-    first = _of_sums(cut, work, target)
+    first = _of_sums(cut, target)
     if cut.split_n == 1:
         return (first,)
     return first, adding_work(parts=cut.split_n, results=cut.results, target=target)
 
 
-def _of_sums(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> BlockWork:
-    workload, itemsize = cut.workload, ITEMSIZE[cut.workload.dtype]
+def _of_sums(cut: ImagePlanes, target: CudaTarget) -> BlockWork:
+    workload, itemsize, work = cut.workload, ITEMSIZE[cut.workload.dtype], thread_work(cut)
     warps = -(-cut.threads // WARP)
     width = min(held.lanes for held in cut.layout.held) * itemsize
     accessed = warps * work.accesses * max(1.0, width / BANK_BYTES) * cut.layout.turns
@@ -128,7 +107,7 @@ def _of_sums(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> BlockWor
     return BlockWork(
         blocks=cut.channel_blocks * cut.split_n,
         threads=cut.threads,
-        registers=registers_left(target, threads=cut.threads, blocks=blocks_at_a_time(cut, work, target)),
+        registers=registers_left(target, threads=cut.threads, blocks=blocks_at_a_time(cut, target)),
         shared_bytes=cut.shared_bytes,
         instructions=warps * (cut.turns * work.instructions_of_image + work.instructions_of_sums),
         fma=float(warps * cut.turns * work.products),
@@ -142,13 +121,12 @@ def _of_sums(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> BlockWor
     )
 
 
-def blocks_at_a_time(cut: ImagePlanes, work: ThreadWork, target: CudaTarget) -> int:
+def blocks_at_a_time(cut: ImagePlanes, target: CudaTarget) -> int:
     """Blocks on an SM, by its threads, its shared memory, and the registers that a thread should need; at least 1."""
     alone = occupancy(threads=cut.threads, registers=1, shared_bytes=cut.shared_bytes, target=target)
-    return next((count for count in range(alone.blocks_per_sm, 0, -1) if holds(cut, work, target, count)), 1)
+    return next((count for count in range(alone.blocks_per_sm, 0, -1) if holds(cut, target, count)), 1)
 
 
-def holds(cut: ImagePlanes, work: ThreadWork, target: CudaTarget, count: int) -> bool:
-    """Whether so many blocks on an SM leave a thread the registers that it should need."""
+def holds(cut: ImagePlanes, target: CudaTarget, count: int) -> bool:
     left = registers_left(target, threads=cut.threads, blocks=count)
-    return left >= min(work.registers, target.registers_per_thread)
+    return left >= min(thread_work(cut).registers, target.registers_per_thread)

@@ -5,32 +5,34 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any
 
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import price
 from dwconv.schedules.cuda.gpu.hardware import (
-    BACKWARD_PLANES,
+    BACKWARD_PLANES_CODE,
     LEAST_COPY_BYTES,
     LEAST_THREADS,
     MOST_IMAGES,
     MOST_PADDED,
     MOST_WORKSPACE_BYTES,
     WARP,
-    WEIGHT_GRADIENT_PLANES,
+    WEIGHT_GRADIENT_PLANES_CODE,
     limit_of_shared,
 )
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
-from dwconv.schedules.cuda.image_planes.cut import BackwardCut, GradientCut, ImagePlanes
-from dwconv.schedules.cuda.image_planes.estimate import ThreadWork, backward_work, block_works, gradient_work, holds
+from dwconv.schedules.cuda.image_planes.cut import ImagePlanes, cut_of, kind_of
+from dwconv.schedules.cuda.image_planes.estimate import block_works, holds, thread_work
 from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, rules_of
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
+MOST_CODE = {"wgrad": WEIGHT_GRADIENT_PLANES_CODE, "backward": BACKWARD_PLANES_CODE}
+MOST_COLUMNS = 32
+"""Of a wgrad: pieces of longer rows nearly fill the lines of memory, and are read as well from where they are."""
+GRADIENT_TILES_H, BACKWARD_TILES = (2, 4, 5, 7, 8, 14), (2, 4, 7, 8, 14)
 PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 THREAD_PLANES = (1, 2)
 IMAGES = (1, 2, 4, 8, 16, 32, 64)
@@ -48,34 +50,30 @@ HALVES_COST = 1.05
 """Where planes begin within words, so that elements are read one by one."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """One of the templates, and what it has of its own."""
-
-    name: str
-    cut: type[ImagePlanes]
-    tiles: Callable[[Workload], tuple[list[int], list[int]]]
-    """Rows, and columns, that a thread may have."""
-    thread_work: Callable[[Any], ThreadWork]
-    most_code: int
-    weighs_tiles: bool = False
-    """Whether tiles are tried whose blocks are estimated to take the least time, of a few of them; else those that take
-    a thread the fewest instructions, which may need so many registers that little is on its way."""
-
-
-def misfit_of_images(workload: Workload) -> str | None:
-    """Why none of them can be copied; None if they can."""
-    itemsize = ITEMSIZE[workload.dtype]
-    if any(workload.channels * math.prod(size) * itemsize % LEAST_COPY_BYTES for size in sizes(workload)):
+def misfit(workload: Workload, target: CudaTarget) -> str | None:
+    sizes, itemsize = (workload.input_size, workload.output_size), ITEMSIZE[workload.dtype]
+    is_gradient = workload.pass_ == "wgrad"
+    if not is_gradient and workload.block != NOTHING:
+        return f"block={workload.block}: it is for a convolution with nothing around it"
+    if workload.multiplier > 1:
+        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
+    if is_gradient and max(size[1] for size in sizes) > MOST_COLUMNS:
+        return f"rows of more than {MOST_COLUMNS} pixels need no shared memory to be read whole"
+    if any(workload.channels * math.prod(size) * itemsize % LEAST_COPY_BYTES for size in sizes):
         return f"images that are no multiple of {LEAST_COPY_BYTES} bytes, the least that is copied"
-    return None
+    if next(tiles(workload, target), None) is not None:
+        return None
+    tiles_h, tiles_w = _tile_sizes(workload)
+    least = _alone(workload, 1, tiles_h[-1], tiles_w[-1])
+    if not is_gradient and least.planes_bytes > target.shared_bytes_per_block:
+        return f"planes of x and dy take {least.planes_bytes} bytes, a block has {target.shared_bytes_per_block}"
+    return "every tile has more sums or more straight code than a thread can have"
 
 
-def space_of(family: Family, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: channels and images of a block, the tile of a thread, blocks that share the images, turns ahead."""
-    tiles_h, tiles_w = family.tiles(workload)
+def image_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    tiles_h, tiles_w = _tile_sizes(workload)
     return ConfigSpace(
-        family.name,
+        name,
         Knob("planes", PLANES),
         Knob("images", IMAGES),
         Knob("thread_planes", THREAD_PLANES),
@@ -83,13 +81,21 @@ def space_of(family: Family, workload: Workload, target: CudaTarget) -> ConfigSp
         Knob("tile_w", tiles_w),
         Knob("split_n", SPLIT_N),
         Knob("pipeline", PIPELINE),
-        rules=rules_of(partial(family.cut.of, workload), _limits(family, target)),
-        preferred=lambda: _preferred(family, workload, target),
+        rules=rules_of(partial(cut_of, workload), _limits(workload, target)),
+        preferred=lambda: _preferred(workload, target),
     )
 
 
-def sizes(workload: Workload) -> tuple[Sizes, Sizes]:
-    return workload.input_size, workload.output_size
+def _tile_sizes(workload: Workload) -> tuple[list[int], list[int]]:
+    """Rows, and columns, that a thread may have: whole strides, so that the taps of a tile do not depend on where it
+    is."""
+    if workload.pass_ == "wgrad":
+        return cuts(workload.output_size[0], GRADIENT_TILES_H), cuts(workload.output_size[1], ())
+    rows, columns = (
+        [axis.down * count for count in cuts(-(-axis.outputs // axis.down), BACKWARD_TILES)]
+        for axis in (Axis.of_input_gradient(workload, number) for number in (HEIGHT, WIDTH))
+    )
+    return rows, columns
 
 
 def cuts(size: int, some: Sequence[int]) -> list[int]:
@@ -101,14 +107,13 @@ def cuts(size: int, some: Sequence[int]) -> list[int]:
 # -- what cannot run, or cannot be fast ----------------------------------------------------------------------------
 
 
-def _limits(family: Family, target: CudaTarget) -> list[Limit]:
-    """Reasons why a block is illegal, each with its test."""
+def _limits(workload: Workload, target: CudaTarget) -> list[Limit]:
     return [
         ("threads share planes unevenly", lambda cut: cut.planes % cut.thread_planes != 0),
         (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
         (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
         (f"more than {MOST_IMAGES} images at a time", lambda cut: cut.images * cut.split_n > MOST_IMAGES),
-        *_limits_of_threads(family, target),
+        *_limits_of_threads(workload, target),
         ("copies of too few bytes", lambda cut: cut.copied_bytes < LEAST_COPY_BYTES),
         (
             f"more than {MOST_COPIES} copies of a thread at a time",
@@ -119,78 +124,76 @@ def _limits(family: Family, target: CudaTarget) -> list[Limit]:
             lambda cut: cut.split_n > 1 and 4 * cut.split_n * cut.results > MOST_WORKSPACE_BYTES,
         ),
         limit_of_shared(target),
-        ("more registers than there are", lambda cut: not holds(cut, family.thread_work(cut), target, 1)),
+        ("more registers than there are", lambda cut: not holds(cut, target, 1)),
     ]
 
 
-def _limits_of_threads(family: Family, target: CudaTarget) -> list[Limit]:
-    """Those that do not depend on the block."""
+def _limits_of_threads(workload: Workload, target: CudaTarget) -> list[Limit]:
+    most = MOST_CODE[workload.pass_]
     return [
         (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: cut.padded > MOST_PADDED),
-        (
-            f"more than {family.most_code} instructions unrolled",
-            lambda cut: family.thread_work(cut).instructions_of_image > family.most_code,
-        ),
-        (
-            "more registers than a thread can have",
-            lambda cut: family.thread_work(cut).registers > target.registers_per_thread,
-        ),
+        (f"more than {most} instructions unrolled", lambda cut: thread_work(cut).instructions_of_image > most),
+        ("more registers than a thread can have", lambda cut: thread_work(cut).registers > target.registers_per_thread),
     ]
 
 
-def _fits(family: Family, cut: ImagePlanes, target: CudaTarget) -> bool:
-    return not any(test(cut) for _, test in _limits(family, target))
+def _fits(cut: ImagePlanes, target: CudaTarget) -> bool:
+    return not any(test(cut) for _, test in _limits(cut.workload, target))
 
 
 # -- what is preferred ---------------------------------------------------------------------------------------------
 
 
-def tiles(family: Family, workload: Workload, target: CudaTarget) -> Iterator[ImagePlanes]:
+def tiles(workload: Workload, target: CudaTarget) -> Iterator[ImagePlanes]:
     """Every tile of a thread, in the smallest block that fits."""
-    for each, tile_h, tile_w in itertools.product(THREAD_PLANES, *family.tiles(workload)):
-        alone = family.cut(
-            workload=workload, planes=each, images=1, thread_planes=each, tile_h=tile_h, tile_w=tile_w,
-            split_n=1, pipeline=1,
-        )  # fmt: skip
-        if any(test(alone) for _, test in _limits_of_threads(family, target)):
+    for each, tile_h, tile_w in itertools.product(THREAD_PLANES, *_tile_sizes(workload)):
+        alone = _alone(workload, each, tile_h, tile_w)
+        if any(test(alone) for _, test in _limits_of_threads(workload, target)):
             continue
         blocks = (
             dataclasses.replace(alone, planes=planes, images=images)
             for images, planes in itertools.product(IMAGES, reversed(PLANES))
         )
-        cut = next((cut for cut in blocks if _fits(family, cut, target)), None)
+        cut = next((cut for cut in blocks if _fits(cut, target)), None)
         if cut is not None:
             yield cut
 
 
+def _alone(workload: Workload, thread_planes: int, tile_h: int, tile_w: int) -> ImagePlanes:
+    return kind_of(workload)(
+        workload=workload, planes=thread_planes, images=1, thread_planes=thread_planes, tile_h=tile_h, tile_w=tile_w,
+        split_n=1, pipeline=1,
+    )  # fmt: skip
+
+
 @lru_cache(maxsize=256)
-def _preferred(family: Family, workload: Workload, target: CudaTarget) -> dict[str, Value]:
+def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     """The block that is estimated to take the least time, for some of the tiles, of those whose threads meet in no
     bank."""
 
     def slowness(cut: ImagePlanes) -> float:
         outputs = cut.tile_h * cut.tile_w * cut.thread_planes
-        return family.thread_work(cut).instructions_of_image / outputs * cut.padded
+        return thread_work(cut).instructions_of_image / outputs * cut.padded
 
     def cost(cut: ImagePlanes) -> tuple[bool, float]:
         halves = HALVES_COST if cut.layout.neighbours == "even planes" else 1.0
-        return cut.layout.turns > MOST_TURNS, _microseconds(family, cut, target) * halves
+        return cut.layout.turns > MOST_TURNS, _microseconds(cut, target) * halves
 
     def weight(tile: ImagePlanes) -> tuple[bool, float]:
         few = itertools.product(FEW_PLANES, FEW_IMAGES, FEW_SPLITS, FEW_STAGES)
-        return min(map(cost, _blocks_of(family, tile, target, few)), default=(True, math.inf))
+        return min(map(cost, _blocks_of(tile, target, few)), default=(True, math.inf))
 
-    every = tiles(family, workload, target)
-    tried = sorted(every, key=weight if family.weighs_tiles else slowness)[:TILES_TRIED]
+    # Of both gradients, tiles of the fewest instructions may need so many registers that little is on its way.
+    tried = sorted(tiles(workload, target), key=slowness if workload.pass_ == "wgrad" else weight)[:TILES_TRIED]
     shapes = list(itertools.product(PLANES, IMAGES, SPLIT_N, PIPELINE))
-    best = min((cut for tile in tried for cut in _blocks_of(family, tile, target, shapes)), key=cost, default=None)
+    best = min((cut for tile in tried for cut in _blocks_of(tile, target, shapes)), key=cost, default=None)
     if best is None:
         return {}
     return {field.name: getattr(best, field.name) for field in dataclasses.fields(best) if field.name != "workload"}
 
 
 def _blocks_of(
-    family: Family, tile: ImagePlanes, target: CudaTarget, shapes: Iterable[tuple[int, int, int, int]]
+    tile: ImagePlanes, target: CudaTarget, shapes: Iterable[tuple[int, int, int, int]]
 ) -> Iterator[ImagePlanes]:
     """Blocks of a tile of these (planes, images, split_n, pipeline)."""
     images = max(1, tile.workload.batch)
@@ -198,96 +201,18 @@ def _blocks_of(
         useful = split_n * at_a_time <= images or at_a_time == split_n == 1
         if useful and pipeline <= -(-images // (at_a_time * split_n)) and planes <= tile.workload.channels:
             cut = dataclasses.replace(tile, planes=planes, images=at_a_time, split_n=split_n, pipeline=pipeline)
-            if _fits(family, cut, target):
+            if _fits(cut, target):
                 yield cut
 
 
-def _microseconds(family: Family, cut: ImagePlanes, target: CudaTarget) -> float:
+def _microseconds(cut: ImagePlanes, target: CudaTarget) -> float:
     """The price of both kernels; more where instructions would hold up the loads, and where much is left to sum when
     nothing is on its way any more."""
-    priced = [price(each, target) for each in block_works(cut, family.thread_work(cut), target)]
+    priced = [price(each, target) for each in block_works(cut, target)]
     cycles_per_us, warps = target.clock_ghz * 1e3, -(-cut.threads // WARP)
-    work = family.thread_work(cut)
+    work = thread_work(cut)
     last = work.instructions_of_image * max(1.0, warps / target.issue_slots) + work.instructions_of_sums
     blocks = cut.channel_blocks * cut.split_n
     spread = priced[0].busy_us["issue"] * blocks / (math.ceil(blocks / target.sms) * target.sms)
     crowded = max(0.0, spread - MOST_ISSUE * cut.workload.bytes / target.limits.memory_gb_per_s / 1e3)
     return sum(each.microseconds for each in priced) + last / cycles_per_us + CROWDED_COST * crowded
-
-
-# -- wgrad ---------------------------------------------------------------------------------------------------------
-
-GRADIENT_TILES_H = (2, 4, 5, 7, 8, 14)
-MOST_COLUMNS = 32
-"""Pieces of longer rows nearly fill the lines of memory: threads read them as well from where they are."""
-
-
-def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why no configuration fits; None if one does."""
-    if workload.multiplier > 1:
-        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
-    if max(size[1] for size in sizes(workload)) > MOST_COLUMNS:
-        return f"rows of more than {MOST_COLUMNS} pixels need no shared memory to be read whole"
-    if reason := misfit_of_images(workload):
-        return reason
-    if next(tiles(GRADIENT, workload, target), None) is None:
-        return "every tile has more sums or more straight code than a thread can have"
-    return None
-
-
-def _gradient_tiles(workload: Workload) -> tuple[list[int], list[int]]:
-    return cuts(workload.output_size[0], GRADIENT_TILES_H), cuts(workload.output_size[1], ())
-
-
-GRADIENT = Family(
-    name="cuda.wgrad_nchw_plane",
-    cut=GradientCut,
-    tiles=_gradient_tiles,
-    thread_work=gradient_work,
-    most_code=WEIGHT_GRADIENT_PLANES,
-)
-
-
-# -- both gradients ------------------------------------------------------------------------------------------------
-
-BACKWARD_TILES = (2, 4, 7, 8, 14)
-
-
-def backward_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why no configuration fits; None if one does."""
-    if workload.block != NOTHING:
-        return f"block={workload.block}: it is for a convolution with nothing around it"
-    if workload.multiplier > 1:
-        return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
-    if reason := misfit_of_images(workload):
-        return reason
-    if next(tiles(BACKWARD, workload, target), None) is not None:
-        return None
-    tiles_h, tiles_w = _backward_tiles(workload)
-    least = BackwardCut(
-        workload=workload, planes=1, images=1, thread_planes=1, tile_h=tiles_h[-1], tile_w=tiles_w[-1], split_n=1,
-        pipeline=1,
-    )  # fmt: skip
-    if least.planes_bytes > target.shared_bytes_per_block:
-        return f"planes of x and dy take {least.planes_bytes} bytes, a block has {target.shared_bytes_per_block}"
-    return "every tile has more sums or more straight code than a thread can have"
-
-
-def _backward_tiles(workload: Workload) -> tuple[list[int], list[int]]:
-    """Whole strides: then the taps of a tile do not depend on where it is."""
-    rows, columns = (Axis.of_input_gradient(workload, number) for number in (HEIGHT, WIDTH))
-    return _tiles_of(rows), _tiles_of(columns)
-
-
-def _tiles_of(axis: Axis) -> list[int]:
-    return [axis.down * count for count in cuts(-(-axis.outputs // axis.down), BACKWARD_TILES)]
-
-
-BACKWARD = Family(
-    name="cuda.backward_nchw_plane",
-    cut=BackwardCut,
-    tiles=_backward_tiles,
-    thread_work=backward_work,
-    most_code=BACKWARD_PLANES,
-    weighs_tiles=True,
-)

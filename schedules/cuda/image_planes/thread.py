@@ -76,7 +76,6 @@ class PlanesThread(ABC):
         return cls(**fields)
 
     def sum(self) -> None:
-        """Through all images of the block; then over the threads."""
         ahead = self.cut.pipeline - 1
         self.sums.clear()
         for turn in range(ahead):
@@ -104,7 +103,6 @@ class PlanesThread(ABC):
             self._write(*((partial, first + at) for at in (0, weights)[: len(totals)]))
 
     def _write(self, weights: Start, bias: Start | None = None) -> None:
-        """To memory: each into a tensor, counted from an element."""
         cut, taps = self.cut, self.cut.taps
         with when(cut.mates == 1 or self._mate == 0):
             for each in range(cut.thread_planes):
@@ -124,7 +122,6 @@ class PlanesThread(ABC):
         return self.unit % self.cut.groups
 
     def first_image(self, turn: Expr) -> Expr:
-        """The first image of a turn of the block."""
         return (turn * self.cut.split_n + self.part) * self.cut.images
 
     @property
@@ -192,7 +189,6 @@ class PlanesThread(ABC):
 
     @property
     def reach(self) -> tuple[Reach, Reach]:
-        """The rows, and the columns, of its tile."""
         cut, tiling = self.cut, self.cut.tiling
         across = tiling.tiles_w
         row, column = (self.tile // across, self.tile % across) if across > 1 else (self.tile, 0)

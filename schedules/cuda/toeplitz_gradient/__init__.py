@@ -33,27 +33,24 @@ the pixels of the next group are copied to shared memory while one is multiplied
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import estimated
+from dwconv.schedules.cuda.gpu.hardware import blocks_at_a_time
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
-from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, blocks_at_a_time
+from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, registers_of
 from dwconv.schedules.cuda.toeplitz_gradient.space import gradient_misfit, gradient_space
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
 
-if TYPE_CHECKING:
-    from tvm import s_tir
 
-
-def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x, dy (n, C, H, W) or (n, H, W, C), dw (C, KH, KW), perhaps dbias (C), perhaps a workspace."""
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.toeplitz_gradient.kernel import schedule_diagonals
 
     cut = ToeplitzGradientCut.of(workload, config)
-    return schedule_diagonals(cut, at_a_time=blocks_at_a_time(cut, target))
+    return schedule_diagonals(cut, at_a_time=blocks_at_a_time(cut, registers_of(cut), target))
 
 
 TEMPLATES = tuple(

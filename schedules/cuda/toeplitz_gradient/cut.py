@@ -80,7 +80,6 @@ class ToeplitzGradientCut:
 
     @property
     def results(self) -> int:
-        """All of dw, and of dbias."""
         return self.weights + self.workload.channels * self.workload.bias
 
     @property
@@ -104,12 +103,10 @@ class ToeplitzGradientCut:
 
     @property
     def group_kh(self) -> int:
-        """Kernel rows of a warp."""
         return -(-self.rows.taps // (self.warps_kh * self.blocks_kh))
 
     @property
     def block_kh(self) -> int:
-        """Kernel rows of a block."""
         return self.group_kh * self.warps_kh
 
     @property
@@ -119,7 +116,6 @@ class ToeplitzGradientCut:
 
     @cached_property
     def meetings(self) -> Meetings:
-        """Of kernel rows of the group."""
         rows = self.rows.part(0, self.group_kh)
         return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
 
@@ -177,12 +173,10 @@ class ToeplitzGradientCut:
 
     @property
     def units_w(self) -> int:
-        """Units of dy of a tile."""
         return self.tile_w // COLUMNS
 
     @cached_property
     def tiles(self) -> int:
-        """That cover a row of dy."""
         return self._tiles(self.offset)
 
     def _tiles(self, offset: int) -> int:
@@ -190,7 +184,6 @@ class ToeplitzGradientCut:
 
     @property
     def products_w(self) -> int:
-        """Products that cover a row, ``tiles_w`` tiles each."""
         return -(-self.tiles // self.tiles_w)
 
     @property
@@ -250,7 +243,6 @@ class ToeplitzGradientCut:
 
     @property
     def sums_of_warp(self) -> int:
-        """Words of the sums of a kernel row."""
         return self.tile_w * self.diagonal_pitch
 
     @property
@@ -260,7 +252,6 @@ class ToeplitzGradientCut:
         return self.warps_w * self.sums_of_warp + self.columns.taps
 
     def maps(self, held: StagedMaps) -> Planes:
-        """Those of x, or those of dy."""
         units = held.elements // UNIT
         units += self.pipeline > 1 and units % 2 == 0  # a warp stores a unit of 8 of them together, in different banks
         return Planes(planes=self.planes, elements=units * UNIT, channels_last=self.channels_last)
@@ -274,17 +265,14 @@ class ToeplitzGradientCut:
 
     @property
     def words_passed(self) -> int:
-        """Sums of all warps for one kernel row of each."""
         return self.planes * self.warps_kh * self.sums_of_group
 
     @property
     def elements(self) -> int:
-        """Of x and of dy."""
         return self.maps(self.x).all_elements + self.maps(self.dy).all_elements
 
     @property
     def waiting_elements(self) -> int:
-        """Of those of the next item."""
         return sum(self.waiting(held).elements for held in (self.x, self.dy)) if self.pipeline > 1 else 0
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
@@ -15,9 +15,17 @@ from dwconv.schedules.cuda.gpu.hardware import (
     TURNS_UNROLLED,
     VECTOR_BYTES,
     WARP,
-    occupancy,
 )
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, PIXELS, PIXELS_AHEAD, ROWS, UNIT, PixelWork, StagedMaps
+from dwconv.schedules.cuda.gpu.tensor_cores import (
+    COLUMNS,
+    PIXELS,
+    PIXELS_AHEAD,
+    ROWS,
+    UNIT,
+    Moved,
+    StagedMaps,
+    moved_pixels,
+)
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.space import Config
 
@@ -44,7 +52,6 @@ ROWS_AHEAD = 3
 
 
 def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[BlockWork]:
-    """Of the products, and of the sum of their parts."""
     cut = ToeplitzGradientCut.of(workload, config)
     blocks = cut.channel_blocks * cut.split_n * cut.blocks_kh
     items = -(-workload.batch // cut.images) * cut.blocks_h
@@ -65,14 +72,13 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
     diagonals = cut.group_kh * (stored + 2 * added + DIAGONAL_INSTRUCTIONS)
     copied = sum(each.instructions for each in copies)
     issued = turns * (tiles * issued_of_tile + copied + ITEM_INSTRUCTIONS) + diagonals + START
-    read = sum(each.read_bytes for each in copies)
+    read = sum(each.moved_bytes for each in copies)
     work = BlockWork(
         blocks=blocks,
         threads=cut.threads,
         registers=registers_of(cut),
         shared_bytes=cut.shared_bytes,
         instructions=cut.warps * issued,
-        fma=0.0,
         tensor_products=float(cut.warps * turns * tiles * products * ROWS * COLUMNS * ROWS),
         lines=turns * sum(each.lines for each in copies),
         bank_turns=cut.warps * (turns * tiles * loads * 2 + cut.group_kh * (stored + added))
@@ -86,49 +92,30 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
     return [work] if cut.split_n == 1 else [work, adding_work(parts=cut.split_n, results=cut.results, target=target)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Copied:
-    """What it takes a block to bring x or dy of an item."""
-
-    instructions: float
-    """Of a warp."""
-    read_bytes: float
-    lines: float
-    bank_turns: float
-    bytes_in_flight: float
-
-
-def _copied(held: StagedMaps, cut: ToeplitzGradientCut) -> _Copied:
-    """In vectors of rows."""
+def _copied(held: StagedMaps, cut: ToeplitzGradientCut) -> Moved:
     sharing, itemsize = held.sharing(cut.threads), ITEMSIZE[cut.dtype]
     vectors = sharing.parts * sharing.turns
     at_a_time = vectors if sharing.turns <= TURNS_UNROLLED else sharing.parts
     read = float(cut.images * min(len(held.rows), held.height) * held.width * itemsize)
-    return _Copied(
+    return Moved(
         instructions=vectors * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS),
-        read_bytes=read,
+        moved_bytes=read,
         lines=1.5 * read / LINE_BYTES,
         bank_turns=2 * read / (BANKS * BANK_BYTES),
         bytes_in_flight=float(cut.threads * at_a_time * cut.images * held.lanes * itemsize),
     )
 
 
-def _copied_pixels(held: StagedMaps, cut: ToeplitzGradientCut) -> _Copied:
-    """In vectors of pixels."""
+def _copied_pixels(held: StagedMaps, cut: ToeplitzGradientCut) -> Moved:
     groups = cut.maps(held).groups
     sharing = held.sharing_of_pixels(cut.threads, groups=groups, with_pads=True)
-    work = PixelWork(sharing=sharing, images=cut.images, groups=groups, channels=cut.workload.channels)
     pixels = min(len(held.rows), held.height) * held.width
-    return _Copied(
-        instructions=work.instructions,
-        read_bytes=work.moved_bytes(pixels),
-        lines=work.lines(pixels),
-        bank_turns=work.bank_turns,
-        bytes_in_flight=float(cut.threads * min(cut.images, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES),  # of a pair
-    )
+    moved = moved_pixels(sharing, images=cut.images, groups=groups, channels=cut.workload.channels, pixels=pixels)
+    of_pair = float(cut.threads * min(cut.images, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES)
+    return replace(moved, bytes_in_flight=of_pair)
 
 
-def _brought_ahead(held: StagedMaps, cut: ToeplitzGradientCut) -> _Copied:
+def _brought_ahead(held: StagedMaps, cut: ToeplitzGradientCut) -> Moved:
     """In vectors of pixels, which wait until warps take them apart, a unit of 8 at a time."""
     laid, itemsize = cut.waiting(held), ITEMSIZE[cut.dtype]
     copied, apart = laid.sharing(cut.threads), laid.sharing_of_warps(cut.warps)
@@ -137,29 +124,21 @@ def _brought_ahead(held: StagedMaps, cut: ToeplitzGradientCut) -> _Copied:
     lines = cut.images * pixels * min(1.0, cut.workload.channels * itemsize / LINE_BYTES)
     copy_instructions = copied.parts * copied.turns * (cut.images * COPY_INSTRUCTIONS + PLACE_INSTRUCTIONS)
     apart_instructions = cut.images * len(laid.units) * UNIT_INSTRUCTIONS + PLACE_INSTRUCTIONS
-    return _Copied(
+    return Moved(
         instructions=copy_instructions + apart.parts * apart.turns * apart_instructions,
-        read_bytes=float(cut.images * pixels * max(read_bytes, SECTOR_BYTES)),
+        moved_bytes=float(cut.images * pixels * max(read_bytes, SECTOR_BYTES)),
         lines=lines,
         bank_turns=3.0 * units,  # copied, loaded, and stored in maps
         bytes_in_flight=float(units * UNIT * UNIT * itemsize),
     )
 
 
-def blocks_at_a_time(cut: ToeplitzGradientCut, target: CudaTarget) -> int:
-    """Blocks on an SM by its threads, its shared memory, and the registers that a thread should need; at least 1."""
-    held = occupancy(threads=cut.threads, registers=registers_of(cut), shared_bytes=cut.shared_bytes, target=target)
-    return max(1, held.blocks_per_sm)
-
-
 def code_size(cut: ToeplitzGradientCut) -> int:
-    """About how many instructions are straight code: those of a tile, and of the diagonals."""
     products = sum(len(met) * cut.matrices * cut.units_w + 2 for _, met in cut.meetings)
     products += sum(len(met) * cut.units_w + 2 for _, met in cut.pairs_met)
     return products + cut.group_kh * (2 * len(cut.band) * cut.units_w + 20)
 
 
 def registers_of(cut: ToeplitzGradientCut) -> int:
-    """About how many a thread needs: sums, dy of a tile, rows of x under way."""
     sums = (cut.group_kh * cut.matrices + cut.pairs_kh) * cut.units_w + cut.workload.bias
     return sums * 4 + cut.tile_h * 2 * cut.units_w + ROWS_AHEAD * 2 * len(cut.band) + OTHER_REGISTERS

@@ -55,7 +55,6 @@ class Sums:
 
     @classmethod
     def of(cls, cut: ToeplitzGradientCut) -> Sums:
-        """All zero."""
         of_rows = Registers("sum", cut.group_kh, cut.units_w, cut.matrices, 4) if cut.matrices else None
         of_pairs = Registers("sum_of_pair", cut.pairs_kh, cut.units_w, 4) if cut.has_odd_unit else None
         for each in filter(None, (of_rows, of_pairs)):
@@ -108,23 +107,17 @@ def schedule_diagonals(cut: ToeplitzGradientCut, *, at_a_time: int) -> s_tir.Sch
                             dynamic, size = cut.shared_bytes > STATIC_SHARED_BYTES, cut.waiting_elements
                             waiting = shared("waiting", size, dtype=cut.dtype, dynamic=dynamic) if size else None
                             Block(
-                                cut=cut,
-                                n=n,
-                                x=x,
-                                dy=dy,
-                                into=totals if partial is None else [partial, partial],
+                                cut=cut, n=n, x=x, dy=dy, into=totals if partial is None else [partial, partial],
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
                                 waiting=waiting,
                                 waiting_start=0 if waiting is None else start_of(waiting, elements=size),
                                 passed=shared("passed", cut.words_passed, dynamic=dynamic),
-                                first_channel=block // parts * cut.planes,
-                                part=block % parts,
+                                first_channel=block // parts * cut.planes, part=block % parts,
                                 first_kh=number % cut.blocks_kh * cut.block_kh if cut.blocks_kh > 1 else 0,
                                 plane=warp // cut.warps_kh if cut.planes > 1 else 0,
                                 warp_kh=warp % cut.warps_kh if cut.planes > 1 else warp,
-                                warp_w=warp_w,
-                                lane=lane,
-                            ).sum()
+                                warp_w=warp_w, lane=lane,
+                            ).sum()  # fmt: skip
         if partial is not None:
             add_parts(partial, totals, count=parts, dtype=cut.dtype)
     return s_tir.Schedule(builder.get())
@@ -199,7 +192,7 @@ class Block:
         movers = Movers(
             thread=self._thread, threads=cut.threads, first_image=image, channel=self.first_channel, exists=exists
         )
-        held: Sequence[Waiting | PixelMaps | Maps] = self._maps(top)
+        held: Sequence[Waiting | Maps] = self._maps(top)
         if cut.channels_last:
             held = self._waiting(top) if cut.pipeline > 1 else self._pixels(top)
         for each, source in zip(held, (self.x, self.dy), strict=True):
@@ -207,7 +200,6 @@ class Block:
         commit_copies()
 
     def _clear(self) -> None:
-        """Zeros in all maps: beside their rows there will be no others."""
         cut, zeros = self.cut, Registers("zero", UNIT, dtype=self.cut.dtype)
         zeros.clear()
         for turn in turns("turn", -(-cut.elements // (UNIT * cut.threads))):
@@ -216,14 +208,12 @@ class Block:
                 store(self.staged, zeros.vector(0, UNIT), span(at, UNIT))
 
     def _take_apart(self) -> None:
-        """The pixels that have waited, into their maps."""
         warp = self._group * self.cut.warps_w + self.warp_w
         for pixels, waiting in zip(self._pixels(), self._waiting(), strict=True):
             pixels.take_apart(waiting, warp=warp, warps=self.cut.warps, lane=self.lane)
 
     @property
     def _group(self) -> Expr:
-        """The number of its warp's channel and kernel rows."""
         return self.plane * self.cut.warps_kh + self.warp_kh
 
     @cached_property
@@ -232,11 +222,9 @@ class Block:
 
     @property
     def _dy_at(self) -> int:
-        """Where dy begins."""
         return self.cut.maps(self.cut.x).all_elements
 
     def _tops(self, top: Expr) -> tuple[Expr, Expr]:
-        """From which rows of x and of dy those of the block are counted."""
         return top + self.first_kh * self.cut.rows.step, top
 
     def _maps(self, top: Expr = 0) -> tuple[Maps, Maps]:
@@ -253,7 +241,7 @@ class Block:
         return tuple(
             PixelMaps(
                 held=maps.held,
-                staged=self.staged,
+                staged=maps.staged,
                 planes=self.cut.maps(maps.held),
                 first=first,
                 top=maps.top,
@@ -263,7 +251,6 @@ class Block:
         )
 
     def _waiting(self, top: Expr = 0) -> tuple[Waiting, Waiting]:
-        """x and dy of the next item."""
         cut, (top_x, top_dy) = self.cut, self._tops(top)
         x, dy = cut.waiting(cut.x), cut.waiting(cut.dy)
         return (
@@ -274,7 +261,6 @@ class Block:
     # -- products ------------------------------------------------------------------------------------------------------
 
     def _add(self, sums: Sums, bias: Registers | None, x: Maps, dy: Maps) -> None:
-        """The products of an item."""
         cut = self.cut
         for number in serial("product", cut.products_of_warp):
             product = self.warp_w * cut.products_of_warp + number
@@ -327,12 +313,10 @@ class Block:
     def _multiply(
         self, sums: Registers, at: tuple[int, ...], source: Sequence[Expr], gradients: Registers, row: int, of: int
     ) -> None:
-        """Adds a matrix of x times a row of dy, a unit of it."""
         words = [gradients[row, of, half] for half in HALVES]
         multiply_add([sums[(*at, each)] for each in range(4)], source, words, dtype=self.cut.dtype)
 
     def _from_first(self, at: int) -> int:
-        """Elements from the first row of x that is held to another."""
         return (at - self.cut.x.rows.start) * (self.cut.x.row_units * UNIT)
 
     def _load_row(self, at: Expr) -> list[list[Expr]]:

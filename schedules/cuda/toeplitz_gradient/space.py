@@ -15,9 +15,9 @@ from dwconv.schedules.cuda.gpu.hardware import (
     MOST_IMAGES,
     MOST_PADDED,
     MOST_WORKSPACE_BYTES,
+    TOEPLITZ_GRADIENT_CODE,
     limit_of_shared,
 )
-from dwconv.schedules.cuda.gpu.hardware import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
@@ -47,8 +47,6 @@ _ABSENT = {"blocks_kh": 1, "tiles_w": 1, "tile_w": COLUMNS, "pipeline": 1, "lean
 
 
 def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: images of a product, rows of a tile, warps across and over kernel rows, shares of the images; where they
-    come last, channels of a block, and items at a time in shared memory."""
     return ConfigSpace(
         name,
         *(Knob(knob, values, absent=_ABSENT.get(knob)) for knob, values in _knobs(workload).items()),
@@ -58,7 +56,6 @@ def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
 
 
 def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why it cannot run on tensor cores, or not this way; None if it can."""
     if reason := why_not_banded(workload):
         return reason
     planes = UNIT if workload.layout == "nhwc" else 1
@@ -101,7 +98,6 @@ def _blocks_kh(workload: Workload) -> tuple[int, ...]:
 
 
 def _warps_of_channel(workload: Workload) -> int:
-    """The most that a channel may have."""
     return MOST_WARPS[workload.layout] // (PLANES[0] if workload.layout == "nhwc" else 1)
 
 
@@ -141,7 +137,7 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
-    most_warps = MOST_WARPS[workload.layout]
+    most_warps, most_code = MOST_WARPS[workload.layout], TOEPLITZ_GRADIENT_CODE
 
     def idle(cut: ToeplitzGradientCut) -> bool:
         """Too many rows of dy, columns, or kernel rows, that are none."""
@@ -160,7 +156,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
             lambda cut: cut.split_n * cut.results * BANK_BYTES > MOST_WORKSPACE_BYTES,
         ),
         ("more registers than there are", lambda cut: registers_of(cut) > target.registers_per_thread),
-        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        (f"more than {most_code} instructions unrolled", lambda cut: code_size(cut) > most_code),
         limit_of_shared(target),
         ("rows of a product lie in the same banks", lambda cut: max(cut.x.turns_of_rows, cut.dy.turns_of_rows) > 1),
     ]

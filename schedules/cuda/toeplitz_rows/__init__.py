@@ -33,28 +33,25 @@ shared memory, map by map, and put them together again for the result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import estimated, one_kernel
+from dwconv.schedules.cuda.gpu.hardware import blocks_at_a_time
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
-from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, blocks_at_a_time
+from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, registers_of
 from dwconv.schedules.cuda.toeplitz_rows.space import toeplitz_misfit, toeplitz_space
 from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
 
-if TYPE_CHECKING:
-    from tvm import s_tir
 
-
-def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W) or (n, H, W, C), w (C, KH, KW), perhaps bias (C), y as x; or dy, w, dx."""
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.toeplitz_rows.kernel import schedule_products
 
     cut = ToeplitzCut.of(workload, config)
-    return schedule_products(cut, at_a_time=blocks_at_a_time(cut, target))
+    return schedule_products(cut, at_a_time=blocks_at_a_time(cut, registers_of(cut), target))
 
 
 TEMPLATES = tuple(

@@ -79,12 +79,10 @@ class ToeplitzCut:
 
     @property
     def turns_c(self) -> int:
-        """Channels that a warp has, one after the other."""
         return self.planes // self.warps_c
 
     @property
     def warp_h(self) -> int:
-        """Rows of a warp."""
         return self.strips * self.tile_h
 
     @property
@@ -127,7 +125,6 @@ class ToeplitzCut:
 
     @property
     def result_sharing(self) -> Sharing:
-        """In the same way."""
         if self.channels_last:
             return self.results.sharing_of_pixels(self.threads, groups=self.maps.groups, with_pads=False)
         return Sharing(threads=self.threads_of_channel, rows=self.block_h, vectors=self.block_w // self.results.lanes)
@@ -141,7 +138,6 @@ class ToeplitzCut:
 
     @property
     def turns(self) -> list[Turn]:
-        """All kernel rows."""
         whole, rest = divmod(self.gather.rows.taps, self.taps_h)
         found = [Turn(first=0, taps=self.taps_h, count=whole), Turn(first=whole * self.taps_h, taps=rest, count=1)]
         return [turn for turn in found if turn.taps]
@@ -184,7 +180,6 @@ class ToeplitzCut:
 
     @property
     def tiles(self) -> int:
-        """Products side by side in a warp."""
         return self.tile_w // (COLUMNS * self.tiles_w)
 
     @cached_property
@@ -246,7 +241,6 @@ class ToeplitzCut:
 
     @cached_property
     def source(self) -> StagedMaps:
-        """Of a channel."""
         return StagedMaps(
             height=self.gather.rows.inputs,
             width=self.gather.columns.inputs,
@@ -277,7 +271,6 @@ class ToeplitzCut:
 
     @property
     def maps(self) -> Planes:
-        """Of the source or the results."""
         elements = max(self.source.elements, self.results.elements)
         return Planes(planes=self.planes, elements=elements, channels_last=self.channels_last)
 
@@ -313,12 +306,10 @@ class ToeplitzCut:
 
     @property
     def bands_at(self) -> int:
-        """Where the kernel rows of the first channel stand: after the source of all."""
         return self.maps.all_elements
 
     @property
     def kernel_elements(self) -> int:
-        """From the kernel rows of a channel to those of the next."""
         return self.gather.rows.taps * 2 * self.band_apart
 
     @property
@@ -334,7 +325,6 @@ class ToeplitzCut:
 
     @property
     def bands(self) -> int:
-        """Channels whose kernel rows a block holds."""
         return self.warps_c if self.bands_in_turns else self.planes
 
     @property

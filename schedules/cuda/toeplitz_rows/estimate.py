@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, TURNS_UNROLLED, WARP, occupancy
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, TURNS_UNROLLED, WARP
 from dwconv.schedules.cuda.gpu.memory import sector_bytes
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, PixelWork
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, Moved, Sharing, StagedMaps, moved_pixels
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
@@ -47,11 +46,11 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     pairs = met * sum(turn.count * sum(len(met) for _, met in cut.meetings(turn)) for turn in cut.turns)
     loaded = met * sum(turn.count * len(cut.meetings(turn)) for turn in cut.turns)
     weights = rows.taps * len(cut.band)
-    staged = (_scattered if cut.lean else _banded)(cut)
-    moved = (_moved_pixels if cut.channels_last else _moved_rows)(cut)
+    staging, staged_lines, staged_turns = _staged(cut)
+    source, results = _moved(cut)
     rounded = 2 * cut.tile_h * cut.tiles
     of_channel = pairs * cut.products + loaded * -(-width // 2) + weights + rounded * ROUND_INSTRUCTIONS
-    of_channel += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS + staged.instructions
+    of_channel += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS + staging
     channels = warps * cut.turns_c
     images = -(-workload.batch // cut.images)
     blocks = images * -(-gather.channels // cut.planes) * cut.blocks_h * cut.blocks_w
@@ -61,97 +60,58 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         threads=cut.threads,
         registers=registers_of(cut),
         shared_bytes=cut.shared_bytes,
-        instructions=channels * of_channel + warps * (START + moved.instructions),
-        fma=0.0,
+        instructions=channels * of_channel + warps * (START + source.instructions + results.instructions),
         tensor_products=float(
             channels * pairs * sum(len(cut.units_of(tile)) for tile in range(cut.tiles)) * ROWS * COLUMNS * UNIT
         ),
-        lines=moved.lines + channels * staged.lines,
-        bank_turns=channels * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + staged.bank_turns)
-        + moved.bank_turns,
+        lines=source.lines + results.lines + channels * staged_lines,
+        bank_turns=channels * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + staged_turns)
+        + source.bank_turns
+        + results.bank_turns,
         dram_bytes=float(workload.bytes),
-        cache_bytes=max(blocks * moved.read_bytes, source_bytes) + blocks * moved.written_bytes,
-        bytes_in_flight=min(moved.read_bytes, moved.bytes_in_flight),
+        cache_bytes=max(blocks * source.moved_bytes, source_bytes) + blocks * results.moved_bytes,
+        bytes_in_flight=min(source.moved_bytes, source.bytes_in_flight),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Staged:
-    """What it takes a warp to bring its share of a channel's kernel rows."""
-
-    instructions: float
-    lines: float
-    bank_turns: float
-
-
-def _banded(cut: ToeplitzCut) -> _Staged:
-    """Every element of a row and of its copy, by a thread that finds out whether it is a weight."""
-    elements = float(cut.band_sharing.parts * cut.band_sharing.turns)
-    return _Staged(instructions=elements * BAND_INSTRUCTIONS, lines=elements, bank_turns=elements)
-
-
-def _scattered(cut: ToeplitzCut) -> _Staged:
-    """Vectors of zeros, then every weight, which is loaded beside its neighbours."""
+def _staged(cut: ToeplitzCut) -> tuple[float, float, float]:
+    """(instructions, lines, turns of shared memory) of a warp for its share of a channel's kernel rows."""
+    if not cut.lean:  # every element of a row and of its copy, by a thread that finds out whether it is a weight
+        elements = float(cut.band_sharing.parts * cut.band_sharing.turns)
+        return elements * BAND_INSTRUCTIONS, elements, elements
+    # Vectors of zeros, then every weight, which is loaded beside its neighbours.
     warps = cut.threads_of_channel // WARP
     weights = cut.weights_of_thread
     zeros = cut.kernel_elements * ITEMSIZE[cut.dtype] / LINE_BYTES / warps * cut.bands / cut.planes
-    return _Staged(
-        instructions=weights * SCATTER_INSTRUCTIONS + zeros / 4 * CLEAR_INSTRUCTIONS,
-        lines=1.5 * weights,  # half of a line, which begins anywhere
-        bank_turns=cut.weights_turns / warps + zeros,
-    )
+    instructions = weights * SCATTER_INSTRUCTIONS + zeros / 4 * CLEAR_INSTRUCTIONS
+    return instructions, 1.5 * weights, cut.weights_turns / warps + zeros  # half of a line, which begins anywhere
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Moved:
-    """What it takes a block to bring its source and to write its results."""
-
-    instructions: float
-    """Of a warp."""
-    read_bytes: float
-    written_bytes: float
-    lines: float
-    bank_turns: float
-    bytes_in_flight: float
-
-
-def _moved_rows(cut: ToeplitzCut) -> _Moved:
-    """Vectors of rows, by the warps of each channel."""
+def _moved(cut: ToeplitzCut) -> tuple[Moved, Moved]:
+    """The source and the results of a block: vectors of pixels, by all warps; or of rows, by those of each channel."""
     rows, columns, itemsize = cut.gather.rows, cut.gather.columns, ITEMSIZE[cut.dtype]
-    source, results, warps = cut.source_sharing, cut.result_sharing, cut.threads // WARP
-    copied, written = (each.parts * each.turns for each in (source, results))
-    row_bytes = sector_bytes(min(len(cut.units) * UNIT, columns.inputs) * itemsize, whole=cut.blocks_w == 1)
-    read = cut.planes * cut.images * min(len(cut.rows), rows.inputs) * row_bytes
-    result = cut.planes * cut.images * itemsize * rows.outputs / cut.blocks_h * columns.outputs / cut.blocks_w
-    under_way = copied if source.turns <= TURNS_UNROLLED else source.parts
-    in_vectors = copied * cut.source.lanes + written * cut.results.lanes
-    return _Moved(
-        instructions=(copied + written) * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS),
-        read_bytes=read,
-        written_bytes=result,
-        lines=(read + result) / LINE_BYTES + warps * (copied + written) * cut.images,
-        bank_turns=warps * cut.images * in_vectors * itemsize / BANK_BYTES,
-        bytes_in_flight=cut.threads * under_way * cut.images * cut.source.lanes * itemsize,
-    )
+    held, width = min(len(cut.rows), rows.inputs), min(len(cut.units) * UNIT, columns.inputs)
+    of_block = rows.outputs / cut.blocks_h * columns.outputs / cut.blocks_w
+    if cut.channels_last:
+        shape = {"images": cut.images, "groups": cut.maps.groups, "channels": cut.gather.channels}
+        source = moved_pixels(cut.source_sharing, pixels=held * width, **shape)
+        return source, moved_pixels(cut.result_sharing, pixels=of_block, **shape)
 
+    def of_rows(sharing: Sharing, maps: StagedMaps, size: float) -> Moved:
+        vectors, moved = sharing.parts * sharing.turns, cut.planes * cut.images * size
+        issued = cut.threads // WARP * vectors * cut.images
+        under_way = vectors if sharing.turns <= TURNS_UNROLLED else sharing.parts
+        return Moved(
+            instructions=vectors * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS),
+            moved_bytes=moved,
+            lines=moved / LINE_BYTES + issued,
+            bank_turns=issued * maps.lanes * itemsize / BANK_BYTES,
+            bytes_in_flight=cut.threads * under_way * cut.images * maps.lanes * itemsize,
+        )
 
-def _moved_pixels(cut: ToeplitzCut) -> _Moved:
-    """Vectors of pixels, by all warps."""
-    rows, columns = cut.gather.rows, cut.gather.columns
-    source, results = (
-        PixelWork(sharing=sharing, images=cut.images, groups=cut.maps.groups, channels=cut.gather.channels)
-        for sharing in (cut.source_sharing, cut.result_sharing)
-    )
-    read = min(len(cut.rows), rows.inputs) * min(len(cut.units) * UNIT, columns.inputs)
-    written = rows.outputs / cut.blocks_h * columns.outputs / cut.blocks_w
-    return _Moved(
-        instructions=source.instructions + results.instructions,
-        read_bytes=source.moved_bytes(read),
-        written_bytes=results.moved_bytes(written),
-        lines=source.lines(read) + results.lines(written),
-        bank_turns=source.bank_turns + results.bank_turns,
-        bytes_in_flight=source.bytes_in_flight,
-    )
+    row_bytes = sector_bytes(width * itemsize, whole=cut.blocks_w == 1)
+    source = of_rows(cut.source_sharing, cut.source, held * row_bytes)
+    return source, of_rows(cut.result_sharing, cut.results, itemsize * of_block)
 
 
 def _rows_met(cut: ToeplitzCut) -> float:
@@ -172,19 +132,11 @@ def _share_met(rows: Axis, tile_h: int, strips: int, starts: range, live_rows: r
     return sum(start + (at or 0) in live_rows for start in starts for at in meets) / (len(starts) * len(meets))
 
 
-def blocks_at_a_time(cut: ToeplitzCut, target: CudaTarget) -> int:
-    """Blocks on an SM by its threads, its shared memory, and the registers that a thread should need; at least 1."""
-    held = occupancy(threads=cut.threads, registers=registers_of(cut), shared_bytes=cut.shared_bytes, target=target)
-    return max(1, held.blocks_per_sm)
-
-
 def code_size(cut: ToeplitzCut) -> int:
-    """About how many instructions are straight code: those of all turns, each once."""
     return sum(sum(len(met) * cut.products + 2 for _, met in cut.meetings(turn)) for turn in cut.turns)
 
 
 def registers_of(cut: ToeplitzCut) -> int:
-    """About how many a thread needs: sums, kernel rows of a turn, source rows under way."""
     weights, row = cut.taps_h * len(cut.band), 2 * len(cut.units_of_warp)
     if cut.bands_in_turns:
         weights += cut.weights_of_thread

@@ -56,57 +56,32 @@ def schedule_products(cut: ToeplitzCut, *, at_a_time: int) -> s_tir.Schedule:
         w = argument("w", (gather.channels, rows.taps, columns.taps), cut.dtype)
         bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
         result = argument(gather.result, shape(rows.outputs, columns.outputs), cut.dtype)
-        for place in partition(cut, n):
-            with blocks_per_sm(at_a_time):
-                dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
-                staged = shared("staged", cut.shared_elements, dtype=cut.dtype, dynamic=dynamic)
-                Block(cut=cut, n=n, source=source, w=w, bias=bias, result=result, staged=staged, place=place).sum()
+        channel_blocks, down, across = -(-gather.channels // cut.planes), cut.blocks_h, cut.blocks_w
+        dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
+        for images in blocks("images", ceil_div(n, cut.images)):
+            for block in blocks("block", channel_blocks * down * across, axis="y"):
+                for plane in threads("plane", cut.warps_c, axis="z"):
+                    for warp in threads("warp", cut.warps_h * cut.warps_w, axis="y"):
+                        for lane in threads("lane", WARP):
+                            with blocks_per_sm(at_a_time):
+                                Block(
+                                    cut=cut, n=n, source=source, w=w, bias=bias, result=result,
+                                    staged=shared("staged", cut.shared_elements, dtype=cut.dtype, dynamic=dynamic),
+                                    first_image=images * cut.images,
+                                    first_channel=block // (down * across) * cut.planes,
+                                    top=block // across % down * cut.block_h if down > 1 else 0,
+                                    left=block % across * cut.block_w if across > 1 else 0,
+                                    plane=plane, of_warp=plane,
+                                    down=warp // cut.warps_w if cut.warps_h > 1 else 0,
+                                    across=warp % cut.warps_w if cut.warps_w > 1 else 0,
+                                    lane=lane,
+                                ).sum()  # fmt: skip
     return s_tir.Schedule(builder.get())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a thread stands."""
-
-    first_image: Expr
-    """Of the block; so are the next three."""
-    first_channel: Expr
-    top: Expr
-    left: Expr
-    plane: Expr
-    """The channel of its warp, in the block; its first, before a turn."""
-    of_warp: Expr
-    """The first in every turn."""
-    down: Expr
-    """The number of its warp down; and across."""
-    across: Expr
-    lane: Expr
-
-
-def partition(cut: ToeplitzCut, n: Expr) -> Iterator[Place]:
-    """Blocks of images, then of channels and of the map; the warps of a block across, down, then over its channels."""
-    channel_blocks, down, across = -(-cut.gather.channels // cut.planes), cut.blocks_h, cut.blocks_w
-    for images in blocks("images", ceil_div(n, cut.images)):
-        for block in blocks("block", channel_blocks * down * across, axis="y"):
-            for plane in threads("plane", cut.warps_c, axis="z"):
-                for warp in threads("warp", cut.warps_h * cut.warps_w, axis="y"):
-                    for lane in threads("lane", WARP):
-                        yield Place(
-                            first_image=images * cut.images,
-                            first_channel=block // (down * across) * cut.planes,
-                            top=block // across % down * cut.block_h if down > 1 else 0,
-                            left=block % across * cut.block_w if across > 1 else 0,
-                            plane=plane,
-                            of_warp=plane,
-                            down=warp // cut.warps_w if cut.warps_h > 1 else 0,
-                            across=warp % cut.warps_w if cut.warps_w > 1 else 0,
-                            lane=lane,
-                        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Block:
-    """The work of the threads of a block."""
+    """The work of a thread of a block."""
 
     cut: ToeplitzCut
     n: Expr
@@ -116,7 +91,19 @@ class Block:
     result: Any
     staged: Any
     """The source of its channels, then their kernel rows."""
-    place: Place
+    first_image: Expr
+    """Of the block; so are the next three."""
+    first_channel: Expr
+    top: Expr
+    left: Expr
+    plane: Expr
+    """The channel of its warp, in the block."""
+    of_warp: Expr
+    """The first of these in every turn."""
+    down: Expr
+    """The number of its warp down; and across."""
+    across: Expr
+    lane: Expr
     may_be_none: bool = False
     """Whether the channel may be none of the block's."""
 
@@ -141,22 +128,15 @@ class Block:
         for block in self._in_turns():
             if ahead is not None:
                 block._put_weights(ahead)
-                block._next._load_weights(ahead)
+                replace(block, plane=block.plane + self.cut.warps_c, may_be_none=True)._load_weights(ahead)
                 barrier()
             block._sum_channel()
         barrier()
         self._write()
 
     def _in_turns(self) -> Iterator[Block]:
-        """Each channel of the warp."""
         for turn in serial("turn_c", self.cut.turns_c):
-            yield replace(self, place=replace(self.place, plane=self.place.plane + turn * self.cut.warps_c))
-
-    @property
-    def _next(self) -> Block:
-        """With the next channel of the warp."""
-        place = replace(self.place, plane=self.place.plane + self.cut.warps_c)
-        return replace(self, place=place, may_be_none=True)
+            yield replace(self, plane=self.plane + turn * self.cut.warps_c)
 
     def _sum_channel(self) -> None:
         """Its source is waited for here if no other comes after it."""
@@ -185,7 +165,7 @@ class Block:
         movers = Movers(
             thread=self._thread,
             threads=self.cut.threads_of_channel,
-            first_image=self.place.first_image,
+            first_image=self.first_image,
             channel=self._channel,
             exists=self._is_result,
         )
@@ -209,7 +189,6 @@ class Block:
             store(self.staged, zero(cut.dtype, UNIT), span(at + (len(held.rows) * held.row_units + unit) * UNIT, UNIT))
 
     def _by_all_threads(self, count: int) -> Iterator[Expr]:
-        """So many, shared out."""
         cut, thread = self.cut, self._thread_of_block
         for turn in turns("turn", -(-count // cut.threads)):
             number = turn * cut.threads + thread
@@ -225,13 +204,11 @@ class Block:
                 self._put_weight(value[0], *tap)
 
     def _load_weights(self, ahead: Registers) -> None:
-        """Those of a thread."""
         for number in range(self.cut.weights_of_thread):
             for tap in self._weight(number):
                 ahead[number] = self.w[(self._channel, *tap)]
 
     def _put_weights(self, ahead: Registers) -> None:
-        """Those that were loaded."""
         for number in range(self.cut.weights_of_thread):
             for tap in self._weight(number):
                 self._put_weight(ahead[number], *tap)
@@ -266,87 +243,78 @@ class Block:
 
     @property
     def _maps(self) -> Maps:
-        """The source of the warp's channel."""
         return self._held(self.cut.source)
 
     def _held(self, held: StagedMaps) -> Maps:
-        place, first = self.place, self.cut.maps.map_at(self.place.plane)
-        return Maps(held=held, staged=self.staged, first=first, top=place.top, left=place.left)
+        first = self.cut.maps.map_at(self.plane)
+        return Maps(held=held, staged=self.staged, first=first, top=self.top, left=self.left)
 
     def _pixels(self, held: StagedMaps) -> PixelMaps:
-        """The maps of all channels of the block."""
-        place, maps = self.place, self.cut.maps
-        return PixelMaps(held=held, staged=self.staged, planes=maps, first=0, top=place.top, left=place.left)
+        maps = self.cut.maps
+        return PixelMaps(held=held, staged=self.staged, planes=maps, first=0, top=self.top, left=self.left)
 
     @property
     def _of_block(self) -> Movers:
-        """What all threads of the block do with its pixels together."""
-        cut, place = self.cut, self.place
+        cut = self.cut
 
         def exists(image: Expr, group: Expr) -> Expr:
-            is_channel = place.first_channel + group * UNIT < cut.gather.channels
-            return all_of(place.first_image + image < self.n, cut.gather.channels % cut.planes == 0 or is_channel)
+            is_channel = self.first_channel + group * UNIT < cut.gather.channels
+            return all_of(self.first_image + image < self.n, cut.gather.channels % cut.planes == 0 or is_channel)
 
         return Movers(
             thread=self._thread_of_block,
             threads=cut.threads,
-            first_image=place.first_image,
-            channel=place.first_channel,
+            first_image=self.first_image,
+            channel=self.first_channel,
             exists=exists,
         )
 
     @property
     def _thread(self) -> Expr:
-        """Its number among those of its channel."""
-        return (self.place.down * self.cut.warps_w + self.place.across) * WARP + self.place.lane
+        return (self.down * self.cut.warps_w + self.across) * WARP + self.lane
 
     @property
     def _thread_of_block(self) -> Expr:
-        """Its number among all, before a turn."""
-        return self.place.plane * self.cut.threads_of_channel + self._thread
+        return self.plane * self.cut.threads_of_channel + self._thread
 
     def _kernel_row(self, row: Expr) -> Expr:
         cut = self.cut
-        channel = self.place.of_warp if cut.bands_in_turns else self.place.plane
+        channel = self.of_warp if cut.bands_in_turns else self.plane
         return cut.bands_at + channel * cut.kernel_elements + row * (2 * cut.band_apart)
 
     @property
     def _channel(self) -> Expr:
-        return self.place.first_channel + self.place.plane
+        return self.first_channel + self.plane
 
     @property
     def _is_channel(self) -> Expr:
-        cut, plane = self.cut, self.place.plane
+        cut = self.cut
         return all_of(
             cut.gather.channels % cut.planes == 0 or self._channel < cut.gather.channels,
-            not self.may_be_none or plane < cut.planes,
+            not self.may_be_none or self.plane < cut.planes,
         )
 
     def _is_result(self, image: Expr) -> Expr:
         """Whether the batch has that image of the block, and the layer the warp's channel."""
-        return all_of(self.place.first_image + image < self.n, self._is_channel)
+        return all_of(self.first_image + image < self.n, self._is_channel)
 
     # -- products ------------------------------------------------------------------------------------------------------
 
     def _add(self, sums: Registers, turn: Turn, number: Expr) -> None:
-        """The products of the kernel rows of one turn."""
-        cut, lane, rows = self.cut, self.place.lane, self.cut.gather.rows
+        cut, lane, rows = self.cut, self.lane, self.cut.gather.rows
         weights = self._weights(turn, turn.first + number * turn.taps)
-        row = self.place.down * cut.warp_h + number * (turn.taps * rows.step)
-        start = (
-            self._maps.row_of_matrix(lane % ROWS) + (self.place.across * (cut.tile_w // COLUMNS) + lane // ROWS) * UNIT
-        )
+        row = self.down * cut.warp_h + number * (turn.taps * rows.step)
+        start = self._maps.row_of_matrix(lane % ROWS) + (self.across * (cut.tile_w // COLUMNS) + lane // ROWS) * UNIT
         start = in_register("start", start + row * (cut.source.row_units * UNIT))
         for at, met in cut.meetings(turn):
             tested = cut.leaves_padding_out and not cut.knows_padding
-            live_row = self.place.top + row + (at - cut.live_rows.start)
+            live_row = self.top + row + (at - cut.live_rows.start)
             with when(inside(live_row, len(cut.live_rows)) if tested else True):
                 source = self._load_row(start + (at - cut.rows.start) * (cut.source.row_units * UNIT))
                 for out, tap in met:
                     self._multiply(sums, source, weights, out, tap)
 
     def _multiply(self, sums: Registers, source: Registers, weights: Registers, out: int, tap: int) -> None:
-        """Adds the products of a source row and a kernel row to a row of the tile."""
         cut = self.cut
         for tile in range(cut.tiles):
             for units in cut.depths(tile):
@@ -369,7 +337,7 @@ class Block:
     def _weights(self, turn: Turn, kernel_row: Expr) -> Registers:
         """Of every kernel row of a turn the words of a lane, one for each unit of the band: two neighbours of the row
         or, for odd columns, of its copy."""
-        cut, lane = self.cut, self.place.lane
+        cut, lane = self.cut, self.lane
         weights = Registers("tap", turn.taps, len(cut.band), dtype="uint32")
         column = lane // 4
         start = self._kernel_row(kernel_row) + column % 2 * cut.band_apart
@@ -384,11 +352,11 @@ class Block:
 
     def _round(self, sums: Registers) -> None:
         """To where the source of the channel was."""
-        cut, place, results = self.cut, self.place, self._held(self.cut.results)
+        cut, results = self.cut, self._held(self.cut.results)
         for half in HALVES:
-            start = results.row_of_matrix(place.lane // 4 + half * (ROWS // 2))
-            start = start + place.down * (cut.warp_h * cut.results.row_units * UNIT)
-            start = in_register("result_at", start + place.across * cut.tile_w + place.lane % 4 * 2)
+            start = results.row_of_matrix(self.lane // 4 + half * (ROWS // 2))
+            start = start + self.down * (cut.warp_h * cut.results.row_units * UNIT)
+            start = in_register("result_at", start + self.across * cut.tile_w + self.lane % 4 * 2)
             for out in range(cut.tile_h):
                 for tile in range(cut.tiles):
                     rounded = Registers("rounded", 2, dtype=cut.dtype)
@@ -399,19 +367,19 @@ class Block:
 
     def _write(self) -> None:
         """From shared memory: a warp writes whole rows to global memory, not two results a lane."""
-        cut, place, gather, lanes = self.cut, self.place, self.cut.gather, self.cut.results.lanes
+        cut, gather, lanes = self.cut, self.cut.gather, self.cut.results.lanes
         results = self._held(cut.results)
         if cut.channels_last:
             self._pixels(cut.results).write(self.result, self._of_block)
             return
         for row, vector in shared_out(cut.result_sharing, self._thread):
-            column = place.left + vector * lanes
+            column = self.left + vector * lanes
             inside_map = all_of(
-                cut.blocks_h * cut.block_h == gather.rows.outputs or place.top + row < gather.rows.outputs,
+                cut.blocks_h * cut.block_h == gather.rows.outputs or self.top + row < gather.rows.outputs,
                 cut.blocks_w * cut.block_w == gather.columns.outputs or column < gather.columns.outputs,
             )
             for image in unrolled("image", cut.images):
                 with when(all_of(inside_map, self._is_result(image))):
                     value = self.staged[span(results.row(image, row) + vector * lanes, lanes)]
-                    at = (place.first_image + image, self._channel, place.top + row, span(column, lanes))
+                    at = (self.first_image + image, self._channel, self.top + row, span(column, lanes))
                     store(self.result, value, *at)

@@ -10,8 +10,7 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import MOST_PADDED, WARP, limit_of_shared
-from dwconv.schedules.cuda.gpu.hardware import TOEPLITZ_ROWS as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import TOEPLITZ_ROWS_CODE, WARP, limit_of_shared, usual_limits
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_rows.cut import ToeplitzCut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
@@ -41,8 +40,6 @@ MOST_TILES_TRIED = 4
 
 
 def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: channels of a block and at a time, images of a product, rows and columns of a warp, warps, kernel rows
-    of a turn."""
     knobs = _knobs(workload, target)
     return ConfigSpace(
         name,
@@ -53,7 +50,6 @@ def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
 
 
 def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why it cannot run on tensor cores, or not this way; None if it can."""
     if reason := why_not_banded(workload):
         return reason
     least = _least_bytes(workload, planes=PLANES[workload.layout][0])
@@ -97,7 +93,6 @@ def _knobs(workload: Workload, target: CudaTarget) -> dict[str, list[int]]:
 
 
 def _warps_of_channel(workload: Workload) -> int:
-    """The most that a channel may have."""
     return MOST_WARPS[workload.layout] // (WARPS_C if workload.layout == "nhwc" else PLANES["nchw"])[0]
 
 
@@ -160,23 +155,22 @@ def _covering(counts: list[int], tile: int, size: int) -> int:
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
-    wanted, most_warps = gather.rows.outputs * gather.columns.covered(COLUMNS), MOST_WARPS[workload.layout]
-
-    def computed(cut: ToeplitzCut) -> int:
-        return gather.rows.covered(cut.block_h) * gather.columns.covered(cut.block_w)
-
-    def most_registers(cut: ToeplitzCut) -> int:
-        return min(target.registers_per_thread, target.registers_per_sm // cut.threads)
-
+    most_warps = MOST_WARPS[workload.layout]
     limits: list[Limit] = [
         (f"more than {most_warps} warps", lambda cut: cut.threads > most_warps * WARP),
         ("more channels at a time than there are", lambda cut: cut.turns_c < 1),
         ("more images and tiles than a product has rows", lambda cut: cut.images * cut.tiles_w > ROWS),
         ("one strip has no other beside it", lambda cut: cut.interleaved and cut.strips == 1),
         ("not one product side by side", lambda cut: cut.tiles_w > 1 and cut.tile_w != cut.tiles_w * COLUMNS),
-        (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: computed(cut) > MOST_PADDED * wanted),
-        ("more registers than there are", lambda cut: registers_of(cut) > most_registers(cut)),
-        (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
+        *usual_limits(
+            target,
+            threads=lambda cut: cut.threads,
+            computed=lambda cut: gather.rows.covered(cut.block_h) * gather.columns.covered(cut.block_w),
+            wanted=gather.rows.outputs * gather.columns.covered(COLUMNS),
+            code=code_size,
+            most_code=TOEPLITZ_ROWS_CODE,
+            registers=registers_of,
+        ),
         limit_of_shared(target),
         (
             "rows of a product lie in the same banks",

@@ -29,7 +29,7 @@ In 3-D each plane of dy counts as an image, and each tap along the depth has gro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import LAYOUTS, Workload
@@ -40,13 +40,8 @@ from dwconv.schedules.cuda.weight_gradient.space import kernel_misfit, weight_gr
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
 
-if TYPE_CHECKING:
-    from tvm import s_tir
 
-
-def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x, dy in the layout, dw (C·M, KH, KW), in 3-D (C·M, KD, KH, KW), perhaps dbias (C·M), perhaps a
-    workspace."""
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> Any:
     from dwconv.schedules.cuda.weight_gradient.kernel import schedule_weight_gradient
 
     return schedule_weight_gradient(WeightGradientCut.of(workload, config))

@@ -134,7 +134,6 @@ class WeightGradientCut:
 
     @cached_property
     def x_loads(self) -> list[Load]:
-        """The loads of a row of x."""
         pitch = self.workload.channels if self.channel_last else 1
         return loads(list(self.column_reads), channels=self.x_channels, pitch=pitch, vector=self.x_vector)
 
@@ -150,7 +149,6 @@ class WeightGradientCut:
 
     @property
     def x_vector(self) -> int:
-        """Elements of x that one load may bring."""
         return self.x_channels if self.channel_last else self._along_rows(self.columns.inputs, self.columns.up)
 
     @property
@@ -197,7 +195,6 @@ class WeightGradientCut:
 
     @property
     def results(self) -> int:
-        """Results of the pass: all of dw, and of dbias."""
         return self.workload.out_channels * (math.prod(self.workload.kernel) + self.workload.bias)
 
     # -- how often, and where --------------------------------------------------------------------------------------
@@ -220,7 +217,6 @@ class WeightGradientCut:
 
     @property
     def planes(self) -> int:
-        """Planes of dy in a channel of all images."""
         return self.workload.batch * self.depths.outputs
 
     @property
@@ -253,7 +249,6 @@ class WeightGradientCut:
 
     @property
     def vectors(self) -> int:
-        """Vectors of channels."""
         return self.workload.out_channels // self.vector_c
 
     @property
@@ -267,7 +262,6 @@ class WeightGradientCut:
 
     @property
     def padded(self) -> float:
-        """Threads over threads with work."""
         channels, parts, _ = self.blocks
         idle = channels * self.threads_c / self.vectors * (parts * self.threads_p / self.items)
         return idle * (self._groups_covered * self.group_kh) / (self.depths.taps * self.rows.taps)

@@ -19,13 +19,11 @@ OTHER_REGISTERS, MOST_COMING = 26, 32
 
 @lru_cache(maxsize=4096)
 def products_of(cut: WeightGradientCut) -> int:
-    """Multiply-adds in the straight code."""
     pairs_h, pairs_w = (sum(len(pairs) for pairs in reads.values()) for reads in (cut.row_reads, cut.column_reads))
     return pairs_h * pairs_w * cut.vector_c
 
 
 def loads_of(cut: WeightGradientCut) -> int:
-    """Loads in the straight code."""
     return len(cut.row_reads) * len(cut.x_loads) + cut.unroll_h * len(cut.dy_loads)
 
 
@@ -37,7 +35,6 @@ def instructions_of(cut: WeightGradientCut) -> float:
 
 @lru_cache(maxsize=4096)
 def instructions_of_image(cut: WeightGradientCut) -> float:
-    """Instructions of a thread for its tile of one image."""
     rows, itemsize = len(cut.row_reads), ITEMSIZE[cut.workload.dtype]
     # In NCHW neighbouring threads do not read neighbouring words if a tile is wider than a vector.
     turns = 1 if cut.channel_last else min(cut.tile_w // cut.dy_vector, 32 // (itemsize * cut.dy_vector))
@@ -110,7 +107,6 @@ def _of_sums(cut: WeightGradientCut, target: CudaTarget) -> BlockWork:
         blocks=blocks,
         threads=cut.threads,
         registers=registers,
-        shared_bytes=0,  # for the sums alone, when all is over
         instructions=warps * (images * instructions_of_image(cut) + sums),
         fma=warps * images * products_of(cut) * (cut.tile_h / cut.unroll_h),
         lines=warps * images * _lines(cut),
@@ -123,7 +119,6 @@ def _of_sums(cut: WeightGradientCut, target: CudaTarget) -> BlockWork:
 
 
 def _registers(cut: WeightGradientCut, target: CudaTarget) -> int:
-    """Registers of a thread: as many as the compiler would like, up to what the configuration allows."""
     allowed = registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
     return min(allowed, -(-registers_of(cut) // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT)
 
@@ -199,7 +194,6 @@ def _covered(corners: tuple[tuple[int, int], ...], size: tuple[int, int], plane:
 
 
 def _lines(cut: WeightGradientCut) -> float:
-    """Lines that a warp accesses to go through its tile of an image."""
     itemsize = ITEMSIZE[cut.workload.dtype]
     turns = cut.tile_h / cut.unroll_h
     x, dy = (sum(_lines_of(cut, load.lanes * itemsize) for load in loads) for loads in (cut.x_loads, cut.dy_loads))

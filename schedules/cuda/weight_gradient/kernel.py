@@ -107,7 +107,6 @@ class Operand:
     """Where a thread takes the widest of its vectors apart."""
 
     def seen_from(self, rows: Edge, columns: Edge, *, image: Expr, depth: Expr, channel: Expr) -> Source:
-        """From the first pixel of a tile."""
         plane, pitch = rows.size * columns.size, self.channels if self.channel_last else 1
         volume = self.depths * plane
         first = depth * (plane * pitch) + (channel if self.channel_last else channel * volume)
@@ -231,7 +230,6 @@ class Reader:
             self._add_rows(sums, x, dy)
 
     def _add_rows(self, sums: Registers, x: Source, dy: Source) -> None:
-        """Straight code: the rows of x one by one, each with the rows of dy that it meets."""
         skip, met = self.cut.edge == "skip", self.cut.column_reads
         multiplier, lanes = self.cut.workload.multiplier, self.cut.vector_c
         gradient: dict[int, dict[Pixel, Expr]] = {}

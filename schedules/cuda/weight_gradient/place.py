@@ -52,7 +52,6 @@ class Place:
         return self.part * self.cut.threads_p + self.mate
 
     def tiles(self, axes: Axes, planes: Expr) -> Iterator[Tile]:
-        """A loop over the tiles that it sums: of known size, its own in each of its images."""
         cut, item = self.cut, self._item
         if not cut.workload.any_size:
             image, left = item // (cut.tiles_h * cut.tiles_w), item % cut.tiles_w
@@ -102,7 +101,6 @@ class Place:
         sum_over_threads(sums, mate=self.mate, mates=cut.threads_p, others=others, slot=slot)
 
     def write(self, sums: Registers, weights: Start, bias: Start | None = None) -> None:
-        """To memory: each into a tensor, counted from an element."""
         taps_h, taps_w = self.cut.rows.taps, self.cut.columns.taps
         with when(all_of(self.cut.threads_p == 1 or self.mate == 0, self._has_channels())):
             into, start = weights

@@ -18,9 +18,9 @@ from dwconv.schedules.cuda.gpu.hardware import (
     MOST_PADDED,
     MOST_WORKSPACE_BYTES,
     VECTOR_BYTES,
+    WEIGHT_GRADIENT_CODE,
     registers_left,
 )
-from dwconv.schedules.cuda.gpu.hardware import WEIGHT_GRADIENT as MOST_PRODUCTS
 from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import (
     block_works,
@@ -40,7 +40,6 @@ WIDEST_KERNEL = 96
 
 
 def kernel_misfit(workload: Workload, target: CudaTarget) -> str | None:
-    """Why the templates cannot run a workload; None if they can."""
     if workload.kernel[WIDTH] > WIDEST_KERNEL:
         return f"a kernel row of {workload.kernel[WIDTH]} sums takes more registers than there are; {WIDEST_KERNEL} fit"
     return None
@@ -65,7 +64,7 @@ def _limits(target: CudaTarget) -> list[Limit]:
         (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
         (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
         ("too many threads without work", lambda cut: cut.padded > MOST_PADDED),
-        (f"more than {MOST_PRODUCTS} products unrolled", lambda cut: products_of(cut) > MOST_PRODUCTS),
+        (f"more than {WEIGHT_GRADIENT_CODE} products unrolled", lambda cut: products_of(cut) > WEIGHT_GRADIENT_CODE),
         ("more threads than an SM has", lambda cut: cut.threads * cut.blocks_per_sm > target.threads_per_sm),
         ("more registers than there are", starved),
         (
@@ -87,7 +86,6 @@ Knobs = dict[str, list[int]]
 
 
 def knobs_of(workload: Workload) -> Knobs:
-    """All but ``edge``."""
     nhwc, tall = workload.layout == "nhwc", workload.kernel[HEIGHT] >= TALL_KERNEL
     out_h, out_w = workload.output_size[HEIGHT], workload.output_size[WIDTH]
     heights = cuts(out_h, [4, 7, 14] if tall else [4, 7, 8, 14, 28])
@@ -207,7 +205,7 @@ def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iter
         # Where a loop over straight code is not needed, it costs registers.
         straight = unroll_h == tile_h or (cut.groups > 1 and tile_h % unroll_h == 0)
         fits = _needed(cut) <= target.registers_per_thread
-        if straight and fits and products_of(cut) <= MOST_PRODUCTS and loads_of(cut) <= MOST_LOADS:
+        if straight and fits and products_of(cut) <= WEIGHT_GRADIENT_CODE and loads_of(cut) <= MOST_LOADS:
             yield cut
 
 
@@ -227,7 +225,6 @@ def _slowness(cut: WeightGradientCut, target: CudaTarget) -> float:
 
 
 def _blocks_of(alone: WeightGradientCut, target: CudaTarget, knobs: Knobs) -> Iterator[WeightGradientCut]:
-    """Blocks of such threads, with each number of shares."""
     for threads_c, threads_kh, threads_p, split_n in itertools.product(
         knobs["threads_c"], knobs["threads_kh"], knobs["threads_p"], knobs["split_n"]
     ):
