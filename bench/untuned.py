@@ -161,7 +161,7 @@ def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, 
     """The winner of the search, what is predicted, and the winner of the race, timed side by side."""
     workload = draw.workload
     guess = expected(workload, target, held_out.records, portfolio=held_out.portfolio)
-    listed = [start.config for start in starts(workload, target, held_out.records, portfolio=held_out.portfolio)]
+    listed = [start.config for start in starts(workload, target, held_out.records)]
     racers = [Candidate(workload, config) for config in listed[:MOST_STARTS]]
     (raced,) = Comparisons(workers, is_worth=lambda record: beats_pytorch(record, target)).run(
         partial(next, iter([racers]), None)

@@ -25,8 +25,8 @@ def _portfolio(argv: list[str] | None) -> int:
 
     parser = ArgumentParser(
         prog="python -m dwconv.portfolio",
-        description="Choose, from tuning logs, the few configurations of each regime that together come closest to the "
-        "best, and estimate how much faster than PyTorch's own op they are. Untuned layers run on them.",
+        description="Learn from tuning logs how much faster than PyTorch's own op kernels of untuned layers are, and "
+        "how sure that is. It decides where such layers run on a predicted kernel.",
     )
     parser.add_argument(
         "logs", type=Path, nargs="*", metavar="LOG", help="a log, or a folder of logs; default those that ship"
@@ -63,21 +63,17 @@ def _write(path: Path, text: str) -> None:
 
 
 def _summary(portfolio: Portfolio) -> str:
-    """The regimes, and how far the real gain may stay below the expected one."""
-    configs = sum(map(len, portfolio.configs.values()))
-    lines = [
-        f"{portfolio.workloads} workloads of {', '.join(portfolio.devices)}",
-        f"{configs} configurations in {len(portfolio.configs)} regimes",
-    ]
-    if portfolio.gain is None:
+    """How far the real gain may stay below the expected one."""
+    lines = [f"{portfolio.workloads} workloads of {', '.join(portfolio.devices)}"]
+    if not portfolio.trees:
         return "\n".join([*lines, "too few workloads to expect a gain"])
     lines += ["", f"{'real gain / expected':22} {'other networks':>24} {'other devices':>24}", _ERRORS_HEAD]
-    for name in portfolio.gain.known_device:
-        pair = [portfolio.gain.known_device[name], portfolio.gain.other_device.get(name)]
+    for name in portfolio.known_device:
+        pair = [portfolio.known_device[name], portfolio.other_device.get(name)]
         lines.append(f"{name or 'all':22} " + " ".join(_shown(each) for each in pair))
     lines += ["", f"{'the same layer at another size':22}"]
-    for name in portfolio.gain.other_size:
-        pair = [portfolio.gain.other_size[name], portfolio.gain.other_size_other_device.get(name)]
+    for name in portfolio.other_size:
+        pair = [portfolio.other_size[name], portfolio.other_size_other_device.get(name)]
         lines.append(f"{'within ' + name:22} " + " ".join(_shown(each) for each in pair))
     return "\n".join(lines)
 

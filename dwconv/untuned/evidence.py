@@ -30,11 +30,6 @@ class Measured:
     def best(self) -> Config:
         return min(self.costs, key=lambda config: self.costs[config])
 
-    def loss(self, config: Config) -> float | None:
-        """How many times as long as the best it takes; None if it was not measured."""
-        cost = self.costs.get(config)
-        return None if cost is None else cost / self.costs[self.best]
-
     def gain(self, config: Config) -> float | None:
         """PyTorch's time in the workload's layout over its own; None if it was not measured."""
         cost = self.costs.get(config)
@@ -81,10 +76,7 @@ def _measured(records: list[TuningRecord], target: CpuTarget) -> Measured:
     )
 
 
-# -- workloads and configurations as numbers, for trees ------------------------------------------------------------
-
-_WORDS = ("none", "kw", "taps", "scratch", "images", "channels", "planes", "cached", "streamed", "group")
-"""Values of knobs that are words; others are orders of loops, distinguished by their letters."""
+# -- workloads as numbers, for trees -----------------------------------------------------------------------------------
 
 
 def of_workload(workload: Workload) -> list[float]:
@@ -115,29 +107,3 @@ def of_workload(workload: Workload) -> list[float]:
         math.log2(math.prod(depth_taps)),
         math.log2(math.prod(depths)),
     ]
-
-
-def of_candidate(workload: Workload, config: Config, *, knobs: tuple[str, ...]) -> list[float]:
-    """The workload's features, the template's ``knobs``, and how many tiles those make of the axis in their name, and
-    what of the last tile is wasted. NaN for a knob that the configuration has not."""
-    values = config.to_dict()
-    *_, height, width = workload.result_size
-    *_, kernel_h, kernel_w = workload.kernel
-    extents = {"h": height, "w": width, "c": workload.out_channels, "kh": kernel_h, "kw": kernel_w}
-    row = of_workload(workload)
-    for name in knobs:
-        value, extent = values.get(name), extents.get(name.rpartition("_")[2])
-        row.append(_number(value))
-        if extent is not None and isinstance(value, int) and value > 0:
-            row += [math.log2(extent / value), -(-extent // value) * value / extent]
-        elif extent is not None:
-            row += [math.nan, math.nan]
-    return row
-
-
-def _number(value: int | str | None) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, int):
-        return math.log2(value) if value > 0 else float(value - 1)
-    return float(_WORDS.index(value)) if value in _WORDS else float(sum(map(ord, value[-1:])))

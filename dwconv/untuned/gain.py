@@ -12,8 +12,8 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import estimated_us, template
 from dwconv.untuned.evidence import of_workload
-from dwconv.untuned.portfolio_file import Portfolio, kinds, shipped
-from dwconv.untuned.starts import first_start
+from dwconv.untuned.portfolio_file import Portfolio, kinds, shipped, sort_of
+from dwconv.untuned.starts import starts
 
 STALE_DISCOUNT = 1.25
 """What was measured on this device with other versions of PyTorch, TVM or the template is expected to be as fast as it
@@ -43,17 +43,15 @@ def expected(
 ) -> Expected | None:
     """None where too little is known to expect anything, or nothing can run the workload. Nothing is measured or built.
     ``portfolio`` is the shipped one unless given."""
-    known = shipped() if portfolio is None else portfolio
-    if known.gain is None or target.kind != "cpu":
-        return None
+    known = portfolio or shipped()
     is_known = target.device in known.devices
-    errors = known.gain.known_device if is_known else known.gain.other_device
-    trees = known.gain.trees_of(workload)
+    errors = known.known_device if is_known else known.other_device
+    trees = known.trees.get(sort_of(workload))
     error = next((errors[kind] for kind in kinds(workload) if kind in errors), None)
-    if error is None or trees is None:
+    if target.kind != "cpu" or error is None or trees is None:
         return None
     try:
-        first = first_start(workload, target, records, portfolio=known)
+        first = next(iter(starts(workload, target, records, most=1)), None)
     except NoTemplate:
         return None
     if first is None or template(first.config.template).estimate_us is None:

@@ -10,8 +10,7 @@ the distance in octaves, of height, width and batch together.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.target import Target
@@ -19,7 +18,7 @@ from dwconv.problems.workload import Workload, by
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import estimated_us, fitting, template, templates_for
-from dwconv.untuned.evidence import Measured, of_workload
+from dwconv.untuned.evidence import of_workload
 from dwconv.untuned.gain import Expected
 from dwconv.untuned.portfolio_file import Portfolio, shipped, sort_of
 from dwconv.untuned.trees import Trees
@@ -42,23 +41,22 @@ def expected_from(
     """What is expected of ``workload``, from a record of the same layer at another size on ``target``; None if the size
     is too far away, its configuration cannot run here, or errors of such predictions are not known. ``portfolio`` is
     the shipped one unless given."""
-    known = shipped() if portfolio is None else portfolio
+    known = portfolio or shipped()
     other, config = record.alternative, adopted(record.config, workload, target)
     measured = adopted(record.config, record.workload, target)  # the record's own, unless its machine had other caches
     if other is None or record.measurement is None or measured is None:
         return None
     if target.kind == "cuda":
         return _on_cuda(record, workload, target, measured)
-    if config is None or known.gain is None or sort_of(workload) or template(config.template).estimate_us is None:
-        return None
     is_known = target.device in known.devices
-    errors = known.gain.other_size if is_known else known.gain.other_size_other_device
+    errors = known.other_size if is_known else known.other_size_other_device
     octaves = octaves_between(workload, record.workload)
     error = next((errors[_name(most)] for most in OCTAVES if octaves <= most and _name(most) in errors), None)
-    if error is None:
+    if config is None or error is None or sort_of(workload) or template(config.template).estimate_us is None:
         return None
     there_us = record.measurement.median_us
-    power = _power(known.gain.trees, workload, record.workload, known_power=math.log2(other[1].median_us / there_us))
+    known_power = math.log2(other[1].median_us / there_us)
+    power = predicted_power(known.trees[""], workload, record.workload, known_power=known_power)
     slower = estimated_us(workload, config, target) / estimated_us(record.workload, measured, target)
     judged = f"judged on {error.workloads} pairs of sizes{'' if is_known else ' on other devices'}"
     return Expected(
@@ -125,55 +123,16 @@ def adopted(config: Config, workload: Workload, target: Target) -> Config | None
         return None
 
 
-def _power(trees: Trees, workload: Workload, known: Workload, *, known_power: float) -> float:
-    """The gain as a power of two."""
+def predicted_power(trees: Trees, workload: Workload, known: Workload, *, known_power: float) -> float:
+    """The gain as a power of two, from that of another size."""
     return trees.predict(of_workload(workload)) + _SHARE * (known_power - trees.predict(of_workload(known)))
+
+
+def band(octaves: float) -> str | None:
+    """Which errors are judged together at that distance; None: it is too far."""
+    return next((_name(most) for most in OCTAVES if octaves <= most), None)
 
 
 def _name(octaves: float) -> str:
     """``1 octave``, as the portfolio's file has it."""
     return f"{octaves:g} octave{'s' if octaves > 1 else ''}"
-
-
-# -- how far off ------------------------------------------------------------------------------------------------------
-
-Grown = Callable[[Sequence[Measured]], Trees | None]
-"""Trees from measurements; None if there are too few."""
-Loss = Callable[[Measured, Config], float]
-"""The real gain of a configuration, as a power of two."""
-
-
-def errors_by_octaves(
-    measured: Sequence[Measured], *, grown: Grown, real_power: Loss, leaves_out_device: bool
-) -> dict[str, list[float]]:
-    """The real gain over the expected one, as powers of two, of each layer at each size, from each of its other sizes
-    on the same device. The trees do not know the layer; nor the device, if that is left out too."""
-    by_layer: dict[tuple[str, str], list[Measured]] = defaultdict(list)
-    for one in measured:
-        by_layer[one.target.device, one.workload.layer].append(one)
-    errors: dict[str, list[float]] = defaultdict(list)
-    for (device, layer), sizes in sorted(by_layer.items()):
-        if len({one.workload.input_size for one in sizes}) < 2:
-            continue
-        trees = grown([
-            one for one in measured
-            if one.workload.layer != layer and not (leaves_out_device and one.target.device == device)
-        ])  # fmt: skip
-        if trees is not None:
-            for octaves, error in _errors_of(sizes, trees, real_power=real_power):
-                if band := next((_name(most) for most in OCTAVES if octaves <= most), None):
-                    errors[band].append(error)
-    return dict(errors)
-
-
-def _errors_of(sizes: Sequence[Measured], trees: Trees, *, real_power: Loss) -> list[tuple[float, float]]:
-    """The distance and the error of each pair."""
-    found = []
-    for one in sizes:
-        for other in sizes:
-            config = adopted(other.best, one.workload, one.target)
-            if one.workload.input_size == other.workload.input_size or config is None:
-                continue
-            power = _power(trees, one.workload, other.workload, known_power=real_power(other, other.best))
-            found.append((octaves_between(one.workload, other.workload), real_power(one, config) - power))
-    return found

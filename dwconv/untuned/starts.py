@@ -16,7 +16,6 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate, estimated_us, templates_for
-from dwconv.untuned.portfolio_file import Portfolio, shipped
 
 SIMILAR = 4
 """Workloads whose best configurations are starts."""
@@ -34,34 +33,20 @@ class Start:
 
 
 def starts(
-    workload: Workload,
-    target: Target,
-    records: Iterable[TuningRecord],
-    *,
-    portfolio: Portfolio | None = None,
-    most: int | None = None,
+    workload: Workload, target: Target, records: Iterable[TuningRecord], *, most: int | None = None
 ) -> list[Start]:
     """The configurations to start from, the most promising first, all legal and different. Beyond ``most`` none is
     looked for, which takes a quarter of a second less.
 
     ``records`` may be of any device; what is not legal on ``target`` is adopted by its nearest legal neighbour.
-    ``portfolio`` is the shipped one unless given. Raises NoTemplate if nothing can run the workload."""
-    return list(itertools.islice(_starts(workload, target, records, portfolio), most))
+    Raises NoTemplate if nothing can run the workload."""
+    return list(itertools.islice(_starts(workload, target, records), most))
 
 
-def first_start(
-    workload: Workload, target: Target, records: Iterable[TuningRecord], *, portfolio: Portfolio | None = None
-) -> Start | None:
-    """The first of ``starts``, sooner: what comes after it is not looked for."""
-    return next(_starts(workload, target, records, portfolio), None)
-
-
-def _starts(
-    workload: Workload, target: Target, records: Iterable[TuningRecord], portfolio: Portfolio | None
-) -> Iterator[Start]:
+def _starts(workload: Workload, target: Target, records: Iterable[TuningRecord]) -> Iterator[Start]:
     spaces = {template.name: template.space(workload, target) for template in _templates(workload, target)}
     seen: set[Config] = set()
-    for wanted, reason in _wanted(workload, target, records, spaces, portfolio):
+    for wanted, reason in _wanted(workload, target, records, spaces):
         if wanted.template in spaces:
             try:
                 config = spaces[wanted.template].nearest(wanted)
@@ -73,11 +58,7 @@ def _starts(
 
 
 def _wanted(
-    workload: Workload,
-    target: Target,
-    records: Iterable[TuningRecord],
-    spaces: dict[str, ConfigSpace],
-    portfolio: Portfolio | None,
+    workload: Workload, target: Target, records: Iterable[TuningRecord], spaces: dict[str, ConfigSpace]
 ) -> Iterator[tuple[Config, str]]:
     """In the order of what they reached on another device than the records are from, alone and with those before.
 
@@ -97,9 +78,6 @@ def _wanted(
         except InvalidConfig:
             continue
     yield from near[1:]
-    known = shipped() if portfolio is None else portfolio
-    for name in spaces:
-        yield from ((config, "of the portfolio") for config in known.configs_for(name, workload))
 
 
 def _templates(workload: Workload, target: Target) -> list[ScheduleTemplate[Any]]:

@@ -1,68 +1,42 @@
-"""Trees: boosted regression trees as plain data, so that a prediction takes neither a library nor time.
-
-xgboost grows them, where the portfolio is made. A tree is a node; a node is a leaf's value, or a split.
-"""
+"""Trees: boosted regression trees as plain data, so that a prediction takes neither a library nor time. xgboost grows
+them, where the portfolio is made."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import msgspec
 
 _ROUNDING = 4
 """Digits that are kept: what is learnt is far less exact."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """How trees are grown."""
-
-    trees: int = 120
-    depth: int = 4
-    rate: float = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """Rows whose ``feature`` is below ``below`` go to the first child, others to the second; NaN to ``missing``."""
+class Split(msgspec.Struct, frozen=True, array_like=True):
+    """Rows whose ``feature`` is below ``below`` go to the first node, others to the second."""
 
     feature: int
     below: float
-    children: tuple[Node, Node]
     missing: int
-    """0 or 1."""
+    """Where NaN goes: 0 or 1."""
+    first: float | Split
+    """A leaf's value, or a split."""
+    second: float | Split
 
 
-Node = Split | float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trees:
+class Trees(msgspec.Struct, frozen=True, kw_only=True):
     """The sum of several trees and a constant."""
 
     base: float
-    trees: tuple[Node, ...]
+    trees: tuple[float | Split, ...]
 
     def predict(self, row: Sequence[float]) -> float:
         return self.base + sum(_leaf(tree, row) for tree in self.trees)
 
-    def predict_all(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The same for many rows at once."""
-        import numpy as np
 
-        total = np.full(len(rows), self.base, dtype=np.float32)
-        for tree in self.trees:
-            _add(tree, rows, np.arange(len(rows)), total)
-        return total
-
-
-def grow(rows: Sequence[Sequence[float]], labels: Sequence[float], *, growth: Growth) -> Trees:
+def grow(rows: Sequence[Sequence[float]], labels: Sequence[float]) -> Trees:
     """Trees that predict ``labels`` from ``rows``, the same every time. Imports xgboost."""
     import numpy as np
     import xgboost
@@ -70,50 +44,22 @@ def grow(rows: Sequence[Sequence[float]], labels: Sequence[float], *, growth: Gr
     base = float(np.mean(labels))
     data = xgboost.DMatrix(np.array(rows, dtype=np.float32), label=np.array(labels) - base)
     parameters: dict[str, Any] = {
-        "objective": "reg:squarederror", "base_score": 0.0, "tree_method": "exact", "max_depth": growth.depth,
-        "eta": growth.rate, "min_child_weight": 3, "lambda": 1.0, "nthread": 1, "seed": 0, "verbosity": 0,
+        "objective": "reg:squarederror", "base_score": 0.0, "tree_method": "exact", "max_depth": 4, "eta": 0.1,
+        "min_child_weight": 3, "lambda": 1.0, "nthread": 1, "seed": 0, "verbosity": 0,
     }  # fmt: skip
-    booster = xgboost.train(parameters, data, num_boost_round=growth.trees)
+    booster = xgboost.train(parameters, data, num_boost_round=100)
     return Trees(base=base, trees=tuple(_node(json.loads(tree)) for tree in booster.get_dump(dump_format="json")))
 
 
-def as_lists(node: Node) -> Any:
-    """A node in what JSON has: a leaf's value, or [feature, below, missing, first child, second child]."""
-    if not isinstance(node, Split):
-        return node
-    return [node.feature, node.below, node.missing, *map(as_lists, node.children)]
-
-
-def from_lists(listed: Any) -> Node:
-    """The node that ``as_lists`` wrote."""
-    if not isinstance(listed, list):
-        return float(listed)
-    feature, below, missing, first, second = listed
-    children = (from_lists(first), from_lists(second))
-    return Split(feature=int(feature), below=float(below), missing=int(missing), children=children)
-
-
-def _leaf(node: Node, row: Sequence[float]) -> float:
+def _leaf(node: float | Split, row: Sequence[float]) -> float:
     while isinstance(node, Split):
         value = row[node.feature]
-        node = node.children[node.missing if math.isnan(value) else int(value >= node.below)]
+        is_second = node.missing if math.isnan(value) else value >= node.below
+        node = node.second if is_second else node.first
     return node
 
 
-def _add(node: Node, rows: NDArray[np.float32], at: NDArray[np.intp], total: NDArray[np.float32]) -> None:
-    """Add the leaf of each of the rows ``at`` to its ``total``."""
-    import numpy as np
-
-    if not isinstance(node, Split):
-        total[at] += node
-    elif len(at):
-        values = rows[at, node.feature]
-        second = np.where(np.isnan(values), bool(node.missing), values >= node.below)
-        _add(node.children[0], rows, at[~second], total)
-        _add(node.children[1], rows, at[second], total)
-
-
-def _node(dumped: dict[str, Any]) -> Node:
+def _node(dumped: dict[str, Any]) -> float | Split:
     """A node of xgboost's own JSON."""
     if "leaf" in dumped:
         return round(float(dumped["leaf"]), _ROUNDING)
@@ -121,6 +67,7 @@ def _node(dumped: dict[str, Any]) -> Node:
     return Split(
         feature=int(dumped["split"].removeprefix("f")),
         below=round(float(dumped["split_condition"]), _ROUNDING),
-        children=(_node(children[dumped["yes"]]), _node(children[dumped["no"]])),
         missing=int(dumped["missing"] == dumped["no"]),
+        first=_node(children[dumped["yes"]]),
+        second=_node(children[dumped["no"]]),
     )

@@ -24,7 +24,7 @@ from dwconv.problems.workload import LAYOUTS, PASSES
 from dwconv.records.record import AtSize, Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.untuned import other_size
-from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
+from dwconv.untuned.portfolio_file import Errors, Portfolio
 from dwconv.untuned.trees import Trees
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import record_of, workload_of, write
@@ -41,9 +41,8 @@ def planted(logs, monkeypatch):
     planted = plant_gain(monkeypatch)
     planted.knows = lambda workload: False
     errors = {"3 octaves": Errors(middle=0.0, least=-0.5, workloads=22)}
-    trees = Trees(base=0.0, trees=())
-    gain = GainModel(trees=trees, known_device={}, other_device={}, other_size=errors, other_size_other_device={})
-    portfolio = dataclasses.replace(NOTHING, devices=(TARGET.device,), gain=gain)
+    trees = {"": Trees(base=0.0, trees=())}
+    portfolio = Portfolio(devices=(TARGET.device,), trees=trees, other_size=errors)
     monkeypatch.setattr(other_size, "shipped", lambda: portfolio)
     return planted
 
