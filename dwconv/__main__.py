@@ -10,7 +10,7 @@ COMMANDS = {
     "tune": "find the fastest configuration of a workload on a device",
     "show": "print a candidate's configuration, TIR, source, launches or records",
     "merge": "one small tuning log out of several",
-    "export": "compiled kernels in a folder or a wheel, to run without tuning log, TVM and compiler",
+    "export": "compiled kernels in a folder, to run without tuning log, TVM and compiler",
     "portfolio": "fit the predictions for untuned layers to tuning logs",
 }
 

@@ -58,10 +58,7 @@ def parser_of_export() -> ArgumentParser:
         "architecture; with --dtype, of the usual kernel sizes or --kernel",
     )
     output.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the pack; it must not exist")
-    output.add_argument(
-        "--put", metavar="URL", help="also put the pack there, among others, and list it in their index"
-    )
-    output.add_argument("--wheel", metavar="NAME", help="also write a wheel of the package NAME, beside the pack")
+    output.add_argument("--put", metavar="URL", help="also put the pack there, among others")
     return parser
 
 
@@ -73,11 +70,8 @@ def _export(argv: list[str] | None) -> int:
     check_can_build()
     from dwconv.packs.make import make_pack
     from dwconv.packs.remote import put_pack
-    from dwconv.packs.wheel import check_wheel_name, write_wheel
     from dwconv.problems.target import parse_target
 
-    if args.wheel:
-        check_wheel_name(args.wheel)
     if args.generic:
         made = _generic(parser, args)
     else:
@@ -87,12 +81,8 @@ def _export(argv: list[str] | None) -> int:
         print(f"note: compiling for {target.device}: kernels of {len(workloads)} passes at most", file=sys.stderr)
         made = make_pack(workloads, target, folder=args.out, known=known)
     _print(made)
-    if args.wheel:
-        print(f"wheel: {write_wheel(args.out, made.manifest, name=args.wheel, folder=args.out.absolute().parent)}")
     if args.put is not None:
-        put = put_pack(args.out, made.manifest, args.put)
-        print(f"put: {shown(put.url)}")
-        print(f"sha256 of the index: {put.index_sha256}")
+        print(f"put: {shown(put_pack(args.out, made.manifest, args.put))}")
     return 0
 
 

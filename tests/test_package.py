@@ -102,7 +102,7 @@ def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp
 
 @pytest.mark.parametrize(
     "command, option",
-    [("tune", "--shape"), ("show", "--shape"), ("merge", "--out"), ("export", "--wheel"), ("portfolio", "--without")],
+    [("tune", "--shape"), ("show", "--shape"), ("merge", "--out"), ("export", "--put"), ("portfolio", "--without")],
 )
 def test_console_script_and_module_print_help(clean_python, tmp_path, command, option):
     script = str(Path(clean_python).with_name("dwconv"))

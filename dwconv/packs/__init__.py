@@ -2,15 +2,12 @@
 
     choose ─► make ─► pack/manifest.json     what is in it, what it is for, and the SHA-256 of every file
                       pack/records.jsonl     the records that chose the kernels
-                      pack/kernels/….so      machine code of a CPU, or ….cubin of a GPU
+                      pack/kernels/….kernel  how a kernel is called, and its code: of a CPU a library, of a GPU a cubin
                       pack/native/….so       the C++ of calls, for one PyTorch and one Python
                         │
-                      wheel                  the same as a Python package
-                        │   remote           the same at a URL, found by an index, pinned by a digest
+                      remote                 the same at a URL, pinned by a digest
                         │
     load ◄──────────────┘                    refuses it, or adds it to ``dwconv.dispatch.packed``
 
 A pack is code. The digests prove that it is complete; they do not prove its origin.
 """
-
-from __future__ import annotations

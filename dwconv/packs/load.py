@@ -17,6 +17,8 @@ from dwconv import native
 from dwconv.call.functional import reset
 from dwconv.dispatch import packed
 from dwconv.errors import DwconvError, LogError, PackError, one_line
+from dwconv.kernels import entry
+from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.load import openmp_is_here
 from dwconv.native.compile import bound_to
 from dwconv.packs.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, MadeFor, Manifest, decode
@@ -58,27 +60,20 @@ def load_pack(
     ``python -m dwconv.export`` printed; no other pack is loaded then. ``unmeasured`` accepts kernels that were chosen
     by computed costs and never measured. Those for every layer run without it where a race found them faster.
 
-    ``path`` may be a URL, of a pack or of a folder of packs with an index, which names the one for this machine. Then
-    ``sha256`` has to be given, the pack's or the index's; ``trust`` loads any pack there without it.
+    ``path`` may be a URL. Then ``sha256`` has to be given; ``trust`` loads any pack there without it.
 
     Raises PackError if the pack is damaged, or made for another device or other versions; if it cannot be fetched, or
     comes from a URL without a digest."""
     url = str(path) if is_url(str(path)) else None
     try:
-        if url is None:
-            return _load(Path(path), sha256=sha256, unmeasured=unmeasured)
-        got = get_pack(url, sha256=sha256, trust=trust)
-        return _load(got.folder, sha256=got.sha256, unmeasured=unmeasured)
+        folder = get_pack(url, sha256=sha256, trust=trust) if url else Path(path)
+        return _load(folder, sha256=folder.name if url else sha256, unmeasured=unmeasured)
     except DwconvError as error:
         raise PackError(one_line(f"pack={shown(url) if url else Path(path)}: {error}")) from None
 
 
 def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
-    manifest = decode(_content(folder / MANIFEST, most_bytes=MOST_MANIFEST_BYTES))
-    if not manifest.is_whole():
-        raise PackError("its manifest was changed after it was made; get the pack again")
-    if sha256 is not None and manifest.sha256 != sha256.lower():
-        raise PackError(f"its digest is {manifest.sha256}, not the given {sha256}")
+    manifest = decode(_content(folder / MANIFEST, most_bytes=MOST_MANIFEST_BYTES), sha256=sha256)
     made_for = manifest.made_for
     if not (made_for.measured or made_for.every_layer or unmeasured):
         raise PackError(
@@ -89,7 +84,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     _check_version(manifest)
     files = {file.path: _checked(folder, file) for file in manifest.files}
     records = _records(files[manifest.records.path], manifest, target)
-    artifacts = {(one := kernel.artifact(files[kernel.file.path])).candidate: one for kernel in manifest.kernels}
+    artifacts = {(one := _artifact(files[file.path], file)).candidate: one for file in manifest.kernels}
     without_native = _take_native(manifest, files)
     kernels = packed.PackedKernels(
         device=made_for.device,
@@ -136,6 +131,21 @@ def _checked(folder: Path, file: File) -> bytes:
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise PackError(f"{file.path} was changed after the pack was made; get the pack again")
     return content
+
+
+def _artifact(content: bytes, file: File) -> Artifact:
+    """Raises PackError for what is no kernel, or takes other tensors than its workload has."""
+    try:
+        found = entry.decode(content)
+    except (ValueError, DwconvError) as error:
+        raise PackError(f"{file.path} is no kernel: {error}") from None
+    if not isinstance(found, Artifact):
+        raise PackError(f"{file.path} is no kernel")
+    takes = tuple(argument.name for argument in found.arguments)
+    tensors = (*found.candidate.workload.inputs, *found.candidate.workload.results)
+    if takes[: len(tensors)] != tensors:
+        raise PackError(f"{file.path} takes {', '.join(takes)}, not {', '.join(tensors)}")
+    return found
 
 
 def _records(content: bytes, manifest: Manifest, target: Target) -> tuple[TuningRecord, ...]:

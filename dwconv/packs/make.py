@@ -24,7 +24,7 @@ from rich.progress import track
 
 from dwconv import native, settings
 from dwconv.errors import BuildError, PackError, WorkerError
-from dwconv.kernels import nvrtc
+from dwconv.kernels import entry, nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
@@ -34,7 +34,7 @@ from dwconv.measure.processes.pool import Pool
 from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import choose
 from dwconv.packs.every_layer import is_of_a_vector_set
-from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
+from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, encode
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
 from dwconv.problems.operands import operands
@@ -53,12 +53,12 @@ class MadePack:
 
     folder: Path
     manifest: Manifest
-    without_records: tuple[Workload, ...]
-    """Workloads that no record decides: PyTorch's op will run them, or what is predicted."""
-    of_pytorch: int
-    """Workloads that PyTorch's op runs, since it is faster."""
     without_native: str
     """Why the C++ of calls is not in it; empty if it is."""
+    without_records: tuple[Workload, ...] = ()
+    """Workloads that no record decides: PyTorch's op will run them, or what is predicted."""
+    of_pytorch: int = 0
+    """Workloads that PyTorch's op runs, since it is faster."""
 
 
 def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, known: Database) -> MadePack:
@@ -66,8 +66,6 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
 
     Raises PackError if no record decides any of the workloads or the folder cannot be written, BrokenInstallation
     without what compiles and links, BuildError for what they refuse."""
-    if os.path.lexists(folder):
-        raise PackError(f"out={folder} exists already; name another folder")
     found = {workload: choose(workload, target, known) for workload in dict.fromkeys(workloads)}
     choices = [choice for choice in found.values() if choice]
     if not choices:
@@ -76,13 +74,10 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
             f"(the first: {tune_command(next(iter(found)))} --target {target}), or name the log with --log"
         )
     kernels = {candidate: choice.target for choice in choices for candidate in choice.candidates}
-    manifest, without_native = _make(folder, kernels, [choice.record for choice in choices], target)
-    return MadePack(
-        folder=folder,
-        manifest=manifest,
+    return dataclasses.replace(
+        _make(folder, kernels, [choice.record for choice in choices], target),
         without_records=tuple(each for each, choice in found.items() if not choice and each.block != NOTHING),
         of_pytorch=sum(not choice.candidates for choice in choices),
-        without_native=without_native,
     )
 
 
@@ -91,29 +86,27 @@ def make_pack_for_every_layer(candidates: Sequence[Candidate], target: Target, *
     or on every GPU of its architecture.
 
     Raises what ``make_pack`` does."""
-    if os.path.lexists(folder):
-        raise PackError(f"out={folder} exists already; name another folder")
-    manifest, without_native = _make(folder, dict.fromkeys(candidates, target), (), target)
-    return MadePack(folder=folder, manifest=manifest, without_records=(), of_pytorch=0, without_native=without_native)
+    return _make(folder, dict.fromkeys(candidates, target), (), target)
 
 
 def _make(
     folder: Path, kernels: Mapping[Candidate, Target], records: Sequence[TuningRecord], target: Target
-) -> tuple[Manifest, str]:
-    """``_write`` to ``folder``, all of it or nothing."""
+) -> MadePack:
+    if os.path.lexists(folder):
+        raise PackError(f"out={folder} exists already; name another folder")
     if isinstance(target, CpuTarget) and kernels:
         check_linker()
     # Not a TemporaryDirectory: it is renamed in the end.
     part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:
         part.mkdir(parents=True)
-        written = _write(part, kernels, records, target, name=folder.name)
+        manifest, without_native = _write(part, kernels, records, target, name=folder.name)
         part.rename(folder)
     except OSError as error:
         raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return written
+    return MadePack(folder=folder, manifest=manifest, without_native=without_native)
 
 
 def _write(
@@ -121,10 +114,10 @@ def _write(
 ) -> tuple[Manifest, str]:
     """The manifest, and why the C++ of calls is left out; empty if it is not."""
     is_generic = any(each.workload.any_channels for each in kernels)
-    packed: dict[Candidate, PackedKernel] = {}
+    packed: dict[Candidate, File] = {}
     for artifact in _built_at_once([*kernels], target) if is_generic else starmap(built, kernels.items()):
-        file = _put(folder, _path_of(artifact.candidate), artifact.library or artifact.cubin)
-        packed[artifact.candidate] = PackedKernel.of(artifact, file)
+        content = entry.encode(dataclasses.replace(artifact, source="", build_s=0.0))
+        packed[artifact.candidate] = _put(folder, _path_of(artifact.candidate), content)
     lines = dict.fromkeys(encode_record(record) for record in records)
     log = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines) or b"\n")
     compiled, without_native = _native(folder)
@@ -139,8 +132,7 @@ def _write(
         kernels=[packed[candidate] for candidate in kernels],
         native=compiled,
     )
-    size_bytes = sum(file.bytes for file in manifest.files)
-    manifest = msgspec.structs.replace(manifest, bytes=size_bytes).sealed()
+    manifest = msgspec.structs.replace(manifest, bytes=sum(file.bytes for file in manifest.files)).sealed()
     (folder / MANIFEST).write_bytes(encode(manifest))
     return manifest, without_native
 
@@ -155,8 +147,7 @@ def _path_of(candidate: Candidate) -> str:
     """Readable, and different for every candidate."""
     key = candidate.workload.key
     digest = hashlib.sha256(f"{key} {candidate.config.to_dict()}".encode()).hexdigest()[:8]
-    suffix = "cubin" if candidate.config.template.startswith("cuda.") else "so"
-    return f"kernels/{re.sub('[,@]', '_', key)}-{digest}.{suffix}"
+    return f"kernels/{re.sub('[,@]', '_', key)}-{digest}.kernel"
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------

@@ -177,15 +177,6 @@ class Remote:
         ]
         return sorted(files, key=lambda file: file.path)
 
-    def folders(self) -> list[str]:
-        """The names of the folders directly in the folder."""
-        try:
-            found = self._files.ls(self.root, detail=True)
-        except FileNotFoundError:
-            return []
-        paths = [str(each["name"]).rstrip("/") for each in found if each.get("type") == "directory"]
-        return sorted(path.rpartition("/")[2] for path in paths)
-
     def read(self, path: str, *, most_bytes: int, abandoned: Abandoned) -> bytes:
         """The content of a file, named as in a listing. Raises FileNotFoundError, or RemoteError for a larger one."""
         content = bytearray()

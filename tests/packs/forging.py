@@ -12,7 +12,9 @@ import pytest
 import dwconv
 from dwconv.dispatch import packed
 from dwconv.errors import PackError
-from dwconv.packs.manifest import MANIFEST, Manifest, PackedKernel, decode, encode
+from dwconv.kernels import entry
+from dwconv.kernels.artifact import Artifact
+from dwconv.packs.manifest import MANIFEST, File, Manifest, decode, encode
 
 
 def forge(pack: Path, change: Callable[[Manifest], Manifest], *, seal: bool = True) -> None:
@@ -40,14 +42,16 @@ def forge_records(pack: Path, content: bytes) -> None:
     forge(pack, change)
 
 
-def first_kernel(**fields: object) -> Callable[[Manifest], Manifest]:
-    """Other fields of the first kernel in the manifest."""
-
-    def change(manifest: Manifest) -> Manifest:
-        first: PackedKernel = msgspec.structs.replace(manifest.kernels[0], **fields)
-        return msgspec.structs.replace(manifest, kernels=[first, *manifest.kernels[1:]])
-
-    return change
+def forge_kernels(pack: Path, change: Callable[[dict[str, Artifact]], dict[str, object]]) -> None:
+    """Other kernels in the place of those in some files, with a manifest that fits them."""
+    manifest = decode((pack / MANIFEST).read_bytes())
+    artifacts = {file.path: entry.decode((pack / file.path).read_bytes()) for file in manifest.kernels}
+    files = []
+    for path, kernel in (artifacts | change(artifacts)).items():
+        content = kernel if isinstance(kernel, bytes) else entry.encode(kernel)
+        (pack / path).write_bytes(content)
+        files.append(File(path=path, sha256=hashlib.sha256(content).hexdigest(), bytes=len(content)))
+    forge(pack, lambda manifest: msgspec.structs.replace(manifest, kernels=files))
 
 
 def refused(pack: Path, words: str, **options: object) -> None:

@@ -4,7 +4,6 @@ every function answers."""
 from __future__ import annotations
 
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 
 import dwconv
 from dwconv import native
-from dwconv.packs.wheel import write_wheel
 from tests.packs.clean import run_clean
 
 STEP = """
@@ -93,17 +91,6 @@ def test_a_block_of_a_pack_runs_as_one(pack, tmp_path):
     done = run_clean(tmp_path, BLOCK.format(pack=str(pack), threads=torch.get_num_threads()))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "{'forward': 1, 'backward': 1}\n"
-
-
-@pytest.mark.slow
-def test_so_does_the_wheels_package(made, planted_log, no_packs, logs, tmp_path):
-    wheel = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    results = tmp_path / "results.pt"
-    done = run_clean(tmp_path, program("import my_kernels", results), path=str(tmp_path / "site"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "{'fprop': True, 'dgrad': True, 'wgrad': True}"
-    assert all(map(torch.equal, torch.load(results), numbers_here(planted_log, logs)))
 
 
 @pytest.mark.slow

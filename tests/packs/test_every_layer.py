@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
 
@@ -16,16 +14,16 @@ import dwconv
 from dwconv import settings
 from dwconv.call.call_plan import plans
 from dwconv.errors import BuildError, DwconvWarning
+from dwconv.kernels.artifact import Artifact
 from dwconv.packs.every_layer import any_layer, candidates, configs, passes_of, target_of_vector_set
 from dwconv.packs.make import make_pack_for_every_layer
-from dwconv.packs.manifest import File, Manifest, PackedKernel
 from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target
 from dwconv.problems.workload import LAYOUTS
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import cpu_facts
 from tests.packs.clean import run_clean
-from tests.packs.forging import forge
+from tests.packs.forging import forge_kernels
 from tests.packs.test_export import error_of
 
 SETS = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
@@ -101,31 +99,28 @@ def test_convert_races_the_packs_kernels_without_tvm_and_what_it_finds_holds_at_
     assert done.returncode == 0, done.stderr
 
 
-def _of(kernel: PackedKernel, pass_: str) -> tuple[str, str, str]:
-    return kernel.workload["layout"], str(kernel.workload["kernel"]), pass_
+def swapped(artifacts: dict[str, Artifact]) -> dict[str, object]:
+    """The machine code of fprop and of dgrad in each other's place."""
+    of_layer = {(one.candidate.workload.layer_kind, one.candidate.config.values): one for one in artifacts.values()}
+    other = {"fprop": "dgrad", "dgrad": "fprop"}
 
+    def code_of(one: Artifact) -> bytes:
+        pass_ = one.candidate.workload.pass_
+        twins = [
+            each
+            for each in of_layer.values()
+            if each.candidate.workload.layout == one.candidate.workload.layout
+            and each.candidate.workload.kernel == one.candidate.workload.kernel
+            and each.candidate.workload.pass_ == other.get(pass_, pass_)
+        ]
+        return twins[0].library
 
-def swap(one: str, other: str) -> Callable[[Manifest], Manifest]:
-    """The machine code of two passes in each other's place."""
-
-    def change(manifest: Manifest) -> Manifest:
-        passes = {one: other, other: one}
-        files: dict[tuple[str, str, str], list[File]] = {}
-        for kernel in manifest.kernels:
-            files.setdefault(_of(kernel, kernel.workload["pass"]), []).append(kernel.file)
-        kernels = []
-        for kernel in manifest.kernels:
-            pass_ = kernel.workload["pass"]
-            file = files[_of(kernel, passes.get(pass_, pass_))].pop(0)
-            kernels.append(msgspec.structs.replace(kernel, file=file))
-        return msgspec.structs.replace(manifest, kernels=kernels)
-
-    return change
+    return {path: replace(one, library=code_of(one)) for path, one in artifacts.items()}
 
 
 def test_a_wrong_kernel_is_found_at_first_use_and_pytorchs_op_runs(of_every_layer, no_packs, tmp_path):
     pack = Path(shutil.copytree(of_every_layer, tmp_path / "pack"))
-    forge(pack, swap("fprop", "dgrad"))  # taps the other way round
+    forge_kernels(pack, swapped)  # taps the other way round
     dwconv.load_pack(pack, unmeasured=True)
     layer = torch.nn.Conv2d(40, 40, 3, padding=1, groups=40, bias=False).to(memory_format=torch.channels_last)
     x = torch.randn(2, 40, 9, 8).to(memory_format=torch.channels_last).requires_grad_()

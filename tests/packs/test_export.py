@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import hashlib
-import importlib.machinery
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
 
 from dwconv import export, settings
-from dwconv.errors import BuildError, PackError
+from dwconv.errors import BuildError
+from dwconv.kernels import entry
+from dwconv.kernels.artifact import Artifact
 from dwconv.packs import make
 from dwconv.packs.contents import choose
 from dwconv.packs.load import load_pack
 from dwconv.packs.make import make_pack
 from dwconv.packs.manifest import MANIFEST, decode
-from dwconv.packs.wheel import write_wheel
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.database import Database
@@ -43,6 +37,10 @@ def run(*options: object) -> int | str | None:
         return exit.code
 
 
+def kernels_of(pack: Path) -> list[Artifact]:
+    return [entry.decode((pack / file.path).read_bytes()) for file in decode((pack / MANIFEST).read_bytes()).kernels]
+
+
 def error_of(capsys: pytest.CaptureFixture[str], *options: object) -> str:
     """The one line that answers bad input; notes may stand before it."""
     assert run(*options) == 2
@@ -58,15 +56,14 @@ def error_of(capsys: pytest.CaptureFixture[str], *options: object) -> str:
 
 def test_the_command_says_what_it_made_what_it_needs_and_how_large_it_is(made, planted_log, capsys, tmp_path, no_packs):
     folder = tmp_path / "pack"
-    assert run(*SHAPE, "--log", planted_log, "-o", folder, "--passes", "dgrad", "--wheel", "my_kernels") == 0
+    assert run(*SHAPE, "--log", planted_log, "-o", folder, "--passes", "dgrad") == 0
     out, err = capsys.readouterr()
     manifest = decode((folder / MANIFEST).read_bytes())
-    pack, needs, digest, warning, wheel = out.splitlines()
+    pack, needs, digest, warning = out.splitlines()
     assert pack == f"{folder}: 1 kernel, {manifest.bytes / 1e6:.1f} MB"
     assert needs == f"needs: {manifest.needs}" and cpu_target().device in needs and "PyTorch" in needs
     assert digest == f"sha256: {manifest.sha256}"
     assert "only from people you trust" in warning
-    assert Path(wheel.removeprefix("wheel: ")).parent == tmp_path and wheel.endswith(".whl")
     assert err.startswith(f"note: compiling for {cpu_target().device}: ")
     load_pack(folder, sha256=manifest.sha256)
 
@@ -85,8 +82,7 @@ def test_the_manifest_lists_every_file_with_its_size(made):
 
 def test_a_whole_log_without_naming_a_layer(made, planted_log, tmp_path):
     assert run("--log", planted_log, "-o", tmp_path / "pack") == 0
-    manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
-    keys = {kernel.candidate().workload.key for kernel in manifest.kernels}
+    keys = {kernel.candidate.workload.key for kernel in kernels_of(tmp_path / "pack")}
     known = [(layer, pass_) for layer in (LAYER, SMALL) for pass_ in PASSES]
     known += [(BLOCK, pass_) for pass_ in BLOCK_PASSES]
     assert keys == {layer.for_pass(pass_).key for layer, pass_ in known}
@@ -98,8 +94,7 @@ def test_a_model_s_layers(made, tmp_path, monkeypatch, capsys):
     planted_records.plant(tmp_path / "log.jsonl", [layer], template_layout="nchw")
     options = ("--model", "tests.models:TinyNet", "--input", "2,3,6,6")
     assert run(*options, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
-    manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
-    assert {kernel.candidate().workload.batchless_key for kernel in manifest.kernels} == {
+    assert {kernel.candidate.workload.batchless_key for kernel in kernels_of(tmp_path / "pack")} == {
         layer.for_pass(pass_).batchless_key for pass_ in PASSES
     }
     err = capsys.readouterr().err
@@ -142,69 +137,12 @@ def test_a_pack_for_a_gpu_that_is_not_here(tmp_path, capsys):
     assert run("--target", target, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
     assert "none of these kernels was measured" in capsys.readouterr().err
     manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
-    (kernel,) = manifest.kernels
-    code = (tmp_path / "pack" / kernel.file.path).read_bytes()
-    assert code.startswith(b"\x7fELF") and kernel.file.path.endswith(".cubin")
-    from dwconv.kernels.cache import build_cached
-
-    built = build_cached(kernel.candidate(), target)
-    assert kernel.artifact(code) == dataclasses.replace(built, source="", resources={}, build_s=0.0), (
-        "the launches are read back as they were"
-    )
+    (kernel,) = kernels_of(tmp_path / "pack")
+    assert kernel.cubin.startswith(b"\x7fELF") and not kernel.source
     assert (manifest.made_for.arch, manifest.made_for.measured) == ("sm_90", False)
     layer = ("--shape", "2,8,12,12", "--kernel", 3)
     assert run("--target", target, "--log", tmp_path / "log.jsonl", *layer, "-o", tmp_path / "of_a_layer") == 0
     assert "note: 2 of the passes have no deciding record" in capsys.readouterr().err, "nobody lacks both in one kernel"
-
-
-def test_a_wheel_is_what_installers_expect(made, tmp_path):
-    path = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
-    with zipfile.ZipFile(path) as wheel:
-        names = set(wheel.namelist())
-        info = next(name.partition("/")[0] for name in names if name.endswith("/METADATA"))
-        lines = wheel.read(f"{info}/RECORD").decode().splitlines()
-        for line in lines:
-            name, digest, size = line.split(",")
-            if digest:
-                content = wheel.read(name)
-                expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
-                assert (digest, int(size)) == (f"sha256={expected}", len(content))
-        assert {line.partition(",")[0] for line in lines} == names
-        assert made.manifest.sha256 in wheel.read("my_kernels/__init__.py").decode()
-    if importlib.machinery.PathFinder.find_spec("pip") is None:  # setuptools' own finder takes distutils away, too
-        pytest.skip("there is no pip to install it")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "-q",
-        "install",
-        "--no-deps",
-        "--no-index",
-        "--target",
-        str(tmp_path / "at"),
-    ]
-    done = subprocess.run([*command, str(path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "at" / "my_kernels" / MANIFEST).read_bytes() == (made.folder / MANIFEST).read_bytes()
-
-
-@pytest.mark.parametrize("measured", [True, False])
-def test_importing_a_wheel_of_computed_costs_asks_for_what_nobody_measured(made, tmp_path, measured):
-    made_for = msgspec.structs.replace(made.manifest.made_for, measured=measured)
-    manifest = msgspec.structs.replace(made.manifest, made_for=made_for)
-    with zipfile.ZipFile(write_wheel(made.folder, manifest, name="my_kernels", folder=tmp_path)) as wheel:
-        assert f"unmeasured={not measured})" in wheel.read("my_kernels/__init__.py").decode()
-
-
-def test_a_wheel_takes_nobodys_place_and_says_if_it_cannot_be_written(made, tmp_path):
-    path = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
-    path.write_text("mine")
-    with pytest.raises(PackError, match=f"{path.name} exists already; remove it"):
-        write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
-    assert path.read_text() == "mine"
-    with pytest.raises(PackError, match="cannot be written: No such file or directory; name another folder"):
-        write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path / "missing")
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
@@ -280,16 +218,6 @@ def test_a_kernel_that_gives_other_bits_once_linked_ends_it_and_nothing_is_left_
     with pytest.raises(BuildError, match="the linked kernel computes something else than the one that was tuned"):
         make_pack([SMALL], cpu_target(), folder=tmp_path / "pack", known=Database.load([planted_log]))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["dwconv", "My-Kernels", "../x", "1st", ""])
-def test_names_that_no_package_has(capsys, tmp_path, planted_log, name):
-    if not name:
-        with pytest.raises(PackError, match="is not a package name"):
-            write_wheel(tmp_path, None, name=name, folder=tmp_path)
-        return
-    line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "pack", "--wheel", name)
-    assert f"wheel={name} is not a package name" in line
 
 
 def test_relaxed_arithmetic_is_refused(capsys, tmp_path):

@@ -11,7 +11,7 @@ import dwconv
 from dwconv.call.call_plan import Plan, kernel_state, plans
 from dwconv.dispatch import decide, knowledge, legality, packed
 from dwconv.errors import BrokenInstallation, InvalidConfig
-from dwconv.kernels import cache
+from dwconv.kernels import cache, entry
 from dwconv.problems.target import cpu_target
 from dwconv.schedules.template import Candidate
 from dwconv.system import versions
@@ -166,7 +166,7 @@ def test_where_nothing_can_be_built_nothing_is_predicted(monkeypatch):
 
 def test_where_nothing_can_be_built_nothing_comes_from_the_cache_either(made, monkeypatch):
     """What is kept there takes TVM to load."""
-    candidate = made.manifest.kernels[0].candidate()
+    candidate = entry.decode((made.folder / made.manifest.kernels[0].path).read_bytes()).candidate
     assert cache.build_cached(candidate, cpu_target())
     monkeypatch.setattr(versions, "can_build", lambda: False)
     with pytest.raises(BrokenInstallation, match="TVM, which builds kernels, is not installed"):

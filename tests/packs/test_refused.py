@@ -16,17 +16,17 @@ import dwconv
 from dwconv.dispatch import packed
 from dwconv.errors import PackError
 from dwconv.packs import load
-from dwconv.packs.manifest import MANIFEST, CudaLaunch, Manifest, decode
+from dwconv.packs.manifest import MANIFEST, Manifest, decode
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.system import cpu_facts, versions
 from tests import planted_records
-from tests.packs.forging import first_kernel, forge, forge_records, made_for, refused, some
+from tests.packs.forging import forge, forge_kernels, forge_records, made_for, refused, some
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 INSTALLED = dict(versions.installed())
 
 
-@pytest.mark.parametrize("pattern", ["kernels/*.so", "native/*.so", "records.jsonl"])
+@pytest.mark.parametrize("pattern", ["kernels/*.kernel", "native/*.so", "records.jsonl"])
 def test_a_file_that_was_changed_is_refused(pack, pattern):
     if not (file := next(pack.glob(pattern), None)):
         pytest.skip("nothing compiles the C++ of calls here")
@@ -37,7 +37,7 @@ def test_a_file_that_was_changed_is_refused(pack, pattern):
 
 
 def test_a_file_that_is_cut_off_or_longer_or_missing_is_refused(pack):
-    file = some(pack, "kernels/*.so")
+    file = some(pack, "kernels/*.kernel")
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     refused(pack, f"is cut off: {len(content) - 1} of {len(content)} bytes")
@@ -56,7 +56,7 @@ def test_a_refusal_is_one_error_not_a_chain_of_them(tmp_path):
 
 
 def test_a_pipe_in_place_of_a_file_is_refused_at_once(pack):
-    file = some(pack, "kernels/*.so")
+    file = some(pack, "kernels/*.kernel")
     file.unlink()
     os.mkfifo(file)
     refused(pack, "is not a file")
@@ -64,7 +64,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_at_once(pack):
 
 def test_of_a_link_the_content_counts(pack, tmp_path):
     """As in folders that an installer makes of links into its store."""
-    file = some(pack, "kernels/fprop*.so")
+    file = some(pack, "kernels/fprop*.kernel")
     stored = file.rename(tmp_path / "stored")
     file.symlink_to(stored)
     dwconv.load_pack(pack)
@@ -78,8 +78,8 @@ def test_a_manifest_that_was_changed_or_cut_off_is_refused(pack):
     refused(pack, "its manifest was changed after it was made")
     (pack / MANIFEST).write_bytes((pack / MANIFEST).read_bytes()[:-100])
     refused(pack, "its manifest is damaged")
-    (pack / MANIFEST).write_text('{"format": 2}')
-    refused(pack, "its format is 2, and this dwconv reads 1")
+    (pack / MANIFEST).write_text('{"format": 1}')
+    refused(pack, "its format is 1, and this dwconv reads 2")
     (pack / MANIFEST).unlink()
     refused(pack, "manifest.json cannot be read: No such file")
 
@@ -179,8 +179,8 @@ def test_damaged_records_are_refused(pack):
 @pytest.mark.parametrize(
     "text",
     [
-        b'{"format": 1, "name": "\xff"}',
-        b'{"format": 1, "name": ' + b"[" * 100_000,
+        b'{"format": 2, "name": "\xff"}',
+        b'{"format": 2, "name": ' + b"[" * 100_000,
         b"[]",
     ],
     ids=["no UTF-8", "deep", "no object"],
@@ -195,27 +195,24 @@ def test_a_manifest_with_a_field_that_nobody_knows_is_refused(pack):
     manifest = (pack / MANIFEST).read_bytes()
     (pack / MANIFEST).write_bytes(manifest.replace(b"{", b'{"needs_more": 1,', 1))
     refused(pack, "its manifest is damaged: .*needs_more")
-    kernel = manifest.replace(b'"workload": {', b'"needs_more": 1, "workload": {', 1)
-    assert kernel != manifest
-    (pack / MANIFEST).write_bytes(kernel)
-    refused(pack, "its manifest is damaged: .*needs_more")
-
-
-NOWHERE = CudaLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0, arguments=["nowhere"])
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("kernel", "words"),
     [
-        ({"config": {"block_h": 1}}, "its configuration names no template"),
-        ({"workload": {"pass_": "fprop"}}, "^pack=.*: kernels/"),
-        ({"arguments": []}, "takes , not x, w"),
-        ({"launches": [NOWHERE]}, "a launch takes nowhere, which is not an argument"),
+        (lambda artifact: b"\xc1", "kernels/.* is no kernel: not a message"),
+        (lambda artifact: {"a": 1}, "kernels/.* is no kernel"),
+        (lambda artifact: dataclasses.replace(artifact, arguments=()), "kernels/.* takes , not x, w"),
+        (lambda artifact: dataclasses.replace(artifact, kind=1), "is no kernel: .*Artifact.kind is '1'"),
     ],
-    ids=["config", "workload", "arguments", "launches"],
+    ids=["bytes", "data", "arguments", "types"],
 )
-def test_a_kernel_that_makes_no_sense_is_refused(pack, fields, words):
-    forge(pack, first_kernel(**fields))
+def test_a_kernel_that_makes_no_sense_is_refused(pack, kernel, words):
+    def change(artifacts):
+        path, artifact = next(each for each in artifacts.items() if "fprop" in each[0])
+        return {path: kernel(artifact)}
+
+    forge_kernels(pack, change)
     refused(pack, words)
 
 
