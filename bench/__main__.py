@@ -37,7 +37,6 @@ READERS = {
 _IN_FOLDERS = {
     "concurrency": "concurrency.bench",
     "cuda": "gpu.cuda",
-    "parallel": "parallel.bench",
 }
 
 

@@ -42,7 +42,6 @@ _OF_COMMUNICATION = re.compile(rf"{_LOST}|gloo/|NCCL")
 """In messages of PyTorch's RuntimeErrors: gloo has no class of errors, and DistributedDataParallel makes others of
 them."""
 _LONGEST_REASON = 160
-_timeout = timedelta(seconds=TIMEOUT_S)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +126,6 @@ def run_command(command: Callable[[list[str] | None], int], argv: list[str] | No
     return exit_code
 
 
-def group_timeout() -> timedelta:
-    """How long collectives wait in the job that ``ranks`` joined; the default if it was joined elsewhere."""
-    return _timeout
-
-
 @contextmanager
 def lost_ranks_told(here: Callable[[], str]) -> Iterator[None]:
     """Makes one line of what PyTorch raises where communication fails. ``here``: names this rank."""
@@ -154,12 +148,11 @@ def _told_by_gloo(message: str) -> str:
 
 
 def _join(timeout_s: float) -> None:
-    global _timeout
-    _timeout = timedelta(seconds=timeout_s)
+    timeout = timedelta(seconds=timeout_s)
     if settings.rank_is_given():
-        dist.init_process_group(timeout=_timeout)
+        dist.init_process_group(timeout=timeout)
     else:
-        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1, timeout=_timeout)  # type: ignore[attr-defined]
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)  # type: ignore[attr-defined]
 
 
 def _device(named: str | None) -> torch.device:

@@ -19,7 +19,6 @@ from dwconv.call.passes import PlannedPasses
 from dwconv.errors import DwconvWarning
 from dwconv.parallel import Communication, Rank, communication, data_parallel, ranks, run
 from dwconv.parallel.data import choose_way
-from dwconv.parallel.data.ways import COLLECTIVES
 from tests.planted_records import plant, workload_of
 
 STEPS = 20
@@ -29,8 +28,8 @@ BUCKET_MB = 0.001
 """So small that the few gradients fill several buckets."""
 WAYS = [
     Communication(),
-    *(Communication(collective=collective, bucket_mb=BUCKET_MB) for collective in COLLECTIVES),
-    *(Communication(collective=collective, bucket_mb=BUCKET_MB, compressed=True) for collective in COLLECTIVES),
+    Communication(bucket_mb=BUCKET_MB),
+    Communication(bucket_mb=BUCKET_MB, compressed=True),
 ]
 
 
@@ -145,9 +144,8 @@ def choose(rank: Rank) -> dict[str, object]:
     report = communication(parallel)
     return {
         "chosen": str(report.chosen),
-        "rows": [(row.name, row.step_us, row.exposed_us) for row in report.rows],
+        "rows": [(str(row.communication), row.step_us, row.exposed_us) for row in report.rows],
         "printed": str(report),
-        "exposed_us": report.exposed_us,
         "before": before,
         "after": copy.deepcopy(model.state_dict()),
         "gradients_stay": all(bool((each.grad == 7).all()) for each in model.parameters()),
@@ -177,8 +175,7 @@ def learn(folder: Path) -> dict[str, object]:
 def step_forever(rank: Rank, folder: Path) -> None:
     """Until a rank is lost, or the test ends. Says when it is under way."""
     in_context: ContextVar[Dropped | None] = ContextVar("in_context")
-    collective = (folder / "collective").read_text()
-    parallel = data_parallel(fresh(), communication=Communication(collective=collective, bucket_mb=BUCKET_MB))
+    parallel = data_parallel(fresh(), communication=Communication(bucket_mb=BUCKET_MB))
     images, labels = batches()[0]
     ends = time.monotonic() + 3600
     while time.monotonic() < ends:

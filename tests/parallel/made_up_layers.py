@@ -7,44 +7,19 @@ from itertools import pairwise
 
 from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage
 
-
-def layer(
-    *,
-    name: str = "layer",
-    forward_us: float = 100.0,
-    dgrad_us: float = 100.0,
-    wgrad_us: float = 100.0,
-    output_bytes: int = 1000,
-    saved_bytes: int = 500,
-    parameter_bytes: int = 40,
-) -> LayerCost:
-    return LayerCost(
-        name=name, forward_us=forward_us, dgrad_us=dgrad_us, wgrad_us=wgrad_us, output_bytes=output_bytes,
-        saved_bytes=saved_bytes, parameter_bytes=parameter_bytes,
-    )  # fmt: skip
+_US = {"forward_us": 100.0, "dgrad_us": 100.0, "wgrad_us": 100.0}
+_BYTES = {"output_bytes": 1000, "saved_bytes": 500, "parameter_bytes": 40}
 
 
-def plan(
-    layers: Sequence[LayerCost],
-    *,
-    replicas: Sequence[int] | None = None,
-    microbatches: int = 4,
-    schedule: str = "1f1b",
-    link: Link = FREE_LINK,
-    stages_per_rank: int = 1,
-) -> Plan:
+def layer(*, name: str = "layer", **change: float) -> LayerCost:
+    return LayerCost(**{"name": name, **_US, **_BYTES, **change})
+
+
+def plan(layers: Sequence[LayerCost], *, replicas: int = 1, link: Link = FREE_LINK, **change) -> Plan:
     """Every layer is a stage."""
-    return Plan(
-        layers=tuple(layers),
-        stages=tuple(
-            Stage(first=number, last=number + 1, replicas=count)
-            for number, count in enumerate(replicas or [1] * len(layers))
-        ),
-        microbatches=microbatches,
-        schedule=schedule,
-        link=link,
-        stages_per_rank=stages_per_rank,
-    )
+    stages = tuple(Stage(first=number, last=number + 1, replicas=replicas) for number in range(len(layers)))
+    how = {"microbatches": 4, "schedule": "1f1b", **change}
+    return Plan(layers=tuple(layers), stages=stages, link=link, **how)
 
 
 def plan_of(

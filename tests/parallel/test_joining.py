@@ -40,9 +40,8 @@ def under_way(processes, folder):
     return eventually(lambda: all(path.exists() for path in paths) or any(each.poll() for each in processes))
 
 
-def lost_one(how, *, world, folder, collective):
+def lost_one(how, *, world, folder):
     """The ranks that are left once one was killed or stopped."""
-    (folder / "collective").write_text(collective)
     with started("-m", "tests.parallel.jobs", folder, world=world, folder=folder) as processes:
         assert under_way(processes, folder)
         processes[1].send_signal(how)
@@ -60,18 +59,12 @@ def check_one_line(rank, number, *, world):
 # -- a rank that is lost ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("world", "collective"),
-    [
-        (2, "reduce-scatter"),
-        pytest.param(3, "all-reduce", marks=pytest.mark.slow),
-    ],
-)
-def test_a_killed_rank_ends_all_with_a_line(tmp_path, world, collective):
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_killed_rank_ends_all_with_a_line(tmp_path, world):
     """Long before the timeout: their connections to it are gone."""
     (tmp_path / "timeout").write_text("3000")
     started_s = time.monotonic()
-    left = lost_one(signal.SIGKILL, world=world, folder=tmp_path, collective=collective)
+    left = lost_one(signal.SIGKILL, world=world, folder=tmp_path)
     assert time.monotonic() - started_s < 3000
     for number, rank in zip([0, 2], left, strict=False):
         check_one_line(rank, number, world=world)
@@ -81,7 +74,7 @@ def test_a_killed_rank_ends_all_with_a_line(tmp_path, world, collective):
 @pytest.mark.slow  # it waits for a timeout
 def test_a_rank_that_hangs_ends_the_others_after_the_timeout(tmp_path):
     (tmp_path / "timeout").write_text("5")
-    left = lost_one(signal.SIGSTOP, world=3, folder=tmp_path, collective="reduce-broadcast")
+    left = lost_one(signal.SIGSTOP, world=3, folder=tmp_path)
     for number, rank in zip([0, 2], left, strict=True):
         check_one_line(rank, number, world=3)
     assert any("Timed out" in rank.err or "timeout" in rank.err for rank in left)

@@ -1,82 +1,40 @@
-"""The plan that dynamic programming finds is the best of all plans, each tried."""
+"""The plan that dynamic programming finds is the best of all plans, each tried; and which plan is recommended."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.partition import Cluster, Shape, _held, partition
-from dwconv.parallel.planning.plan import (
-    COPIES_OF_PARAMETERS,
-    FREE_LINK,
-    LayerCost,
-    Link,
-    Plan,
-    Stage,
-    stage_cost,
-    sum_us,
-    transfer_us,
-)
+from dwconv.parallel.planning.compare import propose, recommendation, report
+from dwconv.parallel.planning.partition import Shape, partition
+from dwconv.parallel.planning.plan import FREE_LINK, Link, Plan, Stage, stage_cost, sum_us, transfer_us
 from dwconv.parallel.planning.simulation import simulate
 from tests.parallel.made_up_layers import layer
 
 LINK = Link(gb_s=1.0, latency_us=10.0)
+SLOW = Link(gb_s=0.1, latency_us=10.0)
+
+
+def shape(world: int, link: Link = FREE_LINK, **change) -> Shape:
+    return Shape(**{"world": world, "link": link, "microbatches": 8, **change})
 
 
 def bottleneck_us(plan: Plan) -> float:
     """The time that the slowest stage or link of a plan is busy in a step."""
-    total = plan.microbatches * plan.stages[0].replicas
     worst = 0.0
     for number, stage in enumerate(plan.stages):
         cost = stage_cost(plan.layers, first=stage.first, last=stage.last)
-        busy_us = total / stage.replicas * (cost.forward_us + cost.dgrad_us + cost.wgrad_us)
+        busy_us = plan.microbatches * (cost.forward_us + cost.dgrad_us + cost.wgrad_us)
         worst = max(worst, busy_us + sum_us(plan.link, cost.parameter_bytes, ranks=stage.replicas))
         if number + 1 < len(plan.stages):
-            messages = total / min(stage.replicas, plan.stages[number + 1].replicas)
-            worst = max(worst, messages * transfer_us(plan.link, cost.output_bytes))
+            worst = max(worst, plan.microbatches * transfer_us(plan.link, cost.output_bytes))
     return worst
-
-
-def memory_bytes(plan: Plan) -> list[int]:
-    """The most that a rank of each stage needs, for plans with one stage a rank."""
-    total = plan.microbatches * plan.stages[0].replicas
-    needed = []
-    for number, stage in enumerate(plan.stages):
-        cost = stage_cost(plan.layers, first=stage.first, last=stage.last)
-        before, after = (sum(each.replicas for each in some) for some in (plan.stages[:number], plan.stages[number:]))
-        held = _held(plan.schedule, total=total, replicas=stage.replicas, before=before, after=after)
-        needed.append(COPIES_OF_PARAMETERS * cost.parameter_bytes + held * cost.kept_bytes)
-    return needed
-
-
-def _all_plans(layers: Sequence[LayerCost], cluster: Cluster, shape: Shape) -> Iterator[Plan]:
-    """Every way to cut the layers and to share out the ranks."""
-    for count in range(1, min(len(layers), cluster.world) + 1):
-        if shape.stages not in (None, count):
-            continue
-        for cuts in itertools.combinations(range(1, len(layers)), count - 1):
-            bounds = [0, *cuts, len(layers)]
-            for replicas in itertools.product(range(1, cluster.world + 1), repeat=count):
-                if sum(replicas) != cluster.world or any(shape.microbatches % each for each in replicas):
-                    continue
-                if shape.is_even and len(set(replicas)) > 1:
-                    continue
-                yield Plan(
-                    layers=tuple(layers),
-                    stages=tuple(
-                        Stage(first=first, last=last, replicas=each)
-                        for first, last, each in zip(bounds, bounds[1:], replicas, strict=False)
-                    ),
-                    microbatches=shape.microbatches // replicas[0],
-                    schedule=shape.schedule,
-                    link=cluster.link,
-                )
 
 
 layers_of_all_kinds = st.builds(
@@ -92,68 +50,48 @@ layers_of_all_kinds = st.builds(
 
 @given(
     layers=st.lists(layers_of_all_kinds, min_size=1, max_size=6),
-    cluster=st.builds(
-        Cluster,
-        world=st.integers(1, 4),
-        link=st.sampled_from([FREE_LINK, LINK, Link(gb_s=0.1, latency_us=0.0)]),
-        memory_bytes=st.none() | st.integers(100_000, 3_000_000),
-    ),
-    shape=st.builds(
-        Shape,
-        microbatches=st.sampled_from([4, 6, 12]),
-        schedule=st.sampled_from(["gpipe", "1f1b", "zero-bubble"]),
-        stages=st.none() | st.integers(1, 4),
-        is_even=st.booleans(),
-    ),
+    stages=st.integers(1, 4),
+    replicas=st.integers(1, 2),
+    schedule=st.sampled_from(["gpipe", "1f1b", "zero-bubble"]),
+    link=st.sampled_from([FREE_LINK, LINK, Link(gb_s=0.1, latency_us=0.0)]),
+    memory_bytes=st.none() | st.integers(100_000, 3_000_000),
 )
-@settings(max_examples=300)
-def test_no_plan_is_better_than_the_one_found(layers, cluster, shape):
-    fitting = [
-        each
-        for each in _all_plans(layers, cluster, shape)
-        if cluster.memory_bytes is None or max(memory_bytes(each)) <= cluster.memory_bytes
-    ]
+@settings(max_examples=150)
+def test_no_plan_is_better_than_the_one_found(layers, stages, replicas, schedule, link, memory_bytes):
+    """A plan fits if its simulated step does."""
+    asked = shape(stages * replicas, link, schedule=schedule, memory_bytes=memory_bytes)
+    fitting = []
+    for cuts in itertools.combinations(range(1, len(layers)), stages - 1):
+        made = tuple(
+            Stage(first=first, last=last, replicas=replicas)
+            for first, last in itertools.pairwise([0, *cuts, len(layers)])
+        )
+        plan = Plan(
+            layers=tuple(layers), stages=made, microbatches=8 // replicas, schedule=schedule, link=link
+        )  # fmt: skip
+        if max(simulate(plan).memory_bytes) <= (memory_bytes or math.inf):
+            fitting.append(plan)
     if not fitting:
         with pytest.raises(NoPlan):
-            partition(layers, cluster, shape)
+            partition(layers, asked, stages=stages)
         return
-    found = partition(layers, cluster, shape)
-    assert found in fitting  # it keeps to the rules
+    found = partition(layers, asked, stages=stages)
+    assert found in fitting
     assert bottleneck_us(found) == pytest.approx(min(map(bottleneck_us, fitting)))
-
-
-@given(
-    layers=st.lists(layers_of_all_kinds, min_size=1, max_size=4),
-    world=st.integers(1, 4),
-    schedule=st.sampled_from(["gpipe", "1f1b", "zero-bubble"]),
-)
-def test_the_memory_that_is_reckoned_with_is_what_the_step_takes(layers, world, schedule):
-    shape = Shape(microbatches=12, schedule=schedule)
-    for each in itertools.islice(_all_plans(layers, Cluster(world=world, link=LINK), shape), 12):
-        simulated = iter(simulate(each).memory_bytes)
-        for stage, reckoned in zip(each.stages, memory_bytes(each), strict=True):
-            taken = [next(simulated) for _ in range(stage.replicas)]
-            assert max(taken) <= reckoned
-            if each.is_even:
-                assert max(taken) == reckoned
 
 
 def test_memory_moves_a_cut():
     layers = [layer(saved_bytes=9000), layer(saved_bytes=9000), layer(saved_bytes=0), layer(saved_bytes=0)]
-    shape = Shape(microbatches=8, schedule="1f1b", stages=2)
-    roomy = partition(layers, Cluster(world=2, link=FREE_LINK), shape)
-    tight = partition(layers, Cluster(world=2, link=FREE_LINK, memory_bytes=25_000), shape)
-    assert roomy.stages[0].last == 2  # holds two microbatches of 18 kB
-    assert tight.stages[0].last == 1
+    assert partition(layers, shape(2), stages=2).stages[0].last == 2  # holds two microbatches of 18 kB
+    assert partition(layers, shape(2, memory_bytes=25_000), stages=2).stages[0].last == 1
     with pytest.raises(NoPlan, match=r"fits into memory=1e-05 GB a rank; give more memory"):
-        partition(layers, Cluster(world=2, link=FREE_LINK, memory_bytes=10_000), shape)
+        partition(layers, shape(2, memory_bytes=10_000), stages=2)
 
 
 def test_interleaved_stages_go_round_the_ranks():
     layers = [layer(forward_us=float(number)) for number in (3, 1, 2, 2, 1, 3, 2, 2)]
-    shape = Shape(microbatches=4, schedule="interleaved", stages_per_rank=2, stages=4)
-    found = partition(layers, Cluster(world=4, link=FREE_LINK), shape)
-    assert (found.groups, found.world, found.is_even, found.microbatches) == (2, 4, True, 2)
+    found = partition(layers, shape(4, microbatches=4, schedule="interleaved"), stages=4)
+    assert (found.groups, found.world, found.replicas, found.microbatches) == (2, 4, 2, 2)
     assert [stage.last for stage in found.stages] == [2, 4, 6, 8]
 
 
@@ -162,13 +100,73 @@ def test_interleaved_stages_go_round_the_ranks():
     [
         (0, {}, "world=0 is too small; use at least 1"),
         (2, {"stages": 3}, "world=2 is smaller than the 3 stages; every stage needs a rank of its own"),
-        (9, {"stages": 5}, "stages=5 are more than the 4 layers; use at most 4"),
-        (4, {"stages": 3, "is_even": True}, "world=4 ranks do not share out evenly over 3 stages with 8 microbatches"),
+        (4, {"stages": 3}, "world=4 ranks do not share out evenly over 3 stages with 8 microbatches"),
         (4, {"schedule": "2f2b"}, "schedule=2f2b is unknown"),
-        (8, {"stages_per_rank": 2, "stages": 3}, "stages=3 are not 2 for each rank"),
+        (8, {"schedule": "interleaved", "stages": 3}, "stages=3 are not 2 for each rank"),
     ],
 )
 def test_one_line_says_why_there_is_no_plan(world, change, message):
-    shape = dataclasses.replace(Shape(microbatches=8, schedule="1f1b"), **change)
     with pytest.raises(NoPlan, match=message):
-        partition([layer()] * 4, Cluster(world=world, link=FREE_LINK), shape)
+        propose([layer()] * 4, shape(world, **change))
+
+
+# -- which plan is recommended ----------------------------------------------------------------------------------------
+
+
+def test_small_parameters_are_best_left_to_data_parallelism():
+    proposal = propose([layer(output_bytes=10**6)] * 4, shape(4, SLOW))
+    assert proposal.best is proposal.data_parallel
+    assert {each.name for each in proposal.candidates} == {"data parallelism", "4 stages", "2 stages × 2 replicas"}
+    assert recommendation(proposal).startswith("recommended: plain data parallelism; the best pipeline, ")
+    assert recommendation(proposal).endswith(" times as long")
+    alone = dataclasses.replace(proposal, candidates=proposal.candidates[:1])
+    assert recommendation(alone) == "recommended: plain data parallelism"
+
+
+def test_large_parameters_over_a_slow_link_want_a_pipeline():
+    proposal = propose([layer(parameter_bytes=10**7, output_bytes=100)] * 4, shape(4, SLOW))
+    assert proposal.best.name == "4 stages" and proposal.best is proposal.pipeline
+    assert proposal.data_parallel.step.step_us > 2 * proposal.best.step.step_us
+    interleaved = propose([layer(parameter_bytes=10**7)] * 8, shape(4, SLOW, schedule="interleaved"))
+    assert interleaved.best.name == "8 stages (2 a rank)" and len(interleaved.best.step.memory_bytes) == 4
+    assert [each.plan.stages_per_rank for each in interleaved.candidates] == [2, 2, 1] and not interleaved.left_out
+
+
+def test_of_plans_as_fast_data_parallelism_is_recommended():
+    proposal = propose([layer(forward_us=0.0, dgrad_us=0.0, wgrad_us=0.0)] * 4, shape(2))
+    assert proposal.best.step.step_us == proposal.candidates[-1].step.step_us
+    assert proposal.best.is_data_parallel
+
+
+def test_data_parallelism_uses_the_costs_of_a_whole_share():
+    at_once = [layer(forward_us=300.0)] * 2  # four microbatches at a time, in the time of three
+    one_by_one = propose([layer()] * 2, shape(2)).data_parallel
+    together = propose([layer()] * 2, shape(2), on_whole_share=at_once).data_parallel
+    assert (one_by_one.plan.microbatches, together.plan.microbatches) == (4, 1)
+    assert one_by_one.step.step_us == pytest.approx(4 * 2 * 300)
+    assert together.step.step_us == pytest.approx(2 * 500)
+
+
+def test_what_does_not_fit_is_left_out_with_its_reason():
+    layers = [layer(saved_bytes=10_000, parameter_bytes=0)] * 4
+    proposal = propose(layers, shape(4, memory_bytes=35_000))
+    assert proposal.data_parallel is None
+    assert "left out: data parallelism: needs 4e-05 GB a rank" in report(proposal)
+    assert max(proposal.best.step.memory_bytes) <= 35_000
+    with pytest.raises(NoPlan, match="no plan for world=4: data parallelism: needs"):
+        propose(layers, shape(4, memory_bytes=5_000))
+    exact = [layer(parameter_bytes=0, saved_bytes=4000, output_bytes=0)] * 2
+    assert propose(exact, shape(2, memory_bytes=8_000), on_whole_share=exact).data_parallel is not None
+
+
+def test_pipelines_have_no_more_stages_than_layers():
+    proposal = propose([layer()] * 2, shape(4, SLOW))
+    assert max(len(each.plan.stages) for each in proposal.candidates) == 2
+    assert not proposal.left_out
+
+
+def test_stages_with_their_ranks_and_layers():
+    layers = [layer(name="in"), layer(name="mid", parameter_bytes=10**7), layer(name="out", forward_us=700.0)]
+    lines = [line.split() for line in report(propose(layers, shape(4, SLOW, stages=2))).splitlines()]
+    assert ["0", "0", "to", "1", "0.20", "0.20", "0.20", "10.0", "30.0", "in", "…", "mid"] in lines
+    assert ["1", "2", "to", "3", "0.70", "0.10", "0.10", "0.000"] in [line[:8] for line in lines]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 import dwconv
 from dwconv.errors import NoPlan
 from dwconv.parallel.joining import ranks
-from dwconv.parallel.pipeline.pipeline import BatchNorm, Pipeline
+from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.pipeline.running_stage import Boundary, StageGradients, StageModule
-from dwconv.parallel.pipeline.stages import check_runs, check_splits, synchronise_batch_norms
+from dwconv.parallel.pipeline.stages import check_runs, check_splits
 from dwconv.parallel.planning.plan import Plan
 from tests.parallel.made_up_layers import plan_of
 from tests.parallel.ranks import Ranks, needs_gloo
@@ -47,7 +45,6 @@ class Case:
     make: Callable[[], nn.Module]
     plan: Plan
     channels_last: bool = False
-    batch_norm: BatchNorm = "microbatch"
 
     @property
     def replicas(self) -> int:
@@ -76,7 +73,6 @@ ON_2 = {
         make=converted_mobile_net, plan=plan_of([3, 6], schedule="zero-bubble"), channels_last=True
     ),
     "one stage, 2 replicas": Case(make=SmallResNet, plan=plan_of([9], replicas=2)),
-    "synchronised": Case(make=SmallResNet, plan=plan_of([9], replicas=2), batch_norm="synchronised"),
 }
 if torch.__version__ < "2.13":
     del ON_2["zero-bubble, depthwise, channels_last"]  # which is refused
@@ -85,9 +81,7 @@ ON_4 = {
     "interleaved": Case(
         make=SmallResNet, plan=plan_of([2, 4, 6, 9], schedule="interleaved", stages_per_rank=2, replicas=2)
     ),
-    "zero-bubble, synchronised": Case(
-        make=SmallResNet, plan=plan_of([5, 9], schedule="zero-bubble", replicas=2), batch_norm="synchronised"
-    ),
+    "zero-bubble": Case(make=SmallResNet, plan=plan_of([5, 9], schedule="zero-bubble", replicas=2)),
     "4 stages": Case(make=SmallResNet, plan=plan_of([2, 4, 6, 9], schedule="zero-bubble", microbatches=8)),
 }
 
@@ -112,7 +106,6 @@ def _trained_by_pipeline(case: Case) -> Trained:
         case.plan,
         loss=nn.functional.cross_entropy,
         example=batches[0][0][: BATCH // case.replicas],
-        batch_norm=case.batch_norm,
         timeout_s=60,
     )
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.1, momentum=0.9)
@@ -141,11 +134,7 @@ def _trained_by_one_process(case: Case) -> Trained:
 
 
 def _microbatches(case: Case, batch: Tensor) -> list[Tensor]:
-    """Those that batch normalisation sees, whole."""
-    shares = [share.chunk(case.plan.microbatches) for share in batch.chunk(case.replicas)]
-    if case.batch_norm == "synchronised":
-        return [torch.cat(parts) for parts in zip(*shares, strict=True)]
-    return [part for share in shares for part in share]
+    return [part for share in batch.chunk(case.replicas) for part in share.chunk(case.plan.microbatches)]
 
 
 def check(trained: list[Trained], case: Case) -> None:
@@ -155,7 +144,7 @@ def check(trained: list[Trained], case: Case) -> None:
         assert list(each.state) == list(expected.state), f"rank {rank}"
         for name, tensor in each.state.items():
             # Where replicas normalise alone, each has seen its own images only.
-            if case.replicas == 1 or case.batch_norm == "synchronised" or not _is_statistic(name):
+            if case.replicas == 1 or not _is_statistic(name):
                 torch.testing.assert_close(
                     tensor, expected.state[name], rtol=1e-4, atol=1e-5, msg=f"rank {rank}: {name}"
                 )
@@ -200,24 +189,18 @@ def test_what_passes_a_boundary_is_dense_both_ways_and_no_view(channels_last):
     leaf = x.clone(memory_format=torch.preserve_format).requires_grad_()
     sent = before(leaf)
     assert sent.is_contiguous() and sent.shape == boundary.sent.shape and not sent._is_view()
+    other = torch.contiguous_format if channels_last else torch.channels_last
+    assert torch.equal(before(x.contiguous(memory_format=other)), sent)  # whatever the layout that a layer gives
     received = sent.detach().requires_grad_()
     result = after(received)
     assert result.stride() == x.stride() and torch.equal(result, x)
     nn.functional.relu(result, inplace=True)  # as the first layer of a stage may
     # A layer may give its gradient in another order in memory than what it read.
-    other = torch.contiguous_format if channels_last else torch.channels_last
     found = torch.randn(x.shape).to(memory_format=other)
     (grad,) = torch.autograd.grad(after(received), received, found)
     assert grad.is_contiguous()
     sent.backward(grad)
     assert torch.equal(leaf.grad, found)
-
-
-def test_tensors_are_sent_in_the_layout_of_the_boundary():
-    x = torch.randn(2, 3, 4, 5)
-    boundary = Boundary.like(x.to(memory_format=torch.channels_last))
-    assert torch.equal(StageModule([], received=None, sent=boundary)(x), x.permute(0, 2, 3, 1).contiguous())
-    assert StageModule([], received=None, sent=boundary)(x).is_contiguous()
 
 
 def test_gradients_are_the_mean_over_microbatches_and_lie_as_their_parameters():
@@ -231,27 +214,11 @@ def test_gradients_are_the_mean_over_microbatches_and_lie_as_their_parameters():
     for weight, total in zip(weights, sums, strict=True):
         weight.grad = total.clone()
     gradients = StageGradients([*weights, unused], group=None, divisor=4)
-    before_s = time.perf_counter()
     gradients.start()
-    times = gradients.finish()
-    assert before_s <= times.started_s == times.ended_s <= times.started_s + times.waited_s <= time.perf_counter()
+    assert gradients.finish() >= 0
     for weight, total in zip(weights, sums, strict=True):
         assert torch.equal(weight.grad, total / 4) and weight.grad.stride() == weight.stride()
     assert unused.grad is None
-
-
-def test_batch_normalisation_over_one_replica_is_pytorchs():
-    x = 3 + torch.randn(4, 6, 5, 5)
-    norms = [nn.Sequential(nn.BatchNorm2d(6), nn.BatchNorm2d(6, momentum=None, affine=False)) for _ in range(2)]
-    with ranks():
-        norms[1] = synchronise_batch_norms(norms[1], dist.group.WORLD)
-        assert not any(isinstance(module, nn.BatchNorm2d) for module in norms[1].modules())
-        results = [norm(x) for norm in norms for _ in range(2)]
-        torch.testing.assert_close(results[2:], results[:2])
-        for norm in norms:
-            norm.eval()
-        torch.testing.assert_close(norms[1](x), norms[0](x))
-    torch.testing.assert_close(norms[1].state_dict(), norms[0].state_dict())
 
 
 def test_what_does_not_fit_a_pipeline_is_one_line():

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import gc
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from dwconv.discovery.step import ExampleStep
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel import Communication, communication, data_parallel
 from dwconv.parallel.data import choose_way as choosing
 from dwconv.parallel.data import replicas
-from dwconv.parallel.data.choose_way import Contest, TrainingExample, candidates, choose, longer_by_us, take_turns
-from dwconv.parallel.data.ways import COLLECTIVES, CommunicationReport, GradientHook
+from dwconv.parallel.data.choose_way import Contest, candidates, choose, longer_by_us, take_turns
+from dwconv.parallel.data.ways import CommunicationReport
 from tests.parallel.jobs import WAYS, Net, fresh, learn, trained
 from tests.parallel.ranks import needs_gloo
 
@@ -22,7 +23,7 @@ pytestmark = [needs_gloo, pytest.mark.filterwarnings("ignore::dwconv.errors.Dwco
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 """Of parameters after 20 steps, to one process on the whole batch: sums in another order."""
-UNMEASURED = CommunicationReport(chosen=Communication(), reason="", world=1, backend="gloo", gradient_bytes=0)
+UNMEASURED = CommunicationReport(chosen=Communication(), reason="", world=1, gradient_bytes=0)
 OF_BFLOAT16 = {"rtol": 5e-2, "atol": 5e-3}
 
 
@@ -79,16 +80,8 @@ def test_all_ranks_choose_alike_from_the_same_times(chosen):
         assert first["chosen"] == other["chosen"]
         assert first["rows"] == other["rows"] and first["printed"] == other["printed"]
     names = [name for name, _, _ in first["rows"]]
-    assert names == [
-        "all-reduce after the backward pass",
-        *(
-            str(Communication(collective=collective, compressed=compressed))
-            for compressed in (False, True)
-            for collective in ("all-reduce", "reduce-scatter", "reduce-broadcast")
-        ),
-    ]
+    assert names == [str(Communication()), str(Communication(compressed=True))]
     assert all(step_us > exposed_us for _, step_us, exposed_us in first["rows"])
-    assert first["exposed_us"] is not None
     assert f"chosen: {first['chosen']}" in first["printed"]
 
 
@@ -107,7 +100,7 @@ def test_measuring_changes_nothing(chosen):
 
 def test_without_an_example_it_is_pytorchs_own_way(one_rank):
     report = communication(data_parallel(Net()))
-    assert report.chosen == Communication() and report.exposed_us is None and report.world == 1
+    assert report.chosen == Communication() and report.world == 1
     assert "nothing was measured: there was no example" in str(report)
     assert "there is one rank" in str(communication(data_parallel(Net(), torch.randn(2, 3, 9, 7))))
 
@@ -142,18 +135,16 @@ class Masked(nn.Linear):
         return super().forward(x), (x > 0).float(), x.argmax()
 
 
-def test_an_example_learns_from_the_outputs_that_have_a_gradient():
+def test_an_example_learns_from_the_outputs_that_have_a_gradient(group):
     model = Masked(3, 2)
-    example = TrainingExample.of(model, torch.randn(4, 3), loss=None)
-    example.step(model)
+    contest = contest_of(model, torch.randn(4, 3), group)
+    contest.step(model)
     model.requires_grad_(False)
     with pytest.raises(InvalidChoice, match="no output of Masked requires a gradient; give loss="):
-        example.step(model)
+        contest.step(model)
 
 
-def test_a_way_that_does_not_exist_is_named():
-    with pytest.raises(InvalidChoice, match="collective=gossip is unknown; use one of all-reduce, reduce-scatter"):
-        Communication(collective="gossip")
+def test_a_bucket_that_holds_nothing_is_refused():
     with pytest.raises(InvalidChoice, match="bucket_mb=0 holds no gradient"):
         Communication(bucket_mb=0)
 
@@ -182,7 +173,14 @@ class Large(Net):
         self.head = nn.Sequential(nn.Linear(8, 65536, bias=False), nn.AdaptiveAvgPool1d(5))
 
 
-def report_by(monkeypatch, group, seconds_of, *, compress=False, seconds=1e9, model=None):
+def contest_of(model, example, group, *, compress=False, seconds=1e9):
+    step = ExampleStep.of(model, example, trains=True)
+    return Contest(
+        model=model, example=step, loss=None, group=group, options={}, compress=compress, seconds=seconds
+    )  # fmt: skip
+
+
+def report_by(monkeypatch, group, seconds_of, *, model=None, **options):
     """The report, where a step takes ``seconds_of(its name, number of the round)``."""
 
     def planted(steps, *, rounds, group, device):
@@ -191,31 +189,23 @@ def report_by(monkeypatch, group, seconds_of, *, compress=False, seconds=1e9, mo
         return {name: [seconds_of(name, number) for number in range(rounds)] for name in steps}
 
     monkeypatch.setattr(choosing, "take_turns", planted)
-    model = model or Large()
-    contest = Contest(
-        model=model, example=TrainingExample.of(model, torch.randn(2, 3, 5, 5), loss=None), group=group,
-        hook=GradientHook(group, communication=Communication(), timeout=timedelta(seconds=30)), options={},
-        compress=compress, seconds=seconds,
-    )  # fmt: skip
-    try:
-        return choose(contest)
-    finally:
-        contest.hook.close()
+    return choose(contest_of(model or Large(), torch.randn(2, 3, 5, 5), group, **options))
 
 
 def test_the_fastest_is_chosen_of_all_that_was_allowed(monkeypatch, group):
-    fastest = Communication(collective="reduce-broadcast", bucket_mb=3)
+    fastest = Communication(bucket_mb=3)
 
     def seconds_of(name, number):
         return LOCAL_S + {"no communication": 0.0, str(fastest): 0.001}.get(name, 0.004)
 
     report = report_by(monkeypatch, group, seconds_of)
     assert report.chosen == fastest
-    assert report.exposed_us == pytest.approx(1000)
     assert report.local_us == pytest.approx(10_000)
     assert "3.00 ms a step less than" in report.reason
-    tried = {row.communication for row in report.rows} - {None}
-    assert tried == {way for ways in candidates(2.1, compress=False).values() for way in ways}
+    tried = {row.communication for row in report.rows}
+    assert tried == {way for ways in candidates(2.1, compress=False) for way in ways}
+    (row,) = (row for row in report.rows if row.communication == fastest)
+    assert row.exposed_us == pytest.approx(1000)
     assert not any(way.compressed for way in tried) and not report.left
 
 
@@ -240,12 +230,12 @@ def test_the_default_stays_unless_it_is_beaten_in_three_rounds_of_four(monkeypat
 
 def test_a_machine_that_slows_down_meanwhile_decides_nothing(monkeypatch, group):
     """Everything takes three times as long after the first group of steps, the default in the finals, too."""
-    fastest = Communication(collective="reduce-scatter", bucket_mb=1)
+    fastest = Communication(bucket_mb=1)
     calls = []
 
     def seconds_of(name, number):
         calls.append(name)
-        slower = 1 if len(calls) < 30 else 3
+        slower = 1 if len(calls) < 20 else 3
         return slower * (LOCAL_S + {"no communication": 0.0, str(fastest): 0.003}.get(name, 0.004))
 
     assert report_by(monkeypatch, group, seconds_of).chosen == fastest
@@ -254,29 +244,25 @@ def test_a_machine_that_slows_down_meanwhile_decides_nothing(monkeypatch, group)
 def test_what_there_is_no_time_for_is_named(monkeypatch, group):
     """The default is measured in any case."""
     report = report_by(monkeypatch, group, lambda name, number: LOCAL_S, seconds=1e-9)
-    assert [row.communication for row in report.rows] == [None, Communication()]
-    assert len(report.left) == 3 * len(COLLECTIVES) - 1
-    assert "buckets of 3 MiB by all-reduce, reduce-scatter, reduce-broadcast" in str(report)
+    assert [row.communication for row in report.rows] == [Communication()] and len(report.left) == 2
+    assert "not measured, since time was up: buckets of 1 MiB; buckets of 3 MiB" in str(report)
 
 
 def test_nothing_of_a_measurement_stays_on_the_model(monkeypatch, group):
     """Wrappers leave hooks on the parameters while they live."""
     model = Large()
     report_by(monkeypatch, group, lambda name, number: LOCAL_S, model=model)
-    called = []
-    monkeypatch.setattr(GradientHook, "send", lambda *arguments: called.append(arguments))
-    model(torch.randn(2, 3, 5, 5)).sum().backward()
-    assert not called
-    with pytest.raises(Exception, match="Large does not come from"):
-        communication(model)
+    assert not any(
+        parameter._backward_hooks or parameter._post_accumulate_grad_hooks for parameter in model.parameters()
+    )
+    alive = [each for each in gc.get_objects() if isinstance(each, nn.parallel.DistributedDataParallel)]
+    assert not any(each.module is model for each in alive)
 
 
 def test_candidates_suit_the_size_of_the_gradients():
-    assert list(candidates(0.5, compress=False)) == [None]
-    assert list(candidates(8.5, compress=False)) == [None, 1, 5, 9]
-    assert list(candidates(54.4, compress=False)) == [None, 1, 5, 25, 55]
-    assert all(len(ways) == 6 for ways in candidates(8.5, compress=True).values())
-    assert all(ways[0].collective == "all-reduce" for ways in candidates(8.5, compress=True).values())
+    for megabytes, sizes in ((0.5, [None]), (8.5, [None, 1, 5, 9]), (54.4, [None, 1, 5, 25, 55])):
+        assert [ways[0].bucket_mb for ways in candidates(megabytes, compress=False)] == sizes
+    assert all([way.compressed for way in ways] == [False, True] for ways in candidates(8.5, compress=True))
 
 
 def test_steps_take_turns_and_each_round_begins_with_another(group):

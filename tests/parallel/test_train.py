@@ -17,7 +17,6 @@ from torch import nn
 from dwconv.parallel import joining, train
 from dwconv.parallel.planning import partition
 from dwconv.parallel.planning.plan import write_plan
-from dwconv.parallel.train import parser_of_train
 from tests.parallel.made_up_layers import plan_of
 from tests.parallel.ranks import ROOT, Ended, needs_gloo, ran
 
@@ -81,20 +80,11 @@ def run(*options: object) -> int | str | None:
         return exit.code
 
 
-def test_what_is_not_said_has_the_default_that_the_help_names():
-    parsed = vars(parser_of_train().parse_args(["--model", "a:b", "--input", "8,3,8,8"]))
-    usual = {"steps": 10, "rate": 0.01, "seed": 0, "timeout": 300.0, "schedule": "1f1b", "link_gb_s": 1.0}
-    usual |= {"batch_norm": "microbatch", "channels_last": False, "convert": False}
-    usual |= dict.fromkeys(("plan", "stages", "replicas", "microbatches", "timeline"))
-    assert parsed == {"model": "a:b", "input": "8,3,8,8", **usual}
-
-
 @pytest.mark.filterwarnings("ignore:other work took")
 def test_alone_it_trains_with_one_stage(capsys):
     assert run(*MODEL, "--steps", 3, "--microbatches", 2) == 0
     out = capsys.readouterr().out
     assert "stage 0 on rank 0" in out
-    assert out.count("batch normalisation: the statistics of each microbatch alone") == 1
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", out)]
     assert len(losses) == 3 and all(0.5 < loss < 5 for loss in losses)
     assert "median of 2 steps" in out
@@ -104,22 +94,15 @@ def test_alone_it_trains_with_one_stage(capsys):
     ("options", "said"),
     [
         (("--stages", 2), "2 stages, 1 a rank, with 1 replicas do not fit world=1; start 2 ranks"),
-        (("--replicas", 2), "do not fit world=1"),
         (("--schedule", "fifo"), "schedule=fifo is unknown; use one of gpipe, 1f1b"),
         (("--microbatches", 3), "a batch of 8 is not divisible by microbatches=3"),
-        (("--microbatches", 16), "a batch of 8 is not divisible by microbatches=16"),
         (("--input", "8,3,8"), "input=8,3,8 is not four sizes"),
-        (("--model", "tests.parallel.small_models:NoSuch"), "has no NoSuch"),
         (
             ("--model", f"{__name__}:failing"),
             f"model={__name__}:failing could not be made: KeyError: 'no weights here'",
         ),
         (("--input", "8,4,8,8"), "SmallResNet, at conv1, does not run on 4×4×8×8: RuntimeError: "),
         (("--plan", "nosuch.json"), "plan=nosuch.json cannot be read"),
-        (("--timeline", "."), "timeline=. is a folder; name a prefix in it, such as step"),
-        (("--timeline", "no/folder/step"), "timeline=no/folder/step.json cannot be written"),
-        (("--steps", 0), "0 is not a whole number of at least 1"),
-        (("--batch-norm", "none"), "microbatch"),
         (("--timeout", "-1"), "-1 is not a number above 0"),
     ],
 )
@@ -180,17 +163,9 @@ def test_a_layer_that_raises_in_a_step_ends_all_with_one_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_bad_input_on_two_ranks_is_one_line_of_the_first(tmp_path):
-    first, second = train_on(2, *MODEL, "--stages", 3, folder=tmp_path)
-    assert (first.code, second.code) == (2, 2)
-    assert first.err.count("\n") == 1 and "3 stages" in first.err
-    assert second.err == ""
-
-
-@pytest.mark.slow
 def test_torchrun_starts_it():
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "dwconv.parallel", "train", *map(str, MODEL), "--steps", "2", "--replicas", "2"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "1 × 2 ranks" in ended.stdout and "between replicas" in ended.stdout
+    assert "1 × 2 ranks" in ended.stdout and "wait for gradients of replicas" in ended.stdout

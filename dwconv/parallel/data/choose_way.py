@@ -1,7 +1,6 @@
 """Choosing a way for the gradients, by measurement: every rank times the same steps, and all come to the same choice.
 
-    each bucket size     steps without communication, and by an all-reduce, in turns
-    the other ways       at each bucket size, the best one first, beside steps without communication
+    each bucket size     steps without communication, and by each way of that size, in turns
     finals               the two best and DistributedDataParallel's default, in turns
 
 What is chosen beats the default in three of four rounds of the finals; else the default stays.
@@ -22,22 +21,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.discovery.step import ExampleStep, outputs_in
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import InvalidChoice
-from dwconv.parallel.data.ways import (
-    COLLECTIVES,
-    Communication,
-    CommunicationReport,
-    GradientHook,
-    StepTimes,
-)
+from dwconv.parallel.data.ways import Communication, CommunicationReport, StepTimes
 
 DEFAULT = Communication()
 _LOCAL = "no communication"
-_SYNCHRONOUS = "all-reduce after the backward pass"
 _BUCKETS_MB = (1.0, 5.0, 25.0)
 """Beside the default: those that are smaller than all gradients, and all gradients."""
 _WARM_UP = 3
@@ -48,48 +39,39 @@ _SHARE_OF_FINALS = 0.3
 """Of the time."""
 _FINALISTS = 2
 
+Loss = Callable[[Any], Tensor]
+"""From what the model returns."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
     """A model and its example among the ranks of a group."""
 
     model: nn.Module
-    example: TrainingExample
+    example: ExampleStep
+    loss: Loss | None
+    """None: the mean of all outputs."""
     group: dist.ProcessGroup
-    hook: GradientHook
     options: dict[str, Any]
     """Of DistributedDataParallel."""
     compress: bool
     """True where bfloat16 may be chosen."""
     seconds: float
 
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.example.parameters[0].device
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Of all gradients together."""
-        return gradient_bytes(self.model)
-
-    def wrapped(self, communication: Communication) -> DistributedDataParallel:
-        """The model, its gradients sent that way. What DistributedDataParallel does by itself is left to it."""
-        found = DistributedDataParallel(self.model, bucket_cap_mb=communication.bucket_mb, **self.options)
-        if needs_hook(communication):
-            self.hook.register(found)
-        return found
-
-
-def needs_hook(communication: Communication) -> bool:
-    """False for what DistributedDataParallel does by itself."""
-    return communication.compressed or communication.collective != "all-reduce"
-
-
-def backend_of(group: dist.ProcessGroup, device: torch.device) -> str:
-    """What communicates tensors on ``device``."""
-    of_devices = dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
-    return of_devices.get(device.type, "unknown")
+    def step(self, model: nn.Module) -> None:
+        """One forward and backward pass of ``model``, which may be wrapped. The gradients are dropped."""
+        with torch.enable_grad():
+            outputs = model(*self.example.positional, **self.example.keywords)
+            if self.loss is not None:
+                self.loss(outputs).backward()  # type: ignore[no-untyped-call]
+            elif found := outputs_in(outputs):
+                torch.autograd.backward(found, [torch.full_like(each, 1 / max(each.numel(), 1)) for each in found])
+            else:
+                raise InvalidChoice(
+                    f"no output of {type(self.example.model).__name__} requires a gradient; "
+                    "give loss=, a function from what the model returns to a loss"
+                )
+        self.model.zero_grad(set_to_none=True)
 
 
 def gradient_bytes(model: nn.Module) -> int:
@@ -99,24 +81,17 @@ def gradient_bytes(model: nn.Module) -> int:
 
 def choose(contest: Contest) -> CommunicationReport:
     """Measure, and report the choice. The model, its gradients, buffers and the random numbers are what they were."""
-    with unchanged(contest.model, contest.example.example.tensors):
+    with unchanged(contest.model, contest.example.tensors):
         return _Choosing(contest).report()
 
 
-def candidates(gradient_mb: float, *, compress: bool) -> dict[float | None, list[Communication]]:
-    """What is worth trying, by bucket size, the default's first, all-reduce first. Below 1 MiB that is one bucket
-    already."""
+def candidates(gradient_mb: float, *, compress: bool) -> list[list[Communication]]:
+    """What is worth trying, by bucket size, the default's first. Below 1 MiB that is one bucket already."""
     sizes = [None, *(size for size in _BUCKETS_MB if size < gradient_mb)]
     if gradient_mb > 1:
         sizes.append(float(math.ceil(gradient_mb)))
-    return {
-        size: [
-            Communication(collective=collective, bucket_mb=size, compressed=compressed)
-            for compressed in ((False, True) if compress else (False,))
-            for collective in COLLECTIVES
-        ]
-        for size in sizes
-    }
+    types = (False, True) if compress else (False,)
+    return [[Communication(bucket_mb=size, compressed=compressed) for compressed in types] for size in sizes]
 
 
 class _Choosing:
@@ -124,59 +99,49 @@ class _Choosing:
 
     def __init__(self, contest: Contest) -> None:
         self._contest = contest
-        self._local()  # builds what is built for the first step
-        self._started = time.perf_counter()
-        self._rounds = _ROUNDS[0]
-        self._rows: list[StepTimes] = []
+        self._device = next(contest.model.parameters()).device
+        self._step(contest.model)  # builds what is built for the first step
+        self._started_s = time.perf_counter()
+        self._rounds = 0
         self._local_us: list[float] = []
 
     def report(self) -> CommunicationReport:
         contest = self._contest
-        by_size = candidates(contest.gradient_bytes / 2**20, compress=contest.compress)
-        count = sum(map(len, by_size.values()))
+        by_size = candidates(gradient_bytes(contest.model) / 2**20, compress=contest.compress)
+        rows: list[StepTimes] = []
         left: list[Communication] = []
-        for usual, *others in by_size.values():
-            if self._rows and self._time_is_up():
-                left += [usual, *others]
+        for ways in by_size:
+            if rows and self._time_is_up():
+                left += ways
             else:
-                self._measure([usual], of=count, first=not self._rows)
-        for way in self._best_first():
-            _, *others = by_size[way.bucket_mb]
-            if self._time_is_up():
-                left += others
-            else:
-                self._measure(others, of=count, first=False)
+                rows += self._measured(ways, of=sum(map(len, by_size)))
         report = CommunicationReport(
             chosen=DEFAULT,
             reason="there was no time to measure another way",
             world=dist.get_world_size(contest.group),
-            backend=backend_of(contest.group, contest.device),
-            gradient_bytes=contest.gradient_bytes,
+            gradient_bytes=gradient_bytes(contest.model),
             local_us=statistics.median(self._local_us),
-            rows=tuple(self._rows),
+            rows=tuple(rows),
             left=tuple(left),
         )
         return self._after_finals(report)
 
-    def _measure(self, tried: Sequence[Communication], *, of: int, first: bool) -> None:
+    def _measured(self, ways: Sequence[Communication], *, of: int) -> list[StepTimes]:
         """The rows of one bucket size. ``of``: how many ways there are in all, which the time is shared out to."""
-        with self._steps(tried) as steps:
-            if first:
-                self._rounds = self._rounds_for(steps, of=of)
-                steps = {_SYNCHRONOUS: self._synchronous, **steps}
-            seconds = self._turns({_LOCAL: self._local, **steps}, rounds=self._rounds)
+        with self._steps(ways) as steps:
+            self._rounds = self._rounds or self._rounds_for(steps, of=of)
+            seconds = self._turns(steps, rounds=self._rounds)
         self._local_us += [each * 1e6 for each in seconds[_LOCAL]]
-        if first:
-            self._rows.append(_times(_SYNCHRONOUS, None, seconds))
-        self._rows += [_times(str(way), way, seconds) for way in tried]
+        return [_times(way, seconds) for way in ways]
 
     def _after_finals(self, report: CommunicationReport) -> CommunicationReport:
-        finalists = [way for way in self._best_first() if way != DEFAULT][:_FINALISTS]
+        best_first = sorted(report.rows, key=lambda row: row.exposed_share)
+        finalists = [row.communication for row in best_first if row.communication != DEFAULT][:_FINALISTS]
         if not finalists:
             return report
         with self._steps([DEFAULT, *finalists]) as steps:
-            seconds = self._turns({_LOCAL: self._local, **steps}, rounds=2 * self._rounds)
-        finals = tuple(_times(str(way), way, seconds) for way in (DEFAULT, *finalists))
+            seconds = self._turns(steps, rounds=2 * self._rounds)
+        finals = tuple(_times(way, seconds) for way in (DEFAULT, *finalists))
         gains = {way: longer_by_us(seconds[str(DEFAULT)], seconds[str(way)]) for way in finalists}
         clear = [way for way in finalists if gains[way][0] > 0]
         if not clear:
@@ -186,131 +151,51 @@ class _Choosing:
         reason = f"{gains[chosen][1] / 1e3:.2f} ms a step less than DistributedDataParallel's default"
         return replace(report, chosen=chosen, reason=reason, finals=finals)
 
-    def _best_first(self) -> list[Communication]:
-        """The ways that were measured."""
-        rows = sorted(self._rows, key=lambda row: row.exposed_share)
-        return [row.communication for row in rows if row.communication is not None]
-
     @contextmanager
     def _steps(self, ways: Sequence[Communication]) -> Iterator[dict[str, Step]]:
-        """A step of each way, warmed up. Ways that need the hook and have buckets of one size share a wrapper."""
+        """A step without communication, and one of each way, warmed up."""
         contest = self._contest
-        wrapped: dict[tuple[float | None, bool], DistributedDataParallel] = {}
-
-        def step(way: Communication) -> None:
-            contest.hook.communication = way
-            contest.example.step(wrapped[way.bucket_mb, needs_hook(way)])
-
+        steps: dict[str, Step] = {_LOCAL: partial(self._step, contest.model)}
         try:
-            steps: dict[str, Step] = {}
             for way in ways:
-                is_new = (way.bucket_mb, needs_hook(way)) not in wrapped
-                if is_new:
-                    wrapped[way.bucket_mb, needs_hook(way)] = contest.wrapped(way)
-                steps[str(way)] = partial(step, way)
-                for _ in range(_WARM_UP if is_new else 1):
-                    step(way)
-            self._local()
+                steps[str(way)] = partial(self._step, way.wrapped(contest.model, **contest.options))
+                for _ in range(_WARM_UP):
+                    steps[str(way)]()
+            steps[_LOCAL]()
             yield steps
         finally:
-            wrapped.clear()
-            gc.collect()  # they are circular, have memory as large as all gradients, and hooks on the parameters
+            steps.clear()
+            gc.collect()  # wrappers are circular, have memory as large as all gradients, and hooks on the parameters
 
-    def _rounds_for(self, steps: dict[str, Step], *, of: int) -> int:
+    def _step(self, model: nn.Module) -> None:
+        self._contest.step(model)
+
+    def _rounds_for(self, steps: Mapping[str, Step], *, of: int) -> int:
         """As many as the time allows, the same on every rank."""
         seconds = self._turns(steps, rounds=1)
         round_s = statistics.mean(each[0] for each in seconds.values()) * (of + 2)
         least, most = _ROUNDS
         return max(least, min(most, int((1 - _SHARE_OF_FINALS) * self._contest.seconds / round_s)))
 
-    def _turns(self, steps: dict[str, Step], *, rounds: int) -> dict[str, list[float]]:
-        return take_turns(steps, rounds=rounds, group=self._contest.group, device=self._contest.device)
-
-    def _local(self) -> None:
-        self._contest.example.step(self._contest.model)
-
-    def _synchronous(self) -> None:
-        self._contest.example.synchronous_step(self._contest.model, self._contest.group)
+    def _turns(self, steps: Mapping[str, Step], *, rounds: int) -> dict[str, list[float]]:
+        return take_turns(steps, rounds=rounds, group=self._contest.group, device=self._device)
 
     def _time_is_up(self) -> bool:
         """For all but the finals; the same on every rank, so that all stop together."""
-        mine = time.perf_counter() - self._started
-        elapsed_s = slowest([[mine]], group=self._contest.group, device=self._contest.device)[0][0]
+        mine = time.perf_counter() - self._started_s
+        elapsed_s = _slowest([[mine]], group=self._contest.group, device=self._device)[0][0]
         return elapsed_s > (1 - _SHARE_OF_FINALS) * self._contest.seconds
 
 
-def _times(name: str, way: Communication | None, seconds: dict[str, list[float]]) -> StepTimes:
-    low, middle, high = longer_by_us(seconds[name], seconds[_LOCAL])
+def _times(way: Communication, seconds: Mapping[str, Sequence[float]]) -> StepTimes:
+    mine, local = seconds[str(way)], seconds[_LOCAL]
     return StepTimes(
-        name=name,
         communication=way,
-        step_us=statistics.median(seconds[name]) * 1e6,
-        exposed_us=middle,
-        exposed_share=statistics.median(
-            step / local - 1 for step, local in zip(seconds[name], seconds[_LOCAL], strict=True)
-        ),
-        exposed_quartiles_us=(low, high),
-        rounds=len(seconds[name]),
+        step_us=statistics.median(mine) * 1e6,
+        exposed_us=longer_by_us(mine, local)[1],
+        exposed_share=statistics.median(step / alone - 1 for step, alone in zip(mine, local, strict=True)),
+        rounds=len(mine),
     )
-
-
-# -- steps on an example, forward and backward -------------------------------------------------------------------------
-
-
-Loss = Callable[[Any], Tensor]
-"""From what the model returns."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingExample:
-    """What a step trains on, without an optimizer."""
-
-    example: ExampleStep
-    loss: Loss | None
-    """None: the mean of all outputs."""
-    parameters: tuple[nn.Parameter, ...]
-    """Those that are trained."""
-
-    @classmethod
-    def of(cls, model: nn.Module, example_inputs: Any, *, loss: Loss | None) -> TrainingExample:
-        """Raises InvalidWorkload for an example that is not on the model's device, or of another kind."""
-        trained = tuple(parameter for parameter in model.parameters() if parameter.requires_grad)
-        return cls(example=ExampleStep.of(model, example_inputs, trains=True), loss=loss, parameters=trained)
-
-    def step(self, model: nn.Module) -> None:
-        """One forward and backward pass of ``model``, which may be wrapped. The gradients are dropped."""
-        self._gradients(model)
-        self._forget()
-
-    def synchronous_step(self, model: nn.Module, group: dist.ProcessGroup) -> None:
-        """The same, and then all gradients in one all-reduce, which nothing hides."""
-        self._gradients(model)
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        for dtype in dict.fromkeys(gradient.dtype for gradient in gradients):
-            alike = [gradient for gradient in gradients if gradient.dtype is dtype]
-            flat = torch.cat([gradient.reshape(-1) for gradient in alike]).div_(dist.get_world_size(group))
-            dist.all_reduce(flat, group=group)
-            for gradient, mean in zip(alike, torch.split(flat, [each.numel() for each in alike]), strict=True):
-                gradient.copy_(mean.view_as(gradient))
-        self._forget()
-
-    def _gradients(self, model: nn.Module) -> None:
-        with torch.enable_grad():
-            outputs = model(*self.example.positional, **self.example.keywords)
-            if self.loss is not None:
-                self.loss(outputs).backward()  # type: ignore[no-untyped-call]
-                return
-            found = outputs_in(outputs)
-            if not found:
-                raise InvalidChoice(
-                    f"no output of {type(self.example.model).__name__} requires a gradient; "
-                    "give loss=, a function from what the model returns to a loss"
-                )
-            torch.autograd.backward(found, [torch.full_like(each, 1 / max(each.numel(), 1)) for each in found])
-
-    def _forget(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
 
 
 # -- steps in turns, on all ranks at once, timed by the slowest rank ---------------------------------------------------
@@ -330,10 +215,12 @@ def take_turns(
         first = number % len(names)
         for name in [*names[first:], *names[:first]]:
             seconds[name].append(_seconds(steps[name], group=group, device=device))
-    return dict(zip(names, slowest([seconds[name] for name in names], group=group, device=device), strict=True))
+    return dict(zip(names, _slowest([seconds[name] for name in names], group=group, device=device), strict=True))
 
 
-def slowest(seconds: Sequence[Sequence[float]], *, group: dist.ProcessGroup, device: torch.device) -> list[list[float]]:
+def _slowest(
+    seconds: Sequence[Sequence[float]], *, group: dist.ProcessGroup, device: torch.device
+) -> list[list[float]]:
     """Each of these numbers as it is on the rank where it is the largest."""
     numbers = torch.tensor(seconds, dtype=torch.float64, device=device)
     dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group)

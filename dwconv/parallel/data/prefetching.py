@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -41,7 +41,10 @@ def prefetch(loader: Iterable[Batch], device: torch.device | str | None = None, 
     that is being loaded."""
     if depth < 0:
         raise InvalidChoice(f"depth={depth} is negative; use 0 to load nothing ahead, or 2")
-    return Prefetched(loader, copies=copies_to(device), depth=depth)
+    chosen = None if device is None else torch.device(device)
+    if chosen is not None and chosen.type == "cuda" and not torch.cuda.is_available():
+        raise NoDevice(f"device={chosen}: PyTorch finds no GPU here; use device='cpu'")
+    return Prefetched(loader, copies=Copies(chosen), depth=depth)
 
 
 class Prefetched(Generic[Batch]):
@@ -67,13 +70,13 @@ class Prefetched(Generic[Batch]):
         # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator at their first
         # batch, and the seed must not depend on what the step draws meanwhile.
         loaded = loading.next()
-        ahead = _Ahead(loading, depth=self._depth) if self._depth and isinstance(loaded, _Loaded) else None
+        ahead = _Ahead(loading, depth=self._depth) if self._depth and loaded.error is None else None
         try:
-            while isinstance(loaded, _Loaded):
+            while loaded.error is None:
                 yield self._handed_out(loaded, began_s=began_s, is_first=is_first)
                 began_s, is_first = time.perf_counter(), False
                 loaded = ahead.next() if ahead else loading.next()
-            if isinstance(loaded, _Failed):
+            if not isinstance(loaded.error, StopIteration):
                 raise loaded.error
         finally:
             del loaded  # an error holds this frame, through its traceback
@@ -101,29 +104,17 @@ class Prefetched(Generic[Batch]):
 
 
 class _Loaded:
-    """What ``Copies.begin`` gave; and how long that took, with the loader's time."""
+    """What ``Copies.begin`` gave, and how long that took, with the loader's time; or the error that came instead:
+    StopIteration at the end of the epoch."""
 
-    def __init__(self, begun: Any, *, seconds: float) -> None:
+    def __init__(self, begun: Any = None, *, seconds: float = 0.0, error: BaseException | None = None) -> None:
         self._begun = [begun]
         self.seconds = seconds
+        self.error = error
 
     def take(self) -> Any:
         """It is kept here no longer: its memory is free once the step drops it."""
         return self._begun.pop()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Failed:
-    """The loader's error, or that of a copy."""
-
-    error: BaseException
-
-
-class _Nothing:
-    """The epoch is over."""
-
-
-_Next = _Loaded | _Failed | _Nothing
 
 
 class _Loading:
@@ -133,14 +124,12 @@ class _Loading:
         self._source = source
         self._copies = copies
 
-    def next(self) -> _Next:
+    def next(self) -> _Loaded:
         started = time.perf_counter()
         try:
             begun = self._copies.begin(next(self._source))
-        except StopIteration:
-            return _Nothing()
         except BaseException as error:  # noqa: BLE001  raised again, in the thread of the step
-            return _Failed(error=error)
+            return _Loaded(error=error)
         return _Loaded(begun, seconds=time.perf_counter() - started)
 
 
@@ -149,7 +138,7 @@ class _Ahead:
 
     def __init__(self, loading: _Loading, *, depth: int) -> None:
         self._room = threading.Semaphore(depth)
-        self._ready: queue.SimpleQueue[_Next] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[_Loaded] = queue.SimpleQueue()
         self._over = threading.Event()
         # A daemon: an epoch that is never finished must not keep the process from ending.
         self._thread = threading.Thread(
@@ -157,7 +146,7 @@ class _Ahead:
         )
         self._thread.start()
 
-    def next(self) -> _Next:
+    def next(self) -> _Loaded:
         """Waits for the next batch."""
         loaded = self._ready.get()
         self._room.release()
@@ -171,14 +160,16 @@ class _Ahead:
             self._thread.join()
 
 
-def _load(loading: _Loading, room: threading.Semaphore, ready: queue.SimpleQueue[_Next], over: threading.Event) -> None:
+def _load(
+    loading: _Loading, room: threading.Semaphore, ready: queue.SimpleQueue[_Loaded], over: threading.Event
+) -> None:
     while True:
         room.acquire()
         if over.is_set():
             return
         loaded = loading.next()
         ready.put(loaded)
-        if not isinstance(loaded, _Loaded):
+        if loaded.error is not None:
             return
         del loaded
 
@@ -232,49 +223,22 @@ def _told(times_us: tuple[float, ...]) -> str:
 # -- how a batch gets to the device of the step ------------------------------------------------------------------------
 
 
-class Copies(Protocol):
-    """The loading thread calls ``begin``, the step ``finish``, with what ``begin`` gave."""
-
-    def begin(self, batch: Any) -> Any: ...
-
-    def finish(self, begun: Any) -> Any: ...
-
-
-def copies_to(device: torch.device | str | None) -> Copies:
-    """The way to ``device``; None leaves batches where they are. Raises NoDevice for a GPU that is not here."""
-    chosen = None if device is None else torch.device(device)
-    if chosen is None or chosen.type != "cuda":
-        return PlainCopies(chosen)
-    if not torch.cuda.is_available():
-        raise NoDevice(f"device={chosen}: PyTorch finds no GPU here; use device='cpu'")
-    return StreamedCopies(chosen)
-
-
-class PlainCopies:
-    """Copies that are done when they are begun; on the CPU none at all."""
+class Copies:
+    """The loading thread calls ``begin``, the step ``finish``, with what ``begin`` gave. To a GPU batches go from
+    pinned memory, on a stream beside the step's. That has not run on a GPU yet."""
 
     def __init__(self, device: torch.device | None) -> None:
+        """``device``: None leaves batches where they are."""
         self._device = device
+        to_gpu = device is not None and device.type == "cuda"
+        self._stream: Any = torch.cuda.Stream(device) if to_gpu else None  # type: ignore[no-untyped-call]
 
     def begin(self, batch: Any) -> Any:
-        """The batch on the device."""
-        device = self._device
-        return batch if device is None else with_tensors(batch, lambda tensor: tensor.to(device))
-
-    def finish(self, begun: Any) -> Any:
-        """Nothing is left to do."""
-        return begun
-
-
-class StreamedCopies:
-    """Copies to a GPU from pinned memory, on a stream beside the step's. They have not run on a GPU yet."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-    def begin(self, batch: Any) -> Any:
-        """The batch on the device, once the event beside it has happened."""
+        """The batch on the device, once the event beside it, if there is one, has happened."""
+        if self._device is None:
+            return batch, None
+        if self._stream is None:
+            return with_tensors(batch, lambda tensor: tensor.to(self._device)), None
         if any(tensor.is_cuda for tensor in tensors_in(batch)):  # the stream that makes it may not be done
             self._stream.wait_stream(torch.cuda.current_stream(self._device))
         pinned = with_tensors(batch, _pinned)
@@ -283,13 +247,14 @@ class StreamedCopies:
         return moved, self._stream.record_event()
 
     def finish(self, begun: Any) -> Any:
-        """The stream of the step waits, not its thread. The memory is not given to other tensors before that stream is
-        done with it, although another stream allocated it."""
+        """The batch. On a GPU the stream of the step waits, not its thread, and the memory is not given to other
+        tensors before that stream is done with it, although another stream allocated it."""
         moved, copied = begun
-        current = torch.cuda.current_stream(self._device)
-        current.wait_event(copied)
-        for tensor in tensors_in(moved):
-            tensor.record_stream(current)
+        if copied is not None:
+            current = torch.cuda.current_stream(self._device)
+            current.wait_event(copied)
+            for tensor in tensors_in(moved):
+                tensor.record_stream(current)
         return moved
 
 
@@ -310,38 +275,21 @@ def with_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
         changed = [None if order is None else change(order) for order in orders]
         return batch._replace(data=change(batch.data), sorted_indices=changed[0], unsorted_indices=changed[1])
     if isinstance(batch, Mapping):
-        return _mapping({key: with_tensors(value, change) for key, value in batch.items()}, like=batch)
+        # A copy keeps what the kind has besides, such as the factory of a defaultdict.
+        copied: Any = copy.copy(batch) if hasattr(batch, "update") else {}
+        for key, value in batch.items():
+            copied[key] = with_tensors(value, change)
+        return copied
     if isinstance(batch, tuple):
         values = [with_tensors(value, change) for value in batch]
-        return type(batch)(*values) if hasattr(batch, "_fields") else _sequence(values, like=batch)
+        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
     if isinstance(batch, list):
-        return _sequence([with_tensors(value, change) for value in batch], like=batch)
+        copied = copy.copy(batch)
+        copied[:] = [with_tensors(value, change) for value in batch]
+        return copied
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        return _dataclass(batch, change)
+        copied = copy.copy(batch)
+        for field in dataclasses.fields(batch):
+            object.__setattr__(copied, field.name, with_tensors(getattr(batch, field.name), change))
+        return copied
     return batch
-
-
-def _mapping(values: dict[Any, Any], *, like: Mapping[Any, Any]) -> Any:
-    if type(like) is dict or not hasattr(like, "update"):
-        return values
-    changed: Any = copy.copy(like)  # keeps what the kind has besides, such as the factory of a defaultdict
-    changed.update(values)
-    return changed
-
-
-def _sequence(values: list[Any], *, like: Any) -> Any:
-    if type(like) in (list, tuple):
-        return type(like)(values)
-    try:
-        return type(like)(values)
-    except TypeError:  # a kind of its own that is made in another way
-        return values
-
-
-def _dataclass(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A shallow copy, whose fields are set past ``__init__`` and past ``frozen``."""
-    changed = copy.copy(batch)
-    for field in dataclasses.fields(batch):
-        if hasattr(batch, field.name):
-            object.__setattr__(changed, field.name, with_tensors(getattr(batch, field.name), change))
-    return changed

@@ -14,19 +14,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dwconv.discovery.step import ExampleStep
 from dwconv.errors import InvalidChoice, InvalidWorkload
-from dwconv.parallel.data.choose_way import (
-    DEFAULT,
-    Contest,
-    Loss,
-    TrainingExample,
-    backend_of,
-    choose,
-    gradient_bytes,
-    needs_hook,
-)
-from dwconv.parallel.data.ways import Communication, CommunicationReport, GradientHook
-from dwconv.parallel.joining import check_same, described, group_timeout
+from dwconv.parallel.data.choose_way import DEFAULT, Contest, Loss, choose, gradient_bytes
+from dwconv.parallel.data.ways import Communication, CommunicationReport
+from dwconv.parallel.joining import check_same, described
 
 SECONDS = 60.0
 _reports: WeakKeyDictionary[nn.Module, CommunicationReport] = WeakKeyDictionary()
@@ -59,24 +51,13 @@ def data_parallel(
     if not seconds > 0:
         raise InvalidChoice(f"seconds={seconds:g} leaves no time to measure; without an example nothing is measured")
     report = _unmeasured(model, group, communication=communication, has_example=example_inputs is not None)
-    hook = None
-    if report is None or needs_hook(report.chosen):
-        hook = GradientHook(group, communication=report.chosen if report else DEFAULT, timeout=group_timeout())
     if report is None:
-        assert hook is not None
-        example = TrainingExample.of(model, example_inputs, loss=loss)
-        report = choose(
-            Contest(
-                model=model, example=example, group=group, hook=hook, options=options, compress=compress,
-                seconds=seconds,
-            )
-        )  # fmt: skip
-    wrapped = DistributedDataParallel(model, bucket_cap_mb=report.chosen.bucket_mb, **options)
-    if hook is not None and needs_hook(report.chosen):
-        hook.communication = report.chosen
-        hook.register(wrapped)
-    elif hook is not None:
-        hook.close()
+        example = ExampleStep.of(model, example_inputs, trains=True)
+        contest = Contest(
+            model=model, example=example, loss=loss, group=group, options=options, compress=compress, seconds=seconds
+        )
+        report = choose(contest)
+    wrapped = report.chosen.wrapped(model, **options)
     _reports[wrapped] = report
     return wrapped
 
@@ -129,6 +110,5 @@ def _unmeasured(
         chosen=chosen,
         reason=reason,
         world=world,
-        backend=backend_of(group, next(model.parameters()).device),
         gradient_bytes=gradient_bytes(model),
     )

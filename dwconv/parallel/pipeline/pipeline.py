@@ -21,12 +21,10 @@ from typing import Any, Literal, get_args
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv import settings
 from dwconv.errors import NoPlan
 from dwconv.parallel.joining import check_same, described
-from dwconv.parallel.pipeline.running_stage import Span
 from dwconv.parallel.pipeline.stages import (
     as_on_the_first,
     boundaries,
@@ -39,7 +37,6 @@ from dwconv.parallel.pipeline.stages import (
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import Plan
 
-BatchNorm = Literal["microbatch", "synchronised"]
 TIMEOUT_S = 300.0
 _PRINTS_SCHEDULES = "torch.distributed.pipelining.schedules"
 """PyTorch's logger that prints the whole schedule where a step fails."""
@@ -49,14 +46,9 @@ _PRINTS_SCHEDULES = "torch.distributed.pipelining.schedules"
 class StepTimes:
     """Where the time of this rank's last step went, in seconds."""
 
-    started_s: float
-    """Of ``time.perf_counter``."""
     step_s: float
-    gradients_s: float
-    """From the start of the first stage's gradient averaging to the end of the last's; 0 with one replica."""
     exposed_s: float
-    """How much of it the step stood still for."""
-    spans: tuple[Span, ...]
+    """How much of it the step stood still for gradients of replicas."""
 
 
 class Pipeline:
@@ -76,19 +68,15 @@ class Pipeline:
         loss: Loss,
         example: Tensor,
         reduction: Reduction | None = None,
-        batch_norm: BatchNorm = "microbatch",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """``loss(output, target)`` is one number, a mean or a sum over its images. ``reduction``: which of them; by
         default that of a loss of PyTorch's, else ``mean``, and the first step raises NoPlan if that is wrong, as for a
         mean in which images count differently. ``example``: one replica's share of a batch, on the device that this
-        rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch on all replicas
-        together. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and InvalidWorkload if ranks have
-        different models."""
+        rank computes on. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and InvalidWorkload if ranks
+        have different models."""
         check_runs(plan)
         check_splits(plan, model)
-        if batch_norm not in get_args(BatchNorm):
-            raise NoPlan(f"batch_norm={batch_norm} is unknown; use one of {', '.join(get_args(BatchNorm))}")
         if plan.world != dist.get_world_size():
             raise NoPlan(f"the plan is for {plan.world} ranks, and {dist.get_world_size()} run")
         self._loss = BatchLoss(loss, reduction)
@@ -102,8 +90,6 @@ class Pipeline:
         model.to(example.device)
         microbatch = example[: len(example) // plan.microbatches]
         layers = list(pieces(model, microbatch))
-        self.has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
-        """Whether ``batch_norm`` makes a difference."""
         if len(layers) != len(plan.layers):
             raise NoPlan(f"the plan is for {len(plan.layers)} layers, and the model has {len(layers)}")
         self.plan = plan
@@ -125,7 +111,6 @@ class Pipeline:
             grid=grid,
             edges=edges,
             device=example.device,
-            synchronised=batch_norm == "synchronised",
             divisor=self._parts if self._loss.reduction == "mean" else 1,
         )
         used = {id(tensor) for piece in layers for tensor in piece.state_dict(keep_vars=True).values()}
@@ -155,26 +140,18 @@ class Pipeline:
         for parameter in self.parameters():
             parameter.grad = None
         losses: list[Tensor] = []
-        for stage in self._stages:
-            stage.spans.clear()
         with _random_numbers_of_its_own(self._device), settings.quiet_logger(_PRINTS_SCHEDULES):
             self._schedule.step(
                 *inputs, target=target if self._stages[-1].is_last else None, losses=losses, return_outputs=False
             )
-        synced = [stage.finish() for stage in self._stages]
-        self.times = StepTimes(
-            started_s=start_s,
-            step_s=time.perf_counter() - start_s,
-            gradients_s=max(each.ended_s for each in synced) - min(each.started_s for each in synced),
-            exposed_s=sum(each.waited_s for each in synced),
-            spans=tuple(span for stage in self._stages for span in stage.spans),
-        )
+        exposed_s = sum(stage.gradients.finish() for stage in self._stages)
+        self.times = StepTimes(step_s=time.perf_counter() - start_s, exposed_s=exposed_s)
         return self._over_ranks(losses)
 
     @property
     def _parts(self) -> int:
         """How many microbatches a batch has, of all replicas."""
-        return self.plan.microbatches * self.plan.stages[0].replicas
+        return self.plan.microbatches * self.plan.replicas
 
     def _over_ranks(self, losses: list[Tensor]) -> float:
         """The loss of the batch. Raises NoPlan, on every rank, if it is not what its microbatches give together."""
@@ -195,10 +172,9 @@ class Pipeline:
 
     def share(self, batch: Tensor) -> Tensor:
         """This replica's part of a whole batch."""
-        replicas = self.plan.stages[0].replicas
-        if batch.shape[0] % replicas:
-            raise NoPlan(f"batch={batch.shape[0]} is not divisible by {replicas} replicas")
-        return batch.chunk(replicas)[self.mesh.get_local_rank("data")]
+        if batch.shape[0] % self.plan.replicas:
+            raise NoPlan(f"batch={batch.shape[0]} is not divisible by {self.plan.replicas} replicas")
+        return batch.chunk(self.plan.replicas)[self.mesh.get_local_rank("data")]
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the whole model, as its own ``state_dict()`` has it, on every rank (on the CPU). Running

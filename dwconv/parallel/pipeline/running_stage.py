@@ -1,4 +1,4 @@
-"""A stage of PyTorch's pipelining on this rank: it notes when it computed what, and averages its gradients.
+"""A stage of PyTorch's pipelining on this rank, and the averages of its gradients.
 
 Each stage has a group of its own for them, so that the transfers of one do not wait for those of another: on gloo a
 thread of the backend runs them, on NCCL a stream of the group.
@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,40 +26,16 @@ from torch.distributed.pipelining import PipelineStage
 
 from dwconv.errors import DwconvError, StageFailed, described_error
 
-Work = Literal["forward", "backward", "dgrad", "wgrad", "gradients"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """A stage was busy with ``work`` for a while; times in seconds of ``time.perf_counter``."""
-
-    work: Work
-    stage: int
-    microbatch: int | None
-    """None for the gradients, which belong to all of them."""
-    start_s: float
-    end_s: float
-
 
 class RunningStage(PipelineStage):
     """Stage ``index`` of ``count``, on this rank."""
 
     def __init__(
-        self,
-        module: StageModule,
-        *,
-        index: int,
-        count: int,
-        device: torch.device,
-        group: dist.ProcessGroup,
-        gradients: StageGradients,
-        names: Mapping[str, tuple[str, ...]],
-        given: Boundary,
-        output: Boundary,
-    ) -> None:
+        self, module: StageModule, *, index: int, count: int, device: torch.device, group: dist.ProcessGroup,
+        gradients: StageGradients, names: Mapping[str, tuple[str, ...]], given: Boundary, output: Boundary,
+    ) -> None:  # fmt: skip
         """``group``: the pipeline that it is part of. ``names``: what the model calls the stage's tensors; one that is
-        shared has several. ``given``: what the first stage gets. ``output``: what the last
-        one gives."""
+        shared has several. ``given``: what the first stage gets. ``output``: what the last one gives."""
         # With shapes given, PyTorch runs no trial step on memory that holds anything, which would go into the running
         # statistics of batch normalisation.
         super().__init__(
@@ -72,20 +48,15 @@ class RunningStage(PipelineStage):
             group=group,
         )
         self.gradients, self.names = gradients, names
-        self.spans: list[Span] = []
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
-        with self._noted("forward", fwd_chunk_id):
+        with self._named("forward", fwd_chunk_id):
             return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
 
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
-        # The first stage has no gradient to hand on: of a split backward pass, PyTorch leaves all to the second half.
-        nothing = self.is_first and not full_backward
-        with (
-            contextlib.nullcontext() if nothing else self._noted("backward" if full_backward else "dgrad", bwd_chunk_id)
-        ):
+        with self._named("backward" if full_backward else "dgrad", bwd_chunk_id):
             super().backward_one_chunk(
                 bwd_chunk_id, loss=loss, full_backward=full_backward, last_backward=last_backward
             )
@@ -93,47 +64,25 @@ class RunningStage(PipelineStage):
             self.gradients.start()
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        with self._noted("backward" if self.is_first else "wgrad", bwd_chunk_id):
+        with self._named("wgrad", bwd_chunk_id):
             super().backward_weight_one_chunk(bwd_chunk_id, last_backward=last_backward)
         if last_backward:
             self.gradients.start()
 
-    def finish(self) -> GradientTimes:
-        """Wait for the averaged gradients."""
-        times = self.gradients.finish()
-        self._note("gradients", None, start_s=times.started_s, end_s=times.ended_s)
-        return times
-
     @contextlib.contextmanager
-    def _noted(self, work: Work, microbatch: int) -> Iterator[None]:
-        start_s = time.perf_counter()
+    def _named(self, work: str, microbatch: int) -> Iterator[None]:
+        """An error within says where it happened."""
         try:
             yield
         except DwconvError:
             raise
         except Exception as error:  # noqa: BLE001  the layers are the user's
             cause = error.__cause__ or error  # PyTorch's own error shows tensors, for pages
-            reason = described_error(cause)
-            said = f"{work} of microbatch {microbatch} in stage {self.stage_index} of {self.num_stages}: {reason}"
-            raise StageFailed(said) from cause
-        self._note(work, microbatch, start_s=start_s, end_s=time.perf_counter())
-
-    def _note(self, work: Work, microbatch: int | None, *, start_s: float, end_s: float) -> None:
-        span = Span(work=work, stage=self.stage_index, microbatch=microbatch, start_s=start_s, end_s=end_s)
-        self.spans.append(span)
+            where = f"{work} of microbatch {microbatch} in stage {self.stage_index} of {self.num_stages}"
+            raise StageFailed(f"{where}: {described_error(cause)}") from cause
 
 
 # -- gradients, averaged over replicas while other stages still compute ------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientTimes:
-    """When one stage's gradients were averaged, in seconds of ``time.perf_counter``."""
-
-    started_s: float
-    ended_s: float
-    waited_s: float
-    """How long the step stood still for it: what was not hidden behind computation."""
 
 
 class StageGradients:
@@ -146,80 +95,55 @@ class StageGradients:
         self._group = group
         self._divisor = divisor
         self._parameters = list(parameters)
-        self._trained: list[nn.Parameter] = []
-        """Those that the buckets are for: layers may be frozen, and unfrozen, from step to step."""
         self._buckets: list[_Bucket] = []
         self._works: list[dist.Work] = []
-        self._started_s = 0.0
-        self._ended_s: list[float] = []
 
     def start(self) -> None:
         """Begin. Returns at once; gradients must not be touched before ``finish``."""
-        self._started_s = time.perf_counter()
-        self._ended_s = []
-        self._follow_what_is_trained()
-        for bucket in self._buckets:
-            flat = bucket.gather(self._divisor)
-            if self._group is not None:
-                work = dist.all_reduce(flat, group=self._group, async_op=True)
+        by_type = defaultdict(list)
+        for parameter in self._parameters:
+            if parameter.requires_grad:
+                by_type[parameter.dtype, parameter.device].append(parameter)
+        self._buckets = [_Bucket(bucket, divisor=self._divisor) for bucket in by_type.values()]
+        if self._group is not None:
+            for bucket in self._buckets:
+                work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
                 assert work is not None
-                work.get_future().add_done_callback(self._note_end)
                 self._works.append(work)
 
-    def finish(self) -> GradientTimes:
-        """Wait until every parameter has its averaged gradient; None where it has none on any replica."""
+    def finish(self) -> float:
+        """Wait until every parameter has its averaged gradient; None where it has none on any replica. Returns the
+        seconds that the step stood still for it."""
         before_s = time.perf_counter()
         for work in self._works:
             work.wait()
         self._works.clear()
         for bucket in self._buckets:
             bucket.assign()
-        after_s = time.perf_counter()
-        ended_s = min(max(self._ended_s, default=self._started_s), after_s)  # the callback runs beside the wait
-        return GradientTimes(started_s=self._started_s, ended_s=ended_s, waited_s=after_s - before_s)
-
-    def _follow_what_is_trained(self) -> None:
-        trained = [parameter for parameter in self._parameters if parameter.requires_grad]
-        if [id(each) for each in trained] == [id(each) for each in self._trained]:
-            return
-        self._trained = trained
-        by_type = defaultdict(list)
-        for parameter in trained:
-            by_type[parameter.dtype, parameter.device].append(parameter)
-        self._buckets = [_Bucket(bucket) for bucket in by_type.values()]
-
-    def _note_end(self, _: Any) -> None:
-        self._ended_s.append(time.perf_counter())
+        self._buckets.clear()
+        return time.perf_counter() - before_s
 
 
 class _Bucket:
-    """Gradients of one type side by side in memory, and behind them, for each, how many replicas have one."""
+    """Gradients of one type side by side in memory, divided, 0 where a parameter has none; and behind them, for each,
+    how many replicas have one."""
 
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
+    def __init__(self, parameters: list[nn.Parameter], *, divisor: int) -> None:
         self._parameters = parameters
         elements = sum(parameter.numel() for parameter in parameters)
-        self._flat = parameters[0].new_empty(elements + len(parameters), requires_grad=False)
-        self._gradients, self._counts = self._flat[:elements], self._flat[elements:]
+        self.flat = parameters[0].new_zeros(elements + len(parameters), requires_grad=False)
+        self._counts = self.flat[elements:]
         self._views: list[Tensor] = []
         first = 0
         for parameter in parameters:
-            view = self._gradients[first : first + parameter.numel()]
             # Where a parameter is dense in another order, such as channels_last, its gradient is so, too.
             dense = torch.empty_like(parameter, device="meta")
-            self._views.append(view.as_strided(dense.size(), dense.stride()))
+            view = self.flat[first : first + parameter.numel()].as_strided(dense.size(), dense.stride())
+            self._views.append(view)
             first += parameter.numel()
-
-    def gather(self, divisor: int) -> Tensor:
-        """All gradients, copied and divided, 0 where a parameter has none; and the counts."""
-        for parameter, view in zip(self._parameters, self._views, strict=True):
-            if parameter.grad is None:
-                view.zero_()
-            else:
-                view.copy_(parameter.grad)
-        self._gradients.div_(divisor)
-        has_one = [float(parameter.grad is not None) for parameter in self._parameters]
-        self._counts.copy_(torch.tensor(has_one))
-        return self._flat
+            if parameter.grad is not None:
+                torch.div(parameter.grad, divisor, out=view)
+        self._counts.copy_(torch.tensor([float(parameter.grad is not None) for parameter in parameters]))
 
     def assign(self) -> None:
         for parameter, view, count in zip(self._parameters, self._views, self._counts.tolist(), strict=True):

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import (
@@ -19,7 +18,6 @@ from torch.distributed.pipelining.schedules import (
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
 )
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import NoPlan
@@ -35,14 +33,11 @@ class Grid:
     pipeline: dist.ProcessGroup
     gradients: Sequence[dist.ProcessGroup]
     """One for each stage that a rank runs, over the same replicas: what one sends waits for no other."""
-    statistics: dist.ProcessGroup
-    """The replicas once more, for batch normalisation, which goes on while gradients are sent."""
 
 
 def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
     """Join the groups of the plan; every rank of the default group calls it."""
-    replicas = plan.stages[0].replicas
-    ranks = torch.arange(plan.world).view(plan.groups, replicas)
+    ranks = torch.arange(plan.world).view(plan.groups, plan.replicas)
 
     def joined(groups: list[list[int]]) -> dist.ProcessGroup:
         """The one of the groups that this rank is in; every rank makes all of them."""
@@ -51,11 +46,11 @@ def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
         return mine
 
     pipeline = joined(ranks.T.tolist())
-    data = [joined(ranks.tolist()) for _ in range(plan.stages_per_rank + 1)]
+    data = [joined(ranks.tolist()) for _ in range(plan.stages_per_rank)]
     mesh = DeviceMesh.from_group(
-        [pipeline, data[-1]], device.type, mesh=ranks.tolist(), mesh_dim_names=("pipeline", "data")
+        [pipeline, data[0]], device.type, mesh=ranks.tolist(), mesh_dim_names=("pipeline", "data")
     )
-    return Grid(mesh=mesh, pipeline=pipeline, gradients=data[:-1], statistics=data[-1])
+    return Grid(mesh=mesh, pipeline=pipeline, gradients=data)
 
 
 def make_stages(
@@ -66,13 +61,11 @@ def make_stages(
     grid: Grid,
     edges: Sequence[Boundary],
     device: torch.device,
-    synchronised: bool,
     divisor: int,
 ) -> list[RunningStage]:
     """The stages that this rank runs, which start on all replicas as on the first. ``pieces``: the layers of the plan,
     made of the model's own parameters. ``names``: what the model calls its tensors, by id. ``edges``: what
-    ``boundaries`` found. ``synchronised``: batch normalisation with the statistics of all replicas. ``divisor``: of
-    the gradients."""
+    ``boundaries`` found. ``divisor``: of the gradients."""
     mine, made = range(grid.pipeline.rank(), len(plan.stages), plan.groups), []
     for group, index in zip(grid.gradients, mine, strict=True):
         stage, last = plan.stages[index], index + 1 == len(plan.stages)
@@ -83,8 +76,6 @@ def make_stages(
         )
         own = {name: names[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
         as_on_the_first([*module.parameters(), *module.buffers()], group)
-        if synchronised and grid.statistics.size() > 1:
-            synchronise_batch_norms(module, grid.statistics)
         gradients = StageGradients(module.parameters(), group=group if group.size() > 1 else None, divisor=divisor)
         made.append(
             RunningStage(
@@ -137,11 +128,6 @@ _SINGLE: dict[str, type[ScheduleGPipe | Schedule1F1B]] = {"gpipe": ScheduleGPipe
 def check_runs(plan: Plan) -> None:
     """Raises NoPlan, in one line, for a plan that cannot be run."""
     check_plan(plan)
-    if not plan.is_even:
-        raise NoPlan(
-            f"the stages have {', '.join(str(stage.replicas) for stage in plan.stages)} replicas; only equal numbers "
-            "can be run, since ranks are a grid of pipeline × data"
-        )
     if plan.stages_per_rank > 1 and plan.schedule not in _MULTI:
         raise NoPlan(f"{plan.schedule} runs one stage a rank, not {plan.stages_per_rank}; use interleaved")
     if why := why_not(plan):
@@ -166,77 +152,3 @@ def make_schedule(
         return _MULTI[plan.schedule](list(stages), plan.microbatches, loss_fn=loss, scale_grads=False)
     name = plan.schedule if plan.groups > 1 else "1f1b"  # alone, it holds the activations of one microbatch
     return _SINGLE[name](stages[0], plan.microbatches, loss_fn=loss, scale_grads=False)
-
-
-# -- batch normalisation over the replicas of a stage ------------------------------------------------------------------
-
-
-def synchronise_batch_norms(module: nn.Module, group: dist.ProcessGroup) -> nn.Module:
-    """``module`` with the batch normalisations in it replaced by those whose statistics are over all ranks of
-    ``group``. Parameters and statistics are the same tensors as before."""
-    if isinstance(module, _BatchNorm) and module.track_running_stats:
-        return ReplicaBatchNorm(module, group)
-    for name, child in list(module.named_children()):
-        setattr(module, name, synchronise_batch_norms(child, group))
-    return module
-
-
-class ReplicaBatchNorm(nn.Module):
-    """What ``norm`` does, with the mean and variance of a microbatch on all ranks of ``group``. PyTorch's own
-    SyncBatchNorm takes tensors on a GPU alone.
-
-    Written with PyTorch's operators and one sum over the ranks, so that its backward pass can be split into the
-    gradient of the input, which needs the other replicas, and that of weight and bias, which does not."""
-
-    def __init__(self, norm: _BatchNorm, group: dist.ProcessGroup) -> None:
-        super().__init__()
-        self.eps, self.momentum, self._group = norm.eps, norm.momentum, group
-        self.weight, self.bias = norm.weight, norm.bias
-        self.register_buffer("running_mean", norm.running_mean)
-        self.register_buffer("running_var", norm.running_var)
-        self.register_buffer("num_batches_tracked", norm.num_batches_tracked)
-        self.train(norm.training)
-
-    def forward(self, x: Tensor) -> Tensor:
-        running_mean, running_var = self.get_buffer("running_mean"), self.get_buffer("running_var")
-        if not self.training:
-            return nn.functional.batch_norm(x, running_mean, running_var, self.weight, self.bias, eps=self.eps)
-        others = [axis for axis in range(x.dim()) if axis != 1]
-        shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
-        count = x.numel() // x.shape[1] * self._group.size()
-        # The sum first, then the squares of what is left of it: the square of a large mean would drown the variance.
-        mean = self._sum(x.sum(others)) / count
-        centred = x - mean.view(shape)
-        variance = self._sum(centred.square().sum(others)) / count
-        self._remember(mean.detach(), variance.detach() * count / max(count - 1, 1))
-        y = centred * torch.rsqrt(variance + self.eps).view(shape)
-        return y if self.weight is None else y * self.weight.view(shape) + self.bias.view(shape)
-
-    def _sum(self, mine: Tensor) -> Tensor:
-        return _SumOfAll.apply(mine, self._group)  # type: ignore[no-untyped-call]
-
-    @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        tracked = self.get_buffer("num_batches_tracked").add_(1)
-        share = 1.0 / float(tracked) if self.momentum is None else self.momentum
-        self.get_buffer("running_mean").lerp_(mean, share)
-        self.get_buffer("running_var").lerp_(variance, share)
-
-
-class _SumOfAll(Function):
-    """The sum over all ranks, which each of them uses: the gradient is a sum over them, too."""
-
-    @staticmethod
-    def forward(ctx: Any, mine: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
-        return _summed(mine, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _summed(grad, ctx.group), None
-
-
-def _summed(mine: Tensor, group: dist.ProcessGroup) -> Tensor:
-    total = mine.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total, group=group)
-    return total

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,10 +29,9 @@ from dwconv.records.record import CONTENDED, Measurement
 _ROUND_S = 0.001
 _ROUNDS = 9
 _WHOLE_FORWARD, _WHOLE_STEP = "whole forward", "whole step"
-DEFAULT_SECONDS = 5.0
 
 
-def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = DEFAULT_SECONDS) -> tuple[LayerCost, ...]:
+def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = 5.0) -> tuple[LayerCost, ...]:
     """The cost of each piece of ``cut``, which ``pieces`` made, on one microbatch, on its device.
 
     All passes of all pieces are timed in turns, for about ``seconds`` in all. Times are medians. The data needs no
@@ -48,13 +46,18 @@ def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = DEFA
         effort = Effort(round_s=_ROUND_S, rounds=_ROUNDS, budget_s=seconds, patience_s=seconds / 2)
         measured = time_in_turns(calls, clock=CpuClock(), effort=effort)
     _warn_if_busy(measured)
-    times = _Times(median_us={name: each.median_us for name, each in measured.items()}, ran=ran)
+    us = {name: each.median_us for name, each in measured.items()}
+    dgrad_us = {each.name: us.get(f"dgrad {each.name}", 0.0) for each in ran}
+    backward_us = {name: max(alone, us.get(f"backward {name}", 0.0)) for name, alone in dgrad_us.items()}
+    forward_factor = _factor(us[_WHOLE_FORWARD], sum(us[f"forward {each.name}"] for each in ran))
+    whole_backward_us = us.get(_WHOLE_STEP, us[_WHOLE_FORWARD]) - us[_WHOLE_FORWARD]
+    backward_factor = _factor(whole_backward_us, sum(backward_us.values()))
     return tuple(
         LayerCost(
             name=each.name,
-            forward_us=times.forward_us(each),
-            dgrad_us=times.dgrad_us(each),
-            wgrad_us=times.wgrad_us(each),
+            forward_us=forward_factor * us[f"forward {each.name}"],
+            dgrad_us=backward_factor * dgrad_us[each.name],
+            wgrad_us=backward_factor * (backward_us[each.name] - dgrad_us[each.name]),
             output_bytes=each.output.nbytes,
             saved_bytes=each.saved_bytes,
             parameter_bytes=sum(parameter.nbytes for parameter in each.parameters),
@@ -111,33 +114,6 @@ def _keeping(saved: list[Tensor]) -> Callable[[Tensor], Tensor]:
     return pack
 
 
-class _Times:
-    """Times of pieces as they are in a step."""
-
-    def __init__(self, *, median_us: Mapping[str, float], ran: Sequence[_Ran]) -> None:
-        self._median_us = median_us
-        forward_us = sum(median_us[f"forward {each.name}"] for each in ran)
-        backward_us = sum(self._backward_us(each) for each in ran)
-        whole_forward_us = median_us[_WHOLE_FORWARD]
-        whole_backward_us = median_us.get(_WHOLE_STEP, whole_forward_us) - whole_forward_us
-        self._forward_factor = _factor(whole_forward_us, forward_us)
-        self._backward_factor = _factor(whole_backward_us, backward_us)
-
-    def forward_us(self, each: _Ran) -> float:
-        return self._forward_factor * self._median_us[f"forward {each.name}"]
-
-    def dgrad_us(self, each: _Ran) -> float:
-        return self._backward_factor * self._median_us.get(f"dgrad {each.name}", 0.0)
-
-    def wgrad_us(self, each: _Ran) -> float:
-        return self._backward_factor * self._backward_us(each) - self.dgrad_us(each)
-
-    def _backward_us(self, each: _Ran) -> float:
-        """Both gradients; not less than the one."""
-        dgrad_us = self._median_us.get(f"dgrad {each.name}", 0.0)
-        return max(dgrad_us, self._median_us.get(f"backward {each.name}", 0.0))
-
-
 def _factor(whole_us: float, alone_us: float) -> float:
     """1 where other work has made nonsense of the times, such as a step that takes no longer than its forward pass."""
     return whole_us / alone_us if whole_us > 0 and alone_us > 0 else 1.0
@@ -191,10 +167,9 @@ def _finished(call: Callable[[], object], device: torch.device) -> Callable[[], 
     if device.type != "cuda":
         return call
 
-    def and_wait() -> Any:
-        result = call()
+    def and_wait() -> None:
+        call()
         torch.cuda.synchronize(device)
-        return result
 
     return and_wait
 

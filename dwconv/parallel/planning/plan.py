@@ -4,8 +4,6 @@ It needs neither torch nor a clock: partitions can be computed, tested and simul
 
 The order in which a rank runs the passes of its stages and microbatches has a name: those of
 torch.distributed.pipelining, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B and ScheduleInterleavedZeroBubble.
-They cannot run replicas that differ from stage to stage: for these as many microbatches are in flight as keep the
-following ranks busy.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from codecs import BOM_UTF8
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -56,7 +53,8 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Layers ``first`` to ``last`` (``last`` excluded), run by ``replicas`` ranks that share out the batch."""
+    """Layers ``first`` to ``last`` (``last`` excluded), run by ``replicas`` ranks that share out the batch: as many as
+    those of any other stage."""
 
     first: int
     last: int
@@ -70,7 +68,7 @@ class Plan:
     layers: tuple[LayerCost, ...]
     stages: tuple[Stage, ...]
     microbatches: int
-    """Microbatches a rank's share of the batch is cut into; where replicas differ, a rank's of the first stage."""
+    """Microbatches a rank's share of the batch is cut into."""
     schedule: str
     """``gpipe``, ``1f1b``, ``interleaved`` or ``zero-bubble``; with one stage it does not matter."""
     link: Link
@@ -84,14 +82,14 @@ class Plan:
         return len(self.stages) // self.stages_per_rank
 
     @property
-    def world(self) -> int:
-        """Ranks in all."""
-        return sum(stage.replicas for stage in self.stages[: self.groups])
+    def replicas(self) -> int:
+        """Of each stage."""
+        return self.stages[0].replicas
 
     @property
-    def is_even(self) -> bool:
-        """True if every stage has as many replicas, as a DeviceMesh pipeline × data has: it can be run."""
-        return len({stage.replicas for stage in self.stages}) == 1
+    def world(self) -> int:
+        """Ranks in all."""
+        return self.groups * self.replicas
 
 
 def check_schedule(schedule: str) -> None:
@@ -138,8 +136,8 @@ def check_plan(plan: Plan) -> None:
         raise NoPlan("replicas and microbatches are at least 1")
     if plan.stages_per_rank < 1 or len(plan.stages) % plan.stages_per_rank:
         raise NoPlan(f"{len(plan.stages)} stages are not {plan.stages_per_rank} for each rank")
-    if plan.stages_per_rank > 1 and not plan.is_even:
-        raise NoPlan("with several stages a rank, all have as many replicas")
+    if len({stage.replicas for stage in plan.stages}) > 1:
+        raise NoPlan("its stages have different numbers of replicas")
     if not (plan.link.gb_s > 0 and 0 <= plan.link.latency_us < math.inf):
         raise NoPlan(f"a link of {plan.link.gb_s:g} GB/s and {plan.link.latency_us:g} µs carries nothing")
 
@@ -199,34 +197,21 @@ def sum_us(link: Link, size_bytes: float, *, ranks: int) -> float:
     return rounds * (link.latency_us + size_bytes / ranks / (link.gb_s * _BYTES_A_US))
 
 
-class Bucket(NamedTuple):
-    """Gradients that are summed at a time."""
-
-    ready_us: float
-    """When they are there, from the beginning of the backward pass of the last microbatch."""
-    size_bytes: int
-
-
-def buckets(layers: Sequence[LayerCost]) -> list[Bucket]:
-    """The buckets of plain data parallelism, which fill from the last layer to the first."""
-    found: list[Bucket] = []
-    passed_us, waiting_bytes = 0.0, 0
-    for layer in reversed(layers):
-        passed_us += layer.dgrad_us + layer.wgrad_us
-        waiting_bytes += layer.parameter_bytes
-        if waiting_bytes >= BUCKET_BYTES:
-            found.append(Bucket(ready_us=passed_us, size_bytes=waiting_bytes))
-            waiting_bytes = 0
-    if waiting_bytes:
-        found.append(Bucket(ready_us=passed_us, size_bytes=waiting_bytes))
-    return found
+def bucket_sizes(layers: Sequence[LayerCost]) -> list[int]:
+    """The bytes of gradients that plain data parallelism begins to sum once it has those of each layer: buckets fill
+    from the last layer to the first."""
+    sizes, waiting = [0] * len(layers), 0
+    for number in reversed(range(len(layers))):
+        waiting += layers[number].parameter_bytes
+        if waiting >= BUCKET_BYTES or number == 0:
+            sizes[number], waiting = waiting, 0
+    return sizes
 
 
 # -- in which order a rank runs passes -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Action:
+class Action(NamedTuple):
     """A pass of one microbatch through one stage."""
 
     what: Literal["forward", "backward", "dgrad", "wgrad"]
@@ -234,34 +219,6 @@ class Action:
     stage: int
     microbatch: int
     """Numbered over those that this rank runs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """One group of ranks in a pipeline, and how much it runs."""
-
-    group: int
-    groups: int
-    stages_per_rank: int
-    microbatches: int
-    """Those of one rank."""
-    ahead: int
-    """Microbatches that may be on their way from here to the last stage and back, this group's own included."""
-    behind: int
-    """The same for the groups before this one, without its own."""
-
-
-def place_of(plan: Plan, *, group: int, replica: int = 0) -> Place:
-    """The place of one rank of ``plan``."""
-    replicas = [stage.replicas for stage in plan.stages[: plan.groups]]
-    return Place(
-        group=group,
-        groups=plan.groups,
-        stages_per_rank=plan.stages_per_rank,
-        microbatches=len(range(replica, plan.microbatches * replicas[0], replicas[group])),
-        ahead=math.ceil(sum(replicas[group:]) / replicas[group]),
-        behind=math.ceil(sum(replicas[:group]) / replicas[group]),
-    )
 
 
 def why_not(plan: Plan) -> str:
@@ -280,45 +237,38 @@ def why_not(plan: Plan) -> str:
     return ""
 
 
-def actions(schedule: str, place: Place) -> list[Action]:
-    """The passes that a rank runs, in order. Raises NoPlan for an unknown schedule."""
-    check_schedule(schedule)
-    if schedule == "gpipe":
-        return [*_passes(place, what="forward"), *_passes(place, what="backward")]
-    if schedule == "1f1b":
-        return _one_by_one(place, warmup=place.ahead - 1)
-    before = (place.stages_per_rank - 1) * _round(place)
-    if schedule == "interleaved":
-        return _one_by_one(place, warmup=before + 2 * (place.ahead - 1))
-    return _apart(_one_by_one(place, warmup=before + place.ahead - 1), lag=place.behind)
+def actions(plan: Plan, group: int) -> list[Action]:
+    """The passes of a rank of ``group``, in order. Raises NoPlan for an unknown schedule."""
+    check_schedule(plan.schedule)
+    forwards, backwards = _passes(plan, group, what="forward"), _passes(plan, group, what="backward")
+    after, again = plan.groups - group - 1, (plan.stages_per_rank - 1) * _round(plan)
+    if plan.schedule == "gpipe":
+        return [*forwards, *backwards]
+    if plan.schedule == "1f1b":
+        return _one_by_one(forwards, backwards, warmup=after)
+    if plan.schedule == "interleaved":
+        return _one_by_one(forwards, backwards, warmup=again + 2 * after)
+    return _apart(_one_by_one(forwards, backwards, warmup=again + after), lag=group)
 
 
-def _round(place: Place) -> int:
+def _round(plan: Plan) -> int:
     """Microbatches that go through one of a rank's stages before its next stage has its turn."""
-    return max(1, place.microbatches // max(1, place.microbatches // place.groups))
+    return max(1, plan.microbatches // max(1, plan.microbatches // plan.groups))
 
 
-def _stage_order(place: Place) -> list[int]:
-    """By number of forward pass, the position of the stage among the rank's."""
-    turns = range(math.ceil(place.microbatches / _round(place)) * place.stages_per_rank)
-    positions = [turn % place.stages_per_rank for turn in turns for _ in range(_round(place))]
-    return positions[: place.microbatches * place.stages_per_rank]
-
-
-def _passes(place: Place, *, what: Literal["forward", "backward"]) -> list[Action]:
+def _passes(plan: Plan, group: int, *, what: Literal["forward", "backward"]) -> list[Action]:
     """All passes of one kind, in order."""
-    seen: Counter[int] = Counter()
     found = []
-    for position in _stage_order(place):
-        stage = position if what == "forward" else place.stages_per_rank - 1 - position
-        found.append(Action(what=what, stage=stage * place.groups + place.group, microbatch=seen[stage]))
-        seen[stage] += 1
+    for first in range(0, plan.microbatches, _round(plan)):
+        for turn in range(plan.stages_per_rank):
+            position = turn if what == "forward" else plan.stages_per_rank - 1 - turn
+            for microbatch in range(first, min(first + _round(plan), plan.microbatches)):
+                found.append(Action(what=what, stage=position * plan.groups + group, microbatch=microbatch))
     return found
 
 
-def _one_by_one(place: Place, *, warmup: int) -> list[Action]:
+def _one_by_one(forwards: Sequence[Action], backwards: Sequence[Action], *, warmup: int) -> list[Action]:
     """Some forward passes, then one forward and one backward in turns."""
-    forwards, backwards = _passes(place, what="forward"), _passes(place, what="backward")
     warmup = min(warmup, len(forwards))
     pairs = itertools.zip_longest(forwards[warmup:], backwards)
     return [*forwards[:warmup], *(action for pair in pairs for action in pair if action)]
@@ -332,8 +282,8 @@ def _apart(order: Sequence[Action], *, lag: int) -> list[Action]:
         if action.what == "forward":
             found.append(action)
             continue
-        found.append(Action(what="dgrad", stage=action.stage, microbatch=action.microbatch))
-        waiting.append(Action(what="wgrad", stage=action.stage, microbatch=action.microbatch))
+        found.append(action._replace(what="dgrad"))
+        waiting.append(action._replace(what="wgrad"))
         if len(waiting) > lag:
             found.append(waiting.pop(0))
     return [*found, *waiting]

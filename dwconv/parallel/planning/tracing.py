@@ -57,7 +57,7 @@ def traced(module: nn.Module) -> fx.GraphModule:
         tracer = _Tracer(whole)
         try:
             graph = tracer.trace(module, concrete_args=_defaults(module))
-        except _FAILURES as error:
+        except Exception as error:
             if tracer.inside:  # its innermost module is the one that cannot be traced
                 whole.add(tracer.inside[-1])
                 continue
@@ -71,22 +71,6 @@ class _Untraceable(Exception):
 
     def __init__(self, node: fx.Node, need: str) -> None:
         super().__init__(f"{need} {_operation(node)}")
-
-
-# Code that is given a Proxy instead of a tensor may fail in any of these ways.
-_FAILURES = (
-    _Untraceable,
-    fx.proxy.TraceError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    RuntimeError,
-    NotImplementedError,
-    AssertionError,
-    KeyError,
-    IndexError,
-    NameError,
-)
 
 
 class _Tracer(fx.Tracer):
@@ -129,17 +113,15 @@ def _defaults(module: nn.Module) -> dict[str, Any]:
 
 def _leave_one_input(module: nn.Module, graph: fx.Graph) -> None:
     """Take out what torch.fx adds for arguments with a default: an input that nothing but assertions read."""
-    given = [node for node in graph.nodes if node.op == "placeholder"]
-    defaults = _defaults(module)
-    needed = [node.target for node in given if node.target in inspect.signature(module.forward).parameters]
-    needed = [name for name in needed if name not in defaults]
+    given = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
+    needed = [name for name in given if name in inspect.signature(module.forward).parameters.keys() - _defaults(module)]
     if len(needed) != 1:
         raise CannotBeCut(
             f"{type(module).__name__} takes {len(needed)} inputs ({', '.join(needed)}); only a model that takes one "
             "tensor can be cut, so wrap it in a module that does"
         )
-    for node in given:
-        if node.target not in needed:
+    for name, node in given.items():
+        if name not in needed:
             _erase(graph, node)
 
 
@@ -152,10 +134,10 @@ def _erase(graph: fx.Graph, node: fx.Node) -> None:
 
 def _why(module: nn.Module, error: BaseException) -> str:
     reason = one_line(str(error)) or type(error).__name__
-    return f"{type(module).__name__} cannot be traced: {reason}{_where(error.__traceback__)}; {_WAY_OUT}"
-
-
-_WAY_OUT = "give that part a module of its own, which then stays whole, or write the model as an nn.Sequential"
+    return (
+        f"{type(module).__name__} cannot be traced: {reason}{_where(error.__traceback__)}; give that part a module of "
+        "its own, which then stays whole, or write the model as an nn.Sequential"
+    )
 
 
 def _where(trace: TracebackType | None) -> str:

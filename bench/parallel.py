@@ -1,0 +1,390 @@
+"""``python -m bench parallel``: ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator.
+
+Steps of all variants are timed in turns. A step begins on all ranks together, and its time is the slowest rank's,
+without the optimizer's. Beside each stands what the simulator says, by the times of layers that are measured on all
+ranks at once, so that they share the memory's bandwidth as they do in a step.
+
+``torchrun … -m bench.parallel FOLDER`` is one rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from bench.models import RESNETS, resnet
+from bench.results import add_out_argument, write_results
+from dwconv.commands.command_line import ArgumentParser, from_0
+from dwconv.errors import DwconvWarning, InvalidChoice, WorkerDied, WorkerTimeout
+from dwconv.measure.clock import contention
+from dwconv.parallel.joining import agreed, ranks
+from dwconv.parallel.pipeline.pipeline import Pipeline
+from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.partition import Shape, partition
+from dwconv.parallel.planning.pieces import pieces
+from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
+from dwconv.parallel.planning.simulation import simulate
+from dwconv.problems.target import cpu_target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A network, images of the shape of a known set, and the ranks that train it."""
+
+    network: str
+    images: str
+    """The set, and how large its images are here."""
+    classes: int
+    size: int
+    """Height and width."""
+    world: int
+    batch: int = 16
+    """Of a step, on all ranks together."""
+    microbatches: int = 4
+    """That the whole batch is cut into."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.network} {self.images.partition(' ')[0]} {self.world} ranks"
+
+    def model(self) -> nn.Module:
+        torch.manual_seed(0)
+        return resnet(self.network, classes=self.classes, small_images=self.size < 64).train()
+
+
+_CIFAR_10: dict[str, Any] = {"images": "CIFAR-10 (3×32²)", "classes": 10, "size": 32}
+_CIFAR_100: dict[str, Any] = {"images": "CIFAR-100 (3×32²)", "classes": 100, "size": 32}
+_CALTECH: dict[str, Any] = {"images": "Caltech-101 (3×96², scaled from 224²)", "classes": 101, "size": 96}
+CASES = (
+    *(Case(network=network, world=2, **images) for images in (_CIFAR_10, _CALTECH) for network in RESNETS),
+    *(Case(network="ResNet-18", world=4, microbatches=8, **images) for images in (_CIFAR_10, _CALTECH)),
+    *(Case(network=network, world=2, **_CIFAR_100) for network in RESNETS),
+)
+"""CIFAR-100 last: but for the last layer it is CIFAR-10, and time may be short."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A way to train a case, measured on the ranks and computed."""
+
+    name: str
+    median_ms: float
+    """Of the slowest rank in each step."""
+    spread_ms: float
+    """Between the quartiles."""
+    steps: int
+    predicted_ms: float
+    """By the simulator, from layer times."""
+    bubble: float
+    """The share of idle time that it predicts, with a link that costs nothing."""
+    exposed_ms: float
+    """How long the first rank stood still for gradients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """All of one case."""
+
+    variants: tuple[Variant, ...]
+    link_gb_s: float
+    latency_us: float
+    contention: float
+    """The share of a step's time that other work took from a rank, of the variant that lost least."""
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+_LEAST_S = 8.0
+"""A case is not begun with less than this left, or less than another took."""
+_BESIDE_S = 300.0
+"""Of a case, for what its own time does not hold: the start and the first steps."""
+
+
+def command(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench parallel", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
+    parser.add_argument("--seconds", type=from_0, default=600, help="for all of it, default 600; cases that do not fit "
+                        "are left out")  # fmt: skip
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this")
+    add_out_argument(parser)
+    arguments = parser.parse_args(argv)
+    cases = [case for case in CASES if arguments.only in case.name]
+    if not cases:
+        raise InvalidChoice(f"--only {arguments.only} is in no case; one is {CASES[0].name}")
+    rows, left_out = _rows(cases, arguments)
+    if not rows:
+        raise InvalidChoice(f"--seconds {arguments.seconds:g} is too short for a case; give {2 * _LEAST_S:g} or more")
+    if left_out:
+        print(f"left out, since {arguments.seconds:g} s were over: {', '.join(left_out)}")
+    print(_summed_up(rows))
+    facts = {"left_out": left_out, "threads_a_rank": 1}
+    write_results("parallel", target=cpu_target(), rows=rows, folder=arguments.out, **facts)
+    return 0
+
+
+def _rows(cases: Sequence[Case], arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
+    """Of each variant of each case, printed as they come; and the cases that there was no time for."""
+    until_s, longest_s = time.monotonic() + arguments.seconds, _LEAST_S
+    rows: list[dict[str, Any]] = []
+    left_out = []
+    print(_HEAD, flush=True)
+    for number, case in enumerate(cases):
+        left_s, started_s = until_s - time.monotonic(), time.monotonic()
+        if left_s < longest_s:
+            left_out.append(case.name)
+            continue
+        finding = measured(case, seconds=left_s / (len(cases) - number))
+        if finding.variants[0].steps == 1:  # it took as long as it must
+            longest_s = max(longest_s, time.monotonic() - started_s)
+        for variant in finding.variants:
+            rows.append(_row(case, finding, variant))
+            print(_line(rows[-1]), flush=True)
+    return rows, left_out
+
+
+def measured(case: Case, *, seconds: float) -> Finding:
+    """The finding of all ranks together, each a process with one thread. Raises WorkerDied and WorkerTimeout."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, job = Path(name), Job(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
+        (folder / "job.json").write_bytes(msgspec.json.encode(job))
+        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(case.world)]
+        run = [sys.executable, "-m", *torchrun, "-m", "bench.parallel", name]
+        try:
+            ended = subprocess.run(run, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=seconds + _BESIDE_S)
+        except subprocess.TimeoutExpired as error:
+            raise WorkerTimeout(f"{case.name}: no end after {seconds + _BESIDE_S:.0f} s") from error
+        if ended.returncode:
+            raise WorkerDied(f"{case.name}: its ranks ended with the code {ended.returncode}")
+        return msgspec.json.decode((folder / "finding.json").read_bytes(), type=Finding)
+
+
+_HEAD = (
+    f"{'network':10} {'images':38} {'ranks':>5} {'variant':26} {'ms':>8} {'spread':>7} {'× DP':>5} {'simulated':>9} "
+    f"{'error':>6}"
+)
+
+
+def _row(case: Case, finding: Finding, variant: Variant) -> dict[str, Any]:
+    return {
+        "network": case.network,
+        "images": case.images,
+        "world": case.world,
+        "batch": case.batch,
+        "microbatches": case.microbatches,
+        **dataclasses.asdict(variant),
+        "error": variant.predicted_ms / variant.median_ms - 1,
+        "times_as_fast_as_data_parallelism": finding.variants[0].median_ms / variant.median_ms,
+        "link_gb_s": finding.link_gb_s,
+        "latency_us": finding.latency_us,
+        # Ranks that share a core take time from one another.
+        **({"contention": finding.contention} if case.world <= (os.cpu_count() or 1) else {}),
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    return (
+        f"{row['network']:10} {row['images']:38} {row['world']:5} {row['name']:26} {row['median_ms']:8.1f} "
+        f"{row['spread_ms']:7.1f} {row['times_as_fast_as_data_parallelism']:5.2f} {row['predicted_ms']:9.1f} "
+        f"{row['error']:+6.0%}"
+    )
+
+
+def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
+    """The error of the simulator where each rank has a core."""
+    lines = [""]
+    for kind, is_plain in (("data parallelism", True), ("pipelines", False)):
+        of_2 = [row for row in rows if row["world"] == 2 and (row["name"] == "data parallelism") == is_plain]
+        if of_2:
+            errors = [abs(row["error"]) for row in of_2]
+            mean = statistics.mean(errors)
+            lines.append(f"the simulator on 2 ranks, {kind}: mean error {mean:.0%}, at most {max(errors):.0%}")
+    if any(row["world"] > 2 for row in rows):
+        lines.append("4 ranks share 2 cores or more: where there are fewer cores than ranks, their times say little")
+    return "\n".join(lines)
+
+
+# -- one rank ----------------------------------------------------------------------------------------------------------
+
+
+_WARM_UP, _MOST_ROUNDS = 2, 9
+_COSTS_SHARE = 0.15
+"""Of the time of a case."""
+_TIMEOUT_S = 120.0
+_LINK_BYTES = 4 * 2**20
+_PINGS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The input of every rank."""
+
+    case: Case
+    seconds: float
+    ends_at_s: float
+    """Of ``time.time``: no round begins later."""
+
+
+@dataclass(kw_only=True)
+class _Runner:
+    """A variant that is being trained."""
+
+    plan: Plan
+    step: Callable[[Tensor, Tensor], object]
+    """One step on the whole batch, of which it takes its share."""
+    optimizer: torch.optim.Optimizer
+    exposed_s: Callable[[], float] = lambda: 0.0
+    rounds: list[tuple[float, float, float]] = field(default_factory=list)
+    """Seconds of a step, those for which it stood still, and the share that other work took."""
+
+
+def main(folder: Path) -> None:
+    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", DwconvWarning)  # of other work: each finding says how much there was
+    with ranks(timeout_s=_TIMEOUT_S, device="cpu") as rank:
+        finding = _measured(job)
+        if rank.is_first:
+            (folder / "finding.json").write_bytes(msgspec.json.encode(finding))
+
+
+def _measured(job: Job) -> Finding:
+    case, link = job.case, _link()
+    torch.manual_seed(1)
+    x = torch.randn(case.batch, 3, case.size, case.size)
+    target = torch.randint(0, case.classes, (case.batch,))
+    costs_s = _COSTS_SHARE * job.seconds / 2
+    layers = _costs(case, x[: case.batch // case.microbatches], seconds=costs_s)
+    share = _costs(case, x[: case.batch // case.world], seconds=costs_s)
+    runners = {"data parallelism": _data_parallel(case, share, link)}
+    runners |= {name: _pipeline(case, plan) for name, plan in _plans(case, layers, link).items()}
+    for number in range(_WARM_UP + _MOST_ROUNDS):
+        for runner in runners.values():
+            _train(runner, x, target)
+        if number >= _WARM_UP and agreed(lambda: time.time() > job.ends_at_s):
+            break
+    return Finding(
+        variants=tuple(_variant(name, runner) for name, runner in runners.items()),
+        link_gb_s=link.gb_s,
+        latency_us=link.latency_us,
+        # Where gloo's threads add gradients, a rank's own threads crowd it; other work disturbs every variant.
+        contention=min(statistics.median(lost for _, _, lost in runner.rounds) for runner in runners.values()),
+    )
+
+
+def _link() -> Link:
+    """From rank 0 to rank 1 and back, while the others wait."""
+    rank = dist.get_rank()
+    medians_s = []
+    for message in (torch.zeros(1), torch.zeros(_LINK_BYTES // 4)):
+        times_s = []
+        for _ in range(_PINGS):
+            dist.barrier()
+            started_s = time.perf_counter()
+            if rank == 0:
+                dist.send(message, 1)
+                dist.recv(message, 1)
+            elif rank == 1:
+                dist.recv(message, 0)
+                dist.send(message, 0)
+            times_s.append((time.perf_counter() - started_s) / 2)
+        medians_s.append(statistics.median(times_s))
+    latency_s, both_s = medians_s
+    carried_s = max(both_s - latency_s, 1e-9)
+    return agreed(lambda: Link(gb_s=_LINK_BYTES / 1e9 / carried_s, latency_us=1e6 * latency_s))
+
+
+def _costs(case: Case, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
+    dist.barrier()
+    mine = layer_costs(pieces(case.model(), microbatch), microbatch, seconds=seconds)
+    return agreed(lambda: mine)
+
+
+def _plans(case: Case, layers: Sequence[LayerCost], link: Link) -> dict[str, Plan]:
+    if case.world == 2:
+        stages = {"gpipe": 2, "1f1b": 2, "interleaved": 4, "zero-bubble": 2}
+    else:
+        stages = {"1f1b": case.world, "zero-bubble": case.world // 2}
+    found = {}
+    for schedule, count in stages.items():
+        shape = Shape(world=case.world, link=link, microbatches=case.microbatches, schedule=schedule)
+        plan = partition(layers, shape, stages=count)
+        found[schedule if case.world == 2 else f"{schedule}, {count} stages × {plan.replicas}"] = plan
+    return found
+
+
+def _pipeline(case: Case, plan: Plan) -> _Runner:
+    example = torch.zeros(case.batch // plan.replicas, 3, case.size, case.size)
+    loss = nn.functional.cross_entropy
+    pipeline = Pipeline(case.model(), plan, loss=loss, example=example, timeout_s=_TIMEOUT_S)
+    return _Runner(
+        plan=plan,
+        step=lambda x, target: pipeline.step(pipeline.share(x), pipeline.share(target)),
+        optimizer=_optimizer(pipeline),
+        exposed_s=lambda: pipeline.times.exposed_s if pipeline.times else 0.0,
+    )
+
+
+def _data_parallel(case: Case, share: tuple[LayerCost, ...], link: Link) -> _Runner:
+    """PyTorch's own, as it is: each rank takes its share of the batch at once."""
+    model = DistributedDataParallel(case.model())
+    optimizer = _optimizer(model)
+    rank, world = dist.get_rank(), case.world
+
+    def step(x: Tensor, target: Tensor) -> None:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x.chunk(world)[rank]), target.chunk(world)[rank])
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    whole = Stage(first=0, last=len(share), replicas=world)
+    plan = Plan(layers=share, stages=(whole,), microbatches=1, schedule="1f1b", link=link)
+    return _Runner(plan=plan, step=step, optimizer=optimizer)
+
+
+def _optimizer(model: nn.Module | Pipeline) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+def _train(runner: _Runner, x: Tensor, target: Tensor) -> None:
+    dist.barrier()
+    before, started_s = contention.read(), time.perf_counter()
+    runner.step(x, target)
+    slowest = torch.tensor([time.perf_counter() - started_s, contention.lost(before, contention.read())])
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    runner.optimizer.step()
+    runner.rounds.append((float(slowest[0]), runner.exposed_s(), float(slowest[1])))
+
+
+def _variant(name: str, runner: _Runner) -> Variant:
+    simulated, rounds = simulate(runner.plan), runner.rounds[_WARM_UP:]
+    times_s = sorted(step_s for step_s, _, _ in rounds)
+    quarter = len(times_s) // 4
+    return Variant(
+        name=name,
+        median_ms=1e3 * statistics.median(times_s),
+        spread_ms=1e3 * (times_s[-1 - quarter] - times_s[quarter]),
+        steps=len(times_s),
+        predicted_ms=simulated.step_us / 1e3,
+        bubble=simulated.bubble,
+        exposed_ms=1e3 * statistics.median(exposed_s for _, exposed_s, _ in rounds),
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

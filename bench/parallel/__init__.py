@@ -1,1 +1,0 @@
-"""``bench parallel``: training on several processes."""
