@@ -133,7 +133,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
         assert known is not None, "it reads slices"
         candidate, target = known
         self._note_predicted(decision, target)
-        sliced = candidate.workload.with_x_pitch(x_pitch)
+        sliced = dataclasses.replace(candidate.workload, x_pitch=x_pitch)
         kernel, fault = self._kernel_of(dataclasses.replace(candidate, workload=sliced), target)
         if not fault:
             return kernel

@@ -199,7 +199,7 @@ def nearest_of_any_size(of_layer: Sequence[OfAnySize], workload: Workload) -> Of
     octaves = {
         number: octaves_apart(each.candidate.workload.input_size, workload.input_size)
         for number, each in enumerate(of_layer)
-        if each.candidate.workload.has_at_any_size(workload)
+        if each.candidate.workload.any_size and each.candidate.workload.is_row == workload.is_row
     }
     nearest = min(octaves, key=octaves.__getitem__, default=None)
     return None if nearest is None or octaves[nearest] > other_size.OCTAVES[-1] else of_layer[nearest]

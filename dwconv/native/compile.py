@@ -172,8 +172,7 @@ _END_S = 5.0
 
 def load(content: bytes) -> Any:
     """Raises ImportError if it cannot be loaded."""
-    with _loading:
-        path = in_memory(content, name=_NAME)
+    with _loading, in_memory(content, name=_NAME) as path:
         spec = importlib.util.spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)

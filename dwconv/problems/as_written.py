@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.workload import AXES, Padding, Pair, Pass, Sizes, Workload, by, whole_sizes
+from dwconv.problems.workload import AXES, Padding, Pair, Pass, Sizes, Workload, by
 
 
 def resolve_padding(padding: int | str | Sizes | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:
@@ -36,8 +36,8 @@ def along(name: str, value: int | Sizes, *, axes: int) -> Sizes:
     """``3`` or ``(3, 5)`` as a number for each of ``axes``."""
     if isinstance(value, int):
         return (value,) * axes
-    sizes = whole_sizes(name, value)
-    if len(sizes) not in (1, axes):
+    sizes = tuple(value)
+    if len(sizes) not in (1, axes) or not all(type(size) is int for size in sizes):
         raise InvalidWorkload(f"{name}={value!r} is not one integer or {axes} ({', '.join(AXES[-axes:])})")
     return sizes * axes if len(sizes) == 1 else sizes
 

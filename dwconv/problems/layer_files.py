@@ -20,17 +20,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.block import Block
 from dwconv.problems.workload import (
     AXES,
     BLOCK_PASSES,
-    DTYPES,
-    EPILOGUES,
     EVAL_PASSES,
-    LAYOUTS,
     PASSES,
     SIDES,
     DType,
@@ -43,9 +42,38 @@ from dwconv.problems.workload import (
 )
 from dwconv.system.new_file import check_name, check_replaceable, replace_file
 
-_REQUIRED = ("C", "I", "K", "S", "P")
 _MOST_BYTES = 2**26
-_KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilogue", "block", "causal", "sizes", "n")
+_Size = Annotated[int, msgspec.Meta(ge=1)]
+_Sizes = Annotated[tuple[_Size, ...], msgspec.Meta(min_length=1, max_length=3)]
+_encode = msgspec.json.Encoder().encode
+
+
+_NAMES = {
+    **{"channels": "C", "input_size": "I", "kernel": "K", "stride": "S", "padding": "P"},
+    **{"dilation": "D", "multiplier": "M", "batch": "N", "count": "n"},
+}
+
+
+class _Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename=_NAMES):
+    """A layer as a file has it."""
+
+    channels: _Size
+    input_size: _Sizes
+    kernel: _Sizes
+    stride: _Sizes
+    padding: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1, max_length=6)]
+    dilation: _Sizes | None = None
+    multiplier: _Size = 1
+    batch: _Size | None = None
+    dtype: DType | None = None
+    layout: Layout | None = None
+    bias: bool | None = None
+    passes: tuple[Pass, ...] | None = None
+    epilogue: Epilogue = "none"
+    block: str | None = None
+    causal: bool = False
+    sizes: tuple[_Sizes, ...] = ()
+    count: _Size = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,121 +199,56 @@ def _networks(path: Path) -> dict[str, Any]:
 
 
 def _layer(fields: Any, *, name: str) -> Layer:
-    if not isinstance(fields, dict):
-        raise InvalidWorkload(f"layer {name} is not {{{', '.join(_REQUIRED)}}}: {json.dumps(fields)}")
-    if unknown := [key for key in fields if key not in _KEYS]:
-        raise InvalidWorkload(f"layer {name} has the unknown key {unknown[0]!r}; known are {', '.join(_KEYS)}")
-    if missing := [key for key in _REQUIRED if key not in fields]:
-        raise InvalidWorkload(f"layer {name} has no {missing[0]}; it needs {', '.join(_REQUIRED)}")
-    layer = _Fields(fields, name)
-    axes = len(layer.sizes("I"))
-    if axes not in (1, 2, 3):
-        raise InvalidWorkload(f"layer {name} is {axes}-D; only 1-D, 2-D and 3-D layers can be tuned")
-    return Layer(
-        channels=layer.whole("C"),
-        input_size=layer.along("I", axes),
-        kernel=layer.along("K", axes),
-        stride=layer.along("S", axes),
-        padding=layer.padding(axes),
-        count=layer.whole("n") if "n" in fields else 1,
-        dilation=layer.along("D", axes) if "D" in fields else (1,) * max(2, axes),
-        multiplier=layer.whole("M") if "M" in fields else 1,
-        batch=layer.whole("N") if "N" in fields else None,
-        dtype=layer.word("dtype", DTYPES),
-        layout=layer.word("layout", LAYOUTS),
-        bias=layer.truth("bias"),
-        passes=layer.passes(),
-        epilogue=layer.word("epilogue", EPILOGUES) or "none",
-        block=layer.block(),
-        sizes=layer.further_sizes(axes),
-    )
+    try:
+        line = msgspec.convert(fields, _Line)
+        axes = len(line.input_size)
+        usual = BLOCK_PASSES if line.block else PASSES
+        known = (*BLOCK_PASSES, *EVAL_PASSES) if line.block else PASSES
+        passes = usual if line.passes is None else tuple(pass_ for pass_ in known if pass_ in line.passes)
+        if not passes or not {*(line.passes or ())} <= {*known}:
+            raise InvalidWorkload(f"passes={','.join(line.passes or ())} is not a list of {', '.join(known)}")
+        size = _along("I", line.input_size, axes)
+        others = dict.fromkeys(_along("sizes", each, axes) for each in line.sizes)
+        return Layer(
+            channels=line.channels,
+            input_size=size,
+            kernel=_along("K", line.kernel, axes),
+            stride=_along("S", line.stride, axes),
+            padding=_padding(line, axes),
+            count=line.count,
+            dilation=_along("D", line.dilation or (1,) * axes, axes),
+            multiplier=line.multiplier,
+            batch=line.batch,
+            dtype=line.dtype,
+            layout=line.layout,
+            bias=line.bias,
+            passes=passes,
+            epilogue=line.epilogue,
+            block=Block.parse(line.block) if line.block is not None else None,
+            sizes=tuple(each for each in others if each != size),
+        )
+    except (msgspec.ValidationError, InvalidWorkload) as error:
+        raise InvalidWorkload(f"layer {name}: {error}") from None
 
 
-class _Fields:
-    """The fields of one layer in a file; each is read as what it must be. Raises InvalidWorkload."""
+def _along(key: str, sizes: Sizes, axes: int) -> Sizes:
+    """(height, width) or (depth, height, width); a 1-D layer has height 1."""
+    if len(sizes) != axes:
+        raise InvalidWorkload(f"{key}={list(sizes)} does not have {axes} sizes")
+    return (1, *sizes) if axes == 1 else sizes
 
-    def __init__(self, fields: Mapping[str, Any], layer: str) -> None:
-        self._fields, self._layer = fields, layer
 
-    def whole(self, key: str) -> int:
-        value: object = self._fields[key]
-        if type(value) is not int or value < 1:
-            raise self._wrong(key, "is not a whole number of at least 1")
-        return value
-
-    def sizes(self, key: str) -> list[int]:
-        value: object = self._fields[key]
-        if not isinstance(value, list) or not value or any(type(size) is not int or size < 0 for size in value):
-            raise self._wrong(key, "is not a list of whole numbers")
-        return value
-
-    def further_sizes(self, axes: int) -> tuple[Sizes, ...]:
-        given: object = self._fields.get("sizes", [])
-        if not isinstance(given, list):
-            raise self._wrong("sizes", "is not a list of input sizes, each as I")
-        found = dict.fromkeys(_Fields({"I": each}, self._layer).along("I", axes) for each in given)
-        return tuple(size for size in found if size != self.along("I", axes))
-
-    def along(self, key: str, axes: int) -> Sizes:
-        """(height, width) or (depth, height, width); a 1-D layer has height 1."""
-        sizes = self.sizes(key)
-        if len(sizes) != axes:
-            raise self._wrong(key, f"does not have {axes} sizes")
-        return (1, *sizes) if axes == 1 else tuple(sizes)
-
-    def padding(self, axes: int) -> Padding:
-        sizes = self.sizes("P")
-        causal = self.truth("causal")
-        if causal and axes > 1:
-            raise self._wrong("causal", f"is for 1-D layers; give P as {', '.join(SIDES[-2 * axes :])}")
-        if axes > 1 and len(sizes) == 2 * axes:
-            return tuple(zip(sizes[::2], sizes[1::2], strict=True))
-        if axes > 1 and len(sizes) == axes:
-            return tuple((size, size) for size in sizes)
-        if axes > 1:
-            sides = ", ".join(SIDES[-2 * axes :])
-            raise self._wrong("P", f"is not {axes} numbers ({', '.join(AXES[-axes:])}) or {2 * axes} ({sides})")
-        if len(sizes) > 2:
-            raise self._wrong("P", "is not one number or two (before, after)")
-        before, after = sizes[0], sizes[1] if len(sizes) == 2 else 0 if causal else sizes[0]
-        if causal and after:
-            raise self._wrong("P", "pads after the end, which a causal layer does not; give [before, 0]")
-        return (0, 0), (before, after)
-
-    def truth(self, key: str) -> bool | None:
-        value: object = self._fields.get(key)
-        if value is not None and type(value) is not bool:
-            raise self._wrong(key, "is not true or false")
-        return value
-
-    def word(self, key: str, known: tuple[Any, ...]) -> Any:
-        value: object = self._fields.get(key)
-        if value is not None and value not in known:
-            raise self._wrong(key, f"is unknown; use one of {', '.join(known)}")
-        return value
-
-    def block(self) -> Block | None:
-        value: object = self._fields.get("block")
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise self._wrong("block", "is not text, such as bn+relu6,bn+relu6")
-        try:
-            return Block.parse(value)
-        except InvalidWorkload as error:
-            raise self._wrong("block", f"is not a block: {error}") from None
-
-    def passes(self) -> tuple[Pass, ...]:
-        usual, known = PASSES, PASSES
-        if "block" in self._fields:
-            usual, known = BLOCK_PASSES, (*BLOCK_PASSES, *EVAL_PASSES)
-        given: object = self._fields.get("passes", list(usual))
-        if not isinstance(given, list) or not given or any(each not in known for each in given):
-            raise self._wrong("passes", f"is not a list of {', '.join(known)}")
-        return tuple(pass_ for pass_ in known if pass_ in given)
-
-    def _wrong(self, key: str, problem: str) -> InvalidWorkload:
-        return InvalidWorkload(f"layer {self._layer}: {key}={json.dumps(self._fields.get(key))} {problem}")
+def _padding(line: _Line, axes: int) -> Padding:
+    sides = line.padding
+    if line.causal and (axes > 1 or (len(sides) == 2 and sides[1])):
+        raise InvalidWorkload("causal=true is for 1-D layers, which pad before alone; give P as [before, 0]")
+    if len(sides) == axes:
+        sides = tuple(side for size in sides for side in (size, 0 if line.causal else size))
+    if len(sides) != 2 * axes:
+        words = f"{axes} numbers ({', '.join(AXES[-axes:])}) or {2 * axes} ({', '.join(SIDES[-2 * axes :])})"
+        raise InvalidWorkload(f"P={list(line.padding)} is not {words}")
+    pairs = tuple(zip(sides[::2], sides[1::2], strict=True))
+    return ((0, 0), *pairs) if axes == 1 else pairs
 
 
 def _close(wanted: str, names: list[str]) -> list[str]:
@@ -302,7 +265,7 @@ def _close(wanted: str, names: list[str]) -> list[str]:
 def write_layers(path: Path, networks: Mapping[str, Sequence[Layer]]) -> None:
     """Write a file that ``read_layers`` reads, a line for each layer. Raises InvalidWorkload if it cannot."""
     listed = (
-        f"{json.dumps(network)}: [\n" + ",\n".join(json.dumps(_as_data(layer)) for layer in layers) + "\n]"
+        f"{json.dumps(network)}: [\n" + ",\n".join(_encode(_line_of(layer)).decode() for layer in layers) + "\n]"
         for network, layers in networks.items()
     )
     with _named(path):
@@ -323,18 +286,27 @@ def _named(path: Path) -> Iterator[None]:
         raise InvalidWorkload(f"layers={path} cannot be written: {error.strerror}; name another file") from None
 
 
-def _as_data(layer: Layer) -> dict[str, Any]:
-    """What is as usual is left out: no dilation, no multiplier, all passes."""
-    sizes = {"I": layer.input_size, "K": layer.kernel, "S": layer.stride, "D": layer.dilation}
-    sides = [side for pair in layer.padding for side in pair]
+def _line_of(layer: Layer) -> _Line:
+    sizes = {name: getattr(layer, name) for name in ("input_size", "kernel", "stride", "dilation")}
+    sides = tuple(side for pair in layer.padding for side in pair)
     is_1d = len(layer.kernel) == 2 and not any(sides[:2]) and all(height == 1 for height, *_ in sizes.values())
-    padding = sides[2:] if is_1d else sides[::2] if sides[::2] == sides[1::2] else sides
-    fields: dict[str, Any] = {"C": layer.channels}
-    fields |= {key: list(each[1:] if is_1d else each) for key, each in sizes.items()}
-    fields |= {"P": padding, "M": layer.multiplier, "N": layer.batch, "dtype": layer.dtype, "layout": layer.layout}
-    fields |= {"bias": layer.bias, "passes": list(layer.passes), "epilogue": layer.epilogue, "n": layer.count}
-    fields |= {"block": str(layer.block) if layer.block else None}
-    fields |= {"sizes": [list(each[1:] if is_1d else each) for each in layer.sizes] or None}
-    passes = list(BLOCK_PASSES if layer.block else PASSES)
-    usual = {"D": [1] * len(fields["D"]), "M": 1, "passes": passes, "epilogue": "none"}
-    return {key: value for key, value in fields.items() if value is not None and usual.get(key) != value}
+    if is_1d:
+        sizes = {name: each[1:] for name, each in sizes.items()}
+        sides = sides[2:]
+    if all(step == 1 for step in layer.dilation):
+        del sizes["dilation"]
+    return _Line(
+        **sizes,
+        channels=layer.channels,
+        padding=sides[::2] if sides[::2] == sides[1::2] and not is_1d else sides,
+        multiplier=layer.multiplier,
+        batch=layer.batch,
+        dtype=layer.dtype,
+        layout=layer.layout,
+        bias=layer.bias,
+        passes=None if layer.passes == (BLOCK_PASSES if layer.block else PASSES) else layer.passes,
+        epilogue=layer.epilogue,
+        block=str(layer.block) if layer.block else None,
+        sizes=tuple(each[1:] if is_1d else each for each in layer.sizes),
+        count=layer.count,
+    )

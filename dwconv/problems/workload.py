@@ -61,11 +61,8 @@ _READ_AGAIN: dict[Pass, tuple[list[str], list[str]]] = {
     "inference": ([], []),
 }
 """Images that a pass of a block moves once more for its first norm, and for its second."""
-_ABSENT = {
-    **{"bias": False, "epilogue": "none", "block": None, "x_pitch": 0},
-    **{"any_size": False, "any_channels": False, "also_at": ()},
-}
-"""Fields that are written only where they have another value."""
+_MAY_BE_ABSENT = ("bias", "epilogue", "block", "x_pitch", "any_size", "any_channels", "also_at")
+"""Fields that are written only where they have another value than the default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +127,9 @@ class Workload:
         if self.any_size and self.block == NOTHING:
             raise InvalidWorkload("any_size=True: a kernel of both gradients is built for one size; leave it out")
         if self.also_at and not self.any_size:
-            raise InvalidWorkload(
-                f"also_at={self.also_at}: a kernel that is built for one size runs at no other; leave it out"
-            )
+            raise InvalidWorkload(f"also_at={self.also_at}: a kernel of one size runs at no other; leave it out")
         if self.any_channels and not (self.any_size and self.multiplier == 1 and not self.x_pitch):
-            raise InvalidWorkload(
-                "any_channels=True: such a kernel has any_size=True, multiplier=1 and no x_pitch; leave it out"
-            )
+            raise InvalidWorkload("any_channels=True needs any_size=True, multiplier=1 and no x_pitch; leave it out")
         if self.axes not in (2, 3):
             raise InvalidWorkload(f"input_size={by(self.input_size)} is not (height, width) or (depth, height, width)")
         for name in ("kernel", "stride", "padding", "dilation"):
@@ -145,8 +138,9 @@ class Workload:
         for name in ("kernel", "stride", "dilation"):
             for value in getattr(self, name):
                 _at_least(name, value, 1)
-        for value in (side for sides in self.padding for side in sides):
-            _at_least("padding", value, 0)
+        for before, after in self.padding:
+            _at_least("padding", before, 0)
+            _at_least("padding", after, 0)
         self._check_size()
         for size in self.also_at:
             if len(size) != self.axes:
@@ -155,9 +149,7 @@ class Workload:
 
     def _check_size(self) -> None:
         if len(self.input_size) != len(self.kernel):
-            raise InvalidWorkload(
-                f"input_size={by(self.input_size)} is not of the {len(self.kernel)} axes of the kernel"
-            )
+            raise InvalidWorkload(f"input_size={by(self.input_size)} has other axes than kernel={by(self.kernel)}")
         for value in self.input_size:
             _at_least("input_size", value, 1)
         for axis, out in zip(AXES[-self.axes :], self.output_size, strict=True):
@@ -171,10 +163,7 @@ class Workload:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the tensors that the pass reads, in calling order: ``x``, ``w``, ``bias`` if there is one, and
-        ``dy`` for the gradient of an activation; …
-
-        Of a block ``Block.inputs``."""
+        """Names of the tensors that the pass reads, in calling order; of a block ``Block.inputs``."""
         if self.block:
             return self.block.inputs(self.pass_, bias=self.bias)
         of_pass = _TENSORS[self.pass_, self.bias][0]
@@ -182,10 +171,7 @@ class Workload:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the tensors that the pass writes, which follow the inputs: ``y``, or ``dz`` for the gradient of an
-        activation; ``dx``; or ``dw``, and ``dbias`` if there is a bias.
-
-        Of a block ``Block.results``."""
+        """Names of the tensors that it writes, which follow the inputs; of a block ``Block.results``."""
         if self.block:
             return self.block.results(self.pass_, bias=self.bias)
         return ("dz",) if self.epilogue == "silu_gradient" else _TENSORS[self.pass_, self.bias][1]
@@ -344,10 +330,6 @@ class Workload:
         """The same fprop with another epilogue."""
         return dataclasses.replace(self, epilogue=epilogue)
 
-    def with_x_pitch(self, x_pitch: int) -> Workload:
-        """The same with an x that is a slice of that many channels, or with a dense one."""
-        return dataclasses.replace(self, x_pitch=x_pitch)
-
     def with_any_size(self) -> Workload:
         """The same for kernels that take the sizes of images with each call. Raises InvalidWorkload where there are
         none."""
@@ -371,10 +353,6 @@ class Workload:
         made._check_size()
         return made
 
-    def has_at_any_size(self, other: Workload) -> bool:
-        """Whether a kernel of any size for this workload runs ``other``, a workload of the same ``layer``."""
-        return self.any_size and self.is_row == other.is_row
-
     @property
     def image_sizes(self) -> dict[str, int]:
         """What kernels of any size take, by the names that these sizes have in their shapes: ``d``, ``h`` and ``w`` of
@@ -389,43 +367,29 @@ class Workload:
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias``, ``epilogue``,
-        ``x_pitch``, ``any_size``, ``also_at`` and ``block`` are written only if there is one, as in logs from before
-        there were any."""
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. Some fields are written only if they
+        have another value than in logs from before they were there."""
         fields = dataclasses.asdict(self) | {"block": str(self.block) if self.block else None}
-        there = {name: value for name, value in fields.items() if name not in _ABSENT or value != _ABSENT[name]}
-        return {"pass": there.pop("pass_"), **there}
+        for name in _MAY_BE_ABSENT:
+            if fields[name] == getattr(Workload, name):
+                del fields[name]
+        return {"pass": fields.pop("pass_"), **fields}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Workload:
         """The workload that ``to_dict`` wrote. Raises InvalidWorkload for a missing, unknown or malformed field."""
-        fields = dict(fields)
         try:
-            padding = tuple(_pair("padding", pad) for pad in fields.pop("padding"))
-            for name in ("input_size", "kernel", "stride", "dilation"):
-                fields[name] = whole_sizes(name, fields[name])
-            if "block" in fields:
-                fields["block"] = Block.parse(fields["block"])
-            if "also_at" in fields:
-                fields["also_at"] = tuple(whole_sizes("also_at", sizes) for sizes in fields["also_at"])
-            return cls(pass_=fields.pop("pass"), padding=padding, **fields)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidWorkload):
-                raise
+            given = {name: _as_tuples(value) for name, value in fields.items()}
+            block = Block.parse(given.pop("block")) if "block" in given else None
+            return cls(pass_=given.pop("pass"), block=block, **given)
+        except InvalidWorkload:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidWorkload(f"not a workload: {error}") from None
 
 
-def whole_sizes(name: str, value: Any) -> Sizes:
-    """``value`` as sizes. Raises InvalidWorkload for what is no whole number."""
-    if not all(type(size) is int for size in value):
-        raise InvalidWorkload(f"{name}={value!r} is not a whole number for each axis")
-    return tuple(value)
-
-
-def _pair(name: str, value: Any) -> Pair:
-    if len(value) != 2 or not all(type(v) is int for v in value):
-        raise InvalidWorkload(f"{name}={value!r} is not two whole numbers, before and after")
-    return (value[0], value[1])
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dwconv.errors import LogError
 from dwconv.problems.workload import Workload
-from dwconv.records.database import Database
+from dwconv.records.database import Database, IsCurrent
 from dwconv.records.line import encode
 from dwconv.records.record import TuningRecord, template_version
 from dwconv.system.new_file import new_file, sync_folder
@@ -27,43 +27,34 @@ def condensed(database: Database, *, keep: int) -> list[TuningRecord]:
         workloads.setdefault((record.device, record.workload), []).append(record)
     kept: list[TuningRecord] = []
     for (device, workload), records in sorted(workloads.items(), key=lambda item: (item[0][0], item[0][1].key)):
-        for versions in _all_versions(records):
+        for is_made_with in _each_of_versions(records):
             ranked = [
                 record
-                for record in database.ranked(workload, device, is_current=versions.made)
-                if record.workload == workload and versions.made(record)
+                for record in database.ranked(workload, device, is_current=is_made_with)
+                if record.workload == workload and is_made_with(record)
             ]
             confirmed = [record for record in ranked if record.confirmed]
             kept += (confirmed or ranked)[:keep]
     return kept
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Versions:
-    """The versions with which some of a workload's records were made."""
-
-    torch: str
-    tvm: str
-    templates: dict[str, str]
-    """The newest version of each template."""
-
-    def made(self, record: TuningRecord) -> bool:
-        """True if a record was made with them."""
-        return (
-            record.versions.get("torch", "") == self.torch
-            and record.versions.get("tvm", "") == self.tvm
-            and template_version(record) == self.templates.get(record.config.template)
-        )
-
-
-def _all_versions(records: Iterable[TuningRecord]) -> list[_Versions]:
-    """The versions of some records of one workload, in the order of their names."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+def _each_of_versions(records: Iterable[TuningRecord]) -> list[IsCurrent]:
+    """For each pair of versions of some records of one workload: was a record made with these, and by the newest
+    version of its template among them?"""
+    newest: dict[tuple[str, str], dict[str, str]] = {}
     for record in records:
-        templates = found.setdefault((record.versions.get("torch", ""), record.versions.get("tvm", "")), {})
-        newest = max(templates.get(record.config.template, ""), template_version(record), key=_number)
-        templates[record.config.template] = newest
-    return [_Versions(torch=torch, tvm=tvm, templates=found[torch, tvm]) for torch, tvm in sorted(found)]
+        templates = newest.setdefault(_versions(record), {})
+        known = templates.get(record.config.template, "")
+        templates[record.config.template] = max(known, template_version(record), key=_number)
+
+    def is_made_with(pair: tuple[str, str], record: TuningRecord) -> bool:
+        return _versions(record) == pair and template_version(record) == newest[pair].get(record.config.template)
+
+    return [partial(is_made_with, pair) for pair in sorted(newest)]
+
+
+def _versions(record: TuningRecord) -> tuple[str, str]:
+    return record.versions.get("torch", ""), record.versions.get("tvm", "")
 
 
 def _number(version: str) -> tuple[int, str]:

@@ -9,26 +9,23 @@ import dataclasses
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dwconv import settings
-from dwconv.errors import LogError, one_line
+from dwconv.errors import one_line
 from dwconv.problems.workload import Pass, Sizes, Workload
 from dwconv.records import shared
-from dwconv.records.held import HeldLog, HeldRecords
+from dwconv.records.held import HeldLog, HeldRecords, RecordsByKey, files_of, read_file
 from dwconv.records.line import encode
-from dwconv.records.log import Damage, TuningLog
 from dwconv.records.record import Rank, Status, TuningRecord
 from dwconv.system.forks import cached_property
 from dwconv.system.remote_files import shown
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``is_current``."""
-RecordsByKey = Mapping[tuple[str, str], Sequence[TuningRecord]]
-"""The records of one file, by device and ``Workload.batchless_key``, in the order of the lines."""
 _Bests = dict[tuple[Workload, bool], TuningRecord]
 """By workload and kind of arithmetic."""
 _Candidate = tuple[int, str, frozenset[tuple[str, int | str]]]
@@ -63,11 +60,11 @@ class Database:
         problems: list[str] = []
         for paths in places:
             files: list[RecordsByKey] = []
-            for path in _files(paths, problems):
+            for path in files_of(paths, problems):
                 if (real := os.path.realpath(path)) in seen:
                     continue
                 seen.add(real)
-                if (records := _readable(path, problems)) is not None:
+                if (records := read_file(path, problems)) is not None:
                     logs.append(path)
                     files.append(records)
             read.append(files)
@@ -162,7 +159,7 @@ class Database:
             first.append(HeldLog())
         assert isinstance(first[0], HeldLog), "the first place was read from a log"
         first[0].add(encode(record))
-        for index in ("_by_layer", "_keys_of_layer", "_devices", "_passes", "fastest_at_any_size"):
+        for index in ("_layers", "fastest_at_any_size"):
             self.__dict__.pop(index, None)
         bests = self._bests.get(kind_of(record.workload.batchless_key))
         if record.status is Status.OK and bests is not None:
@@ -176,60 +173,45 @@ class Database:
 
     def at_sizes(self, workload: Workload, device: str) -> list[Workload]:
         """The same with its own size among them."""
-        known = self._by_layer.get((device, workload.layer), {})
+        known = self._layers.get(workload.layer, {}).get(device, {})
         return [records[0].workload.with_batch(workload.batch) for records in known.values()]
 
     def sizes_of(self, workload: Workload) -> set[Sizes]:
-        """Every input size of the layer of which there are records on some device, of kernels of any size too. Only
-        the first call takes long."""
+        """Every input size of the layer of which there are records on some device, of kernels of any size too."""
         layers = workload.layer, f"{workload.layer}-any"
-        return {size_of(key) for layer in layers for key in self._keys_of_layer.get(layer, ())}
+        return {size_of(key) for each in layers for known in self._layers.get(each, {}).values() for key in known}
+
+    def devices(self, workload: Workload) -> list[str]:
+        """Devices with records of this workload at any batch size, of kernels of any size too."""
+        return sorted({device for key in _keys(workload) for device in self._devices_of(key)})
+
+    def devices_of_layer(self, workload: Workload) -> list[str]:
+        """The same of its layer at any size, of the same kind of kernels."""
+        return sorted(self._layers.get(workload.layer, {}))
+
+    def knows(self, pass_: Pass) -> bool:
+        """True if there are records of that pass, of any workload and device."""
+        return any(layer.startswith(f"{pass_}-") for layer in self._layers)
+
+    def _devices_of(self, key: str) -> list[str]:
+        return [device for device, known in self._layers.get(layer_of(key), {}).items() if key in known]
 
     @cached_property
-    def _keys_of_layer(self) -> dict[str, set[str]]:
-        keys: dict[str, set[str]] = defaultdict(set)
-        for (_, layer), known in self._by_layer.items():
-            keys[layer].update(known)
-        return dict(keys)
+    def _layers(self) -> dict[str, dict[str, dict[str, Sequence[TuningRecord]]]]:
+        """The first file's records by layer, device and ``Workload.batchless_key``. Making it takes long."""
+        layers: dict[str, dict[str, dict[str, Sequence[TuningRecord]]]] = defaultdict(lambda: defaultdict(dict))
+        for (device, key), records in self._groups():
+            layers[layer_of(key)][device].setdefault(key, records)
+        return {layer: dict(devices) for layer, devices in layers.items()}
 
     @cached_property
     def fastest_at_any_size(self) -> dict[tuple[str, bool, str, bool], Any]:
         """What ``knowledge.at_any_size`` has found; empty again when a record is added."""
         return {}
 
-    @cached_property
-    def _by_layer(self) -> dict[tuple[str, str], dict[str, Sequence[TuningRecord]]]:
-        layers: dict[tuple[str, str], dict[str, Sequence[TuningRecord]]] = defaultdict(dict)
-        for (device, key), records in self._groups():
-            layers[device, layer_of(key)].setdefault(key, records)
-        return dict(layers)
-
     def _groups(self) -> Iterator[tuple[tuple[str, str], Sequence[TuningRecord]]]:
         """The records of every workload at any batch size, place by place and file by file."""
         return (found for place in self.places for file in place for found in file.items())
-
-    def devices(self, workload: Workload) -> list[str]:
-        """Devices with records of this workload at any batch size. Only the first call costs time."""
-        return sorted({device for key in _keys(workload) for device in self._devices.get(key, ())})
-
-    def knows(self, pass_: Pass) -> bool:
-        """True if there are records of that pass, of any workload and device. Only the first call costs time."""
-        return pass_ in self._passes
-
-    @cached_property
-    def _passes(self) -> set[str]:
-        return {key.partition("-")[0] for (_, key), _ in self._groups()}
-
-    def devices_of_layer(self, workload: Workload) -> list[str]:
-        """The same of its layer at any size."""
-        return sorted(device for device, layer in self._by_layer if layer == workload.layer)
-
-    @cached_property
-    def _devices(self) -> dict[str, set[str]]:
-        devices: dict[str, set[str]] = defaultdict(set)
-        for (device, key), _ in self._groups():
-            devices[key].add(device)
-        return dict(devices)
 
     def best(self, workload: Workload, device: str) -> TuningRecord | None:
         """The fastest measured candidate for ``workload`` on ``device``; None if there is none."""
@@ -352,32 +334,6 @@ def _words(
         for candidate, word in last.items():
             words[candidate] = max(words.get(candidate, word), word, key=lambda each: each.weight)
     return words
-
-
-def _files(paths: Iterable[Path], problems: list[str]) -> Iterator[Path]:
-    """Every log; adds one line to ``problems`` for every path that cannot be opened."""
-    for path in paths:
-        try:
-            listed = sorted(path.iterdir()) if path.is_dir() else [path]
-            yield from [file for file in listed if (file == path or file.suffix == ".jsonl") and file.exists()]
-        except OSError as error:
-            problems.append(one_line(f"log={path} cannot be read: {error.strerror}; name another with --log"))
-
-
-def _readable(path: Path, problems: list[str]) -> RecordsByKey | None:
-    """The records of a log; None if it cannot be read. Adds one line to ``problems`` if something cannot be read."""
-    held, damage = HeldLog(), Damage()
-    try:
-        TuningLog(path).read(held.add, damage=damage)
-    except LogError as error:
-        problems.append(one_line(str(error)))
-        return None
-    if damage.damages:
-        first = damage.damages[0]
-        lines = "line" if damage.damaged == 1 else "lines"
-        said = f"{damage.damaged} damaged {lines} set aside; line {first.line}: {first.reason}"
-        problems.append(one_line(f"log={path}: {said}; the rest counts, and python -m dwconv.merge leaves them out"))
-    return held
 
 
 # -- what a key says, without a workload made of it ------------------------------------------------------------------

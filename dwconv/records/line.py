@@ -2,7 +2,7 @@
 
 Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
 controls a terminal when it is printed. To check a line takes less time than to make its record, and a record takes more
-memory than its line: ``held`` keeps checked lines until their records are used.
+memory than its line: ``held`` keeps lines until their records are used.
 
 A file of lines may come from any source. A named pipe or the like is refused at once. A file is read up to where it
 ended when it was opened.
@@ -16,9 +16,9 @@ import functools
 import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 
@@ -41,30 +41,24 @@ _REASON_CHARACTERS = 200
 
 def encode(record: TuningRecord) -> bytes:
     """``record`` as one line of JSON, without the line break. Raises LogError if it could not be read again."""
-    line = msgspec.json.encode(
-        {
-            "format": FORMAT,
-            "workload": record.workload.to_dict(),
-            "config": record.config.to_dict(),
-            **{
-                field.name: _as_stored(getattr(record, field.name))
-                for field in dataclasses.fields(record)
-                if field.name not in ("workload", "config", "detail", "others")
-            },
-            **({"others": [_as_stored(each) for each in record.others]} if record.others else {}),
-            "detail": one_line(record.detail, most=_TEXT_CHARACTERS),  # a compiler may quote bytes that are no text
-        }
-    )
+    fields = {"format": FORMAT, **{each.name: getattr(record, each.name) for each in dataclasses.fields(record)}}
+    fields |= {"workload": record.workload.to_dict(), "config": record.config.to_dict()}
+    fields["measurement"] = _as(MeasurementLine | None, record.measurement)
+    fields["providers"] = _as(dict[str, MeasurementLine], record.providers)
+    if fields.pop("others"):
+        fields["others"] = _as(tuple[AtSizeLine, ...], record.others)
+    fields["detail"] = one_line(fields.pop("detail"), most=_TEXT_CHARACTERS)  # a compiler may quote what is no text
+    line = msgspec.json.encode(fields)
     decode(line)
     return line
 
 
-def _as_stored(value: object) -> object:
-    if isinstance(value, AtSize):
-        return {each.name: _as_stored(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    if isinstance(value, Measurement):
-        return MeasurementLine(**{each.name: getattr(value, each.name) for each in dataclasses.fields(value)})
-    return {name: _as_stored(each) for name, each in value.items()} if isinstance(value, dict) else value
+def _as(kind: Any, value: object) -> Any:
+    """``value``, as another type with the same fields."""
+    try:
+        return msgspec.convert(value, kind, from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise LogError(f"not a tuning record: {error}") from None
 
 
 def decode(line: bytes) -> TuningRecord:
@@ -75,7 +69,7 @@ def decode(line: bytes) -> TuningRecord:
 def checked(line: bytes) -> RecordLine:
     """The content of one line, from which a record can be made. Raises LogError with the fault if none can be."""
     try:
-        read = _line_decoder.decode(line)
+        read = read_checked(line)
         read.check()
     except _REFUSALS as error:
         raise LogError(_why_refused(line, error)) from None
@@ -100,12 +94,11 @@ _REFUSALS = (msgspec.MsgspecError, InvalidWorkload, UnicodeDecodeError, Recursio
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 _Value = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 _Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
-_Eps = Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
 _Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 _OF_AXES = msgspec.Meta(min_length=2, max_length=3)
 _Sizes = Annotated[tuple[_Size, ...], _OF_AXES]
 _Pad = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-FEW = msgspec.Meta(max_length=_MOST_NAMED)
+_FEW = msgspec.Meta(max_length=_MOST_NAMED)
 
 
 class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"pass_": "pass"}):
@@ -126,7 +119,7 @@ class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     epilogue: Epilogue = "none"
     block: str | None = None
     any_size: bool = False
-    also_at: Annotated[tuple[_Sizes, ...], FEW] = ()
+    also_at: Annotated[tuple[_Sizes, ...], _FEW] = ()
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019  # neighbouring lines are of one workload, and share it
     def to_workload(self) -> Workload:
@@ -141,21 +134,11 @@ class MeasurementLine(msgspec.Struct, rename={"computed": "predicted"}):  # the 
     computed: bool = False
     contention: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
-    def to_measurement(self) -> Measurement:
-        return Measurement(**msgspec.structs.asdict(self))
-
 
 class AtSizeLine(msgspec.Struct):
     input_size: _Sizes
     measurement: MeasurementLine
-    providers: Annotated[Mapping[str, MeasurementLine], FEW] = {}
-
-    def to_at_size(self) -> AtSize:
-        return AtSize(
-            input_size=self.input_size,
-            measurement=self.measurement.to_measurement(),
-            providers={name: taken.to_measurement() for name, taken in self.providers.items()},
-        )
+    providers: Annotated[dict[str, MeasurementLine], _FEW] = {}
 
 
 class VerdictLine(msgspec.Struct):
@@ -178,19 +161,19 @@ class RecordLine(msgspec.Struct):
 
     format: Literal[1]
     workload: WorkloadLine
-    config: Annotated[dict[str, _Value | str], FEW]
+    config: Annotated[dict[str, _Value | str], _FEW]
     device: str
     status: Status
     measurement: MeasurementLine | None = None
     confirmed: bool = False
     raced: bool = False
     verdict: VerdictLine | None = None
-    providers: Annotated[Mapping[str, MeasurementLine], FEW] = {}
-    resources: Annotated[dict[str, _Value], FEW] = {}
+    providers: Annotated[dict[str, MeasurementLine], _FEW] = {}
+    resources: Annotated[dict[str, _Value], _FEW] = {}
     detail: str = ""
-    versions: Annotated[dict[str, str], FEW] = {}
+    versions: Annotated[dict[str, str], _FEW] = {}
     created: str = ""
-    others: Annotated[tuple[AtSizeLine, ...], FEW] = ()
+    others: Annotated[tuple[AtSizeLine, ...], _FEW] = ()
 
     def check(self) -> None:
         """Raises ValidationError or InvalidWorkload if no record can be made."""
@@ -212,12 +195,12 @@ class RecordLine(msgspec.Struct):
             config=Config(template, tuple(knobs.items())),
             device=self.device,
             status=self.status,
-            measurement=self.measurement.to_measurement() if self.measurement else None,
+            measurement=_as(Measurement | None, self.measurement),
             confirmed=self.confirmed,
             raced=self.raced,
             verdict=self.verdict.to_verdict() if self.verdict else None,
-            providers={name: measured.to_measurement() for name, measured in self.providers.items()},
-            others=tuple(each.to_at_size() for each in self.others),
+            providers=_as(dict[str, Measurement], self.providers),
+            others=_as(tuple[AtSize, ...], self.others),
             resources=self.resources,
             detail=one_line(self.detail, most=_TEXT_CHARACTERS),
             versions=self.versions,
@@ -237,7 +220,8 @@ class _VersionLine(msgspec.Struct):
 
 
 _version_decoder = msgspec.json.Decoder(_VersionLine)
-_line_decoder = msgspec.json.Decoder(RecordLine)
+read_checked = msgspec.json.Decoder(RecordLine).decode
+"""The content of a line that was checked before."""
 
 
 # -- a file of lines, read in bounded time and memory --------------------------------------------------------------

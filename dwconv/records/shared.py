@@ -29,10 +29,8 @@ from dwconv.records.record import TuningRecord
 from dwconv.system import forks, private_files
 from dwconv.system.remote_files import Abandoned, Remote, RemoteFile, in_parallel, joined, shown, within
 
-try:
+with contextlib.suppress(ModuleNotFoundError):  # Windows, where nothing private can be kept either
     import fcntl
-except ModuleNotFoundError:  # Windows, where nothing private can be kept either
-    fcntl = None  # type: ignore[assignment]
 
 _SUFFIX = ".jsonl"
 _MOST_OBJECTS = 4096
@@ -97,87 +95,80 @@ class _State(msgspec.Struct):
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return cls()
 
-    def write(self, folder: Path) -> None:
-        """Raises NotKept."""
-        private_files.write(folder / _STATE, msgspec.json.encode(self), durable=False)
-
 
 @contextlib.contextmanager
 def _turn(folder: Path, *, deadline_s: float) -> Iterator[bool]:
     """False if another process makes the copy, and takes until the deadline. Raises NotKept."""
     lock = forks.Descriptor(private_files.open_lock(folder / "lock"))
     try:
-        yield _is_locked(lock.number, deadline_s=deadline_s)
+        while not (is_locked := _is_locked(lock.number)) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_EVERY_S)
+        yield is_locked
     finally:
         lock.close()
 
 
-def _is_locked(lock: int, *, deadline_s: float) -> bool:
-    while fcntl is not None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline_s:
-                return False
-            time.sleep(_LOOK_EVERY_S)
-        except OSError:
-            break  # a file system without locks: two processes write the same files, each of them whole
-        else:
-            return True
+def _is_locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks: two processes write the same files, each of them whole
     return True
 
 
 def _refreshed(url: str, folder: Path, known: _State, *, limit_s: float) -> _State:
     """Fetch what is new, and remove what is gone. What has arrived when the time is up is kept. Raises NotKept."""
     state = _State(tried_s=time.time(), versions=dict(known.versions))
-
-    def work(abandoned: Abandoned) -> str:
-        return _fetch(Remote(url), folder, state, abandoned)
-
+    arrived: list[tuple[str, str, bytes]] = []
+    listed: set[str] = set()
     try:
-        state.problem = within(limit_s, work)
+        listed, state.problem = within(limit_s, lambda over: _fetch(Remote(url), folder, known, arrived, over))
     except RemoteError as error:
         state.problem = str(error)
-    state.write(folder)
+    for name, version, content in list(arrived):  # after the time is up, more may come
+        private_files.write(folder / name, content, durable=False)
+        state.versions[name] = version
+    for path in folder.glob(f"*{_SUFFIX}") if listed else ():  # a folder that is empty may not be mounted
+        if path.name not in listed:
+            path.unlink(missing_ok=True)
+            state.versions.pop(path.name, None)
+    private_files.write(folder / _STATE, msgspec.json.encode(state), durable=False)
     return state
 
 
-def _fetch(remote: Remote, folder: Path, state: _State, abandoned: Abandoned) -> str:
-    """Bring the copy up to date. What is wrong with some of the objects; empty if nothing is."""
+def _fetch(
+    remote: Remote, folder: Path, known: _State, arrived: list[tuple[str, str, bytes]], over: Abandoned
+) -> tuple[set[str], str]:
+    """The names of all objects, and what is wrong with some; empty if nothing is. What is new is put to ``arrived``."""
     remote.check_there()
     listed = {_local_name(file): file for file in remote.listed(suffix=_SUFFIX)}
     problems: list[str] = []
     if len(listed) > _MOST_OBJECTS:
         problems.append(f"there are {len(listed)} objects, and {_MOST_OBJECTS} are read: python -m dwconv.merge them")
         listed = dict(sorted(listed.items())[-_MOST_OBJECTS:])
-
-    def is_new(name: str) -> bool:
-        version = listed[name].version
-        return not version or state.versions.get(name) != version or not (folder / name).exists()
-
-    left_bytes = MOST_BYTES - sum((folder / name).stat().st_size for name in listed if not is_new(name))
+    here = {
+        name: (folder / name).stat().st_size
+        for name, file in listed.items()
+        if file.version and known.versions.get(name) == file.version and (folder / name).exists()
+    }
+    left_bytes = MOST_BYTES - sum(here.values())
 
     def fetch(name: str) -> None:
         nonlocal left_bytes
         try:
-            content = remote.read(listed[name].path, most_bytes=max(0, left_bytes), abandoned=abandoned)
+            content = remote.read(listed[name].path, most_bytes=max(0, left_bytes), abandoned=over)
         except FileNotFoundError:  # removed since it was listed
             return
         except RemoteError as error:
             problems.append(str(error))
             return
-        with abandoned.unless():
-            private_files.write(folder / name, content, durable=False)
-            state.versions[name] = listed[name].version
-            left_bytes -= len(content)
+        arrived.append((name, listed[name].version, content))
+        left_bytes -= len(content)
 
-    in_parallel([name for name in listed if is_new(name)], fetch)
-    with abandoned.unless():
-        for path in folder.glob(f"*{_SUFFIX}") if listed else ():  # a folder that is empty may not be mounted
-            if path.name not in listed:
-                path.unlink(missing_ok=True)
-                state.versions.pop(path.name, None)
-    return problems[0] if problems else ""
+    in_parallel([name for name in listed if name not in here], fetch)
+    return set(listed), problems[0] if problems else ""
 
 
 def _local_name(file: RemoteFile) -> str:

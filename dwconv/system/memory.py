@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,20 +12,6 @@ LITTLE_BYTES = 1 << 30
 
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Files:
-    """The names of the files in one version of control groups."""
-
-    limit: str
-    used: str
-    reclaimable: str
-    """In memory.stat: cached files, which the system drops when memory is needed."""
-
-
-_V1 = _Files(limit="memory.limit_in_bytes", used="memory.usage_in_bytes", reclaimable="total_inactive_file")
-_V2 = _Files(limit="memory.max", used="memory.current", reclaimable="inactive_file")
 
 
 def free_bytes(kind: str) -> int:
@@ -76,29 +62,19 @@ def _machine() -> _Machine:
 
 
 def _groups() -> Iterator[tuple[int, int]]:
-    """Limit and use, in bytes, of each control group around this process that has a limit."""
+    """Limit and use, in bytes, of each control group (version 2) around this process that has a limit. In a container
+    its own group is the root, whatever path the system has for it."""
     try:
         lines = _MEMBERSHIP.read_text().splitlines()
     except OSError:  # Linux only
         return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            yield from _upwards(_MOUNT, path, names=_V2)
-        elif "memory" in controllers.split(","):
-            yield from _upwards(_MOUNT / "memory", path, names=_V1)
-
-
-def _upwards(mount: Path, path: str, *, names: _Files) -> Iterator[tuple[int, int]]:
-    """Limit and use from the group at ``path`` up to the root. In a container its own group is the root, whatever
-    ``path`` is."""
-    group = mount / path.strip("/")
+    path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
+    group = _MOUNT / path.strip("/")
     for folder in (group, *group.parents):
-        try:
-            limit = int((folder / names.limit).read_text())
+        with contextlib.suppress(OSError, ValueError):  # no such group here, or "max"
+            limit = int((folder / "memory.max").read_text())
             statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield limit, int((folder / names.used).read_text()) - int(statistics.get(names.reclaimable, 0))
-        except (OSError, ValueError):  # no such group here, or "max"
-            pass
-        if folder == mount:
+            # Cached files are dropped when memory is needed.
+            yield limit, int((folder / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
+        if folder == _MOUNT:
             return

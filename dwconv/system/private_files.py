@@ -144,19 +144,14 @@ def _opened(folder: Path, *, make: bool = False) -> Iterator[int]:
 
 def _make(folder: Path) -> None:
     """Make all missing levels, for this user alone whatever the umask."""
-    try:
+    for level in reversed([each for each in (folder, *folder.parents) if not each.is_dir()]):
         try:
-            folder.mkdir(0o700)
-        except FileNotFoundError:
-            if folder.parent == folder:
-                raise
-            _make(folder.parent)
-            folder.mkdir(0o700)  # once more, and no more: what is there may be a link that leads nowhere, or /proc
-    except FileExistsError:
-        if not folder.is_dir():
-            raise no_folder(folder) from None
-    else:
-        folder.chmod(0o700)
+            level.mkdir(0o700)
+        except FileExistsError:
+            if not level.is_dir():
+                raise no_folder(level) from None
+        else:
+            level.chmod(0o700)
 
 
 def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
@@ -220,19 +215,10 @@ def _read_key(folder: int, path: Path) -> bytes:
     return key
 
 
-def in_memory(content: bytes, *, name: str) -> str:
-    """A path that leads to ``content`` as long as this process lives, for the system's loader. Linux only.
-
-    The descriptor stays open, so that no other library is ever loaded under its name."""
-    descriptor = os.memfd_create(name)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    return f"/proc/self/fd/{descriptor}"
-
-
 @contextmanager
-def in_memory_for_now(content: bytes, *, name: str) -> Iterator[str]:
-    """The same inside: what was loaded stays, and of hundreds of libraries none keeps a descriptor open.
+def in_memory(content: bytes, *, name: str) -> Iterator[str]:
+    """A path that leads to ``content`` inside, for the system's loader: what was loaded stays, and of hundreds of
+    libraries none keeps a descriptor open. Linux only.
 
     The system's loader takes a path that it has seen for the library that it loaded there, so that every path is
     spelled in its own way: ``/`` and ``/.`` are the digits of a number."""

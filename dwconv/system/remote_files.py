@@ -55,27 +55,8 @@ class RemoteFile:
         return self.path.rstrip("/").rpartition("/")[2]
 
 
-class Abandoned:
-    """Whether the result of some work is still needed. ``unless`` keeps that so while a result is handed over."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._yes = False
-
-    def __bool__(self) -> bool:
-        return self._yes
-
-    @contextlib.contextmanager
-    def unless(self) -> Any:
-        """Raises RemoteError if the caller has given up."""
-        with self._lock:
-            if self._yes:
-                raise RemoteError("it is not needed any more")
-            yield
-
-    def now(self) -> None:
-        with self._lock:
-            self._yes = True
+Abandoned = threading.Event
+"""Set when the result of some work is not needed any more."""
 
 
 def within(limit_s: float, work: Callable[[Abandoned], T]) -> T:
@@ -97,7 +78,7 @@ def within(limit_s: float, work: Callable[[Abandoned], T]) -> T:
         if not done.wait(limit_s):
             raise RemoteError(f"no answer within {round(limit_s, 1):g} s")
     finally:
-        abandoned.now()
+        abandoned.set()
     if failure:
         if isinstance(failure[0], DwconvError):
             raise failure[0]
@@ -185,7 +166,7 @@ class Remote:
                 content += piece
                 if len(content) > most_bytes:
                     raise RemoteError(f"{one_line(path, most=200)} has more than {most_bytes} bytes")
-                if abandoned:
+                if abandoned.is_set():
                     raise RemoteError("it is not needed any more")
         return bytes(content)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -137,14 +139,14 @@ def test_padding_defaults_and_refusals():
 
 def test_a_slice_has_a_name_of_its_own_and_is_of_passes_that_read_x():
     dense = Workload(pass_="fprop", batch=2, channels=8, input_size=(9, 7), kernel=(3, 3), bias=True)
-    sliced = dense.with_x_pitch(20)
+    sliced = dataclasses.replace(dense, x_pitch=20)
     assert sliced.key == f"{dense.key}-pitch20" and sliced.batchless_key == f"{dense.batchless_key}-pitch20"
     assert Workload.from_dict(sliced.to_dict()) == sliced and "x_pitch" not in dense.to_dict()
     assert sliced.for_pass("dgrad") == dense.for_pass("dgrad")
-    assert sliced.for_pass("wgrad") == dense.for_pass("wgrad").with_x_pitch(20)
+    assert sliced.for_pass("wgrad") == dataclasses.replace(dense.for_pass("wgrad"), x_pitch=20)
     assert sliced.input_shape == dense.input_shape
     for x_pitch in (8, -1, 20.0):
         with pytest.raises(InvalidWorkload, match=f"x_pitch={x_pitch}"):
-            dense.with_x_pitch(x_pitch)
+            dataclasses.replace(dense, x_pitch=x_pitch)
     with pytest.raises(InvalidWorkload, match="dgrad reads no slice of x"):
-        dense.for_pass("dgrad").with_x_pitch(20)
+        dataclasses.replace(dense.for_pass("dgrad"), x_pitch=20)

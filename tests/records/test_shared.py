@@ -106,24 +106,6 @@ def test_the_users_own_measurements_go_before_the_teams(team, logs):
     assert "is faster" in decided().reason
 
 
-@pytest.mark.filterwarnings("ignore::dwconv.DwconvWarning")  # of the gradients, which are untuned
-def test_a_kernel_of_the_team_is_checked_before_its_first_use(team, monkeypatch):
-    from dwconv.measure.verify import first_use
-
-    checked = []
-    check = first_use.fault_at_first_use
-    monkeypatch.setattr(
-        first_use, "fault_at_first_use", lambda *some, **more: checked.append(1) or check(*some, **more)
-    )
-    put(team, measured())
-    dwconv.reset()
-    x = torch.randn(WORKLOAD.input_shape).to(memory_format=torch.channels_last)
-    w = torch.randn(8, 1, 3, 3)
-    found = dwconv.conv2d(x, w, padding=1)
-    torch.testing.assert_close(found, torch.nn.functional.conv2d(x, w, padding=1, groups=8), rtol=1e-4, atol=1e-4)
-    assert checked, "it was not verified on this machine before"
-
-
 # -- many writers ------------------------------------------------------------------------------------------------------
 
 

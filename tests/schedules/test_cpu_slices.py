@@ -35,7 +35,7 @@ PITCHES = {"one channel": 2, "16-bit": 25, "3-D": 100}
 
 
 def sliced(workload: Workload, name: str) -> Workload:
-    return workload.with_x_pitch(PITCHES.get(name, 2 * workload.channels))
+    return dataclasses.replace(workload, x_pitch=PITCHES.get(name, 2 * workload.channels))
 
 
 def cases() -> Iterator[Any]:

@@ -86,31 +86,23 @@ def desktop(cpu: int, *, cpus: int, last: str) -> list[Level]:
     ]
 
 
-def test_the_last_level_is_ours_where_no_other_core_shares_it(monkeypatch, tmp_path):
-    root = machine_of(monkeypatch, tmp_path, *(desktop(cpu, cpus=4, last="32M") for cpu in range(4)))
-    for threads in (1, 2, 4):
-        last = last_level(threads=threads, root=root)
-        assert (last.ours_bytes, last.others_bytes) == (32 * MiB, 0)
+@pytest.mark.parametrize(
+    ("cpus", "last", "ours", "quota", "threads", "expected"),
+    [
+        pytest.param(4, "32M", range(4), math.inf, 1, (32, 0), id="no other core shares it"),
+        pytest.param(8, "64M", {2, 3}, math.inf, 2, (16, 48), id="a part"),
+        pytest.param(8, "64M", range(8), 2.0, 2, (16, 48), id="the quota of a container"),
+        pytest.param(2, "491520K", range(2), math.inf, 2, (32, 448), id="of a whole socket in a virtual machine"),
+        pytest.param(4, "32M", {0}, math.inf, 4, (32, 0), id="OpenMP has bound the thread"),
+        pytest.param(4, "32M", {0}, math.inf, 1, (8, 24), id="one CPU"),
+    ],
+)
+def test_what_is_ours_of_a_last_level(monkeypatch, tmp_path, cpus, last, ours, quota, threads, expected):
+    root = machine_of(monkeypatch, tmp_path, *(desktop(cpu, cpus=cpus, last=last) for cpu in range(cpus)), quota=quota)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(ours), raising=False)
+    found = last_level(threads=threads, root=root)
+    assert (found.ours_bytes / MiB, found.others_bytes / MiB) == expected
     assert inner_cache_bytes(root=root) == (48 * KiB, 1 * MiB)
-
-
-def test_of_a_last_level_that_cpus_beyond_ours_share_a_part_is_ours(monkeypatch, tmp_path):
-    root = machine_of(monkeypatch, tmp_path, *(desktop(cpu, cpus=8, last="64M") for cpu in range(8)))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3}, raising=False)
-    last = last_level(threads=2, root=root)
-    assert (last.ours_bytes, last.others_bytes) == (16 * MiB, 48 * MiB)
-
-
-def test_a_quota_of_a_container_takes_its_part(monkeypatch, tmp_path):
-    cpus = [desktop(cpu, cpus=8, last="64M") for cpu in range(8)]
-    root = machine_of(monkeypatch, tmp_path, *cpus, quota=2.0)
-    assert last_level(threads=2, root=root).ours_bytes == 16 * MiB
-
-
-def test_a_virtual_machine_does_not_believe_in_the_cache_of_a_whole_socket(monkeypatch, tmp_path):
-    root = machine_of(monkeypatch, tmp_path, *(desktop(cpu, cpus=2, last="491520K") for cpu in range(2)))
-    last = last_level(threads=2, root=root)
-    assert (last.ours_bytes, last.others_bytes) == (32 * MiB, 448 * MiB)
 
 
 def test_threads_spread_over_several_last_levels(monkeypatch, tmp_path):
@@ -122,13 +114,6 @@ def test_threads_spread_over_several_last_levels(monkeypatch, tmp_path):
     assert [last_level(threads=threads, root=root).ours_bytes for threads in (1, 2, 8)] == [
         16 * MiB, 32 * MiB, 32 * MiB,
     ]  # fmt: skip
-
-
-def test_a_thread_that_openmp_has_bound_still_sees_all_cpus(monkeypatch, tmp_path):
-    root = machine_of(monkeypatch, tmp_path, *(desktop(cpu, cpus=4, last="32M") for cpu in range(4)))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
-    assert last_level(threads=4, root=root).ours_bytes == 32 * MiB
-    assert last_level(threads=1, root=root).ours_bytes == 8 * MiB, "one thread on one CPU: the rest is others'"
 
 
 def test_cores_that_share_an_inner_level_have_equal_parts_and_their_threads_have_it_whole(monkeypatch, tmp_path):
@@ -195,33 +180,38 @@ def groups(tmp_path, monkeypatch):
     return lay_out
 
 
-def test_without_a_limit_it_is_the_machine_s(groups):
-    groups("0::/user", {"user/memory.max": "max\n", "user/memory.current": "5\n", "user/memory.stat": "file 1\n"})
-    assert (memory.available_bytes(), memory.total_bytes()) == (32 * GiB, 64 * GiB)
-
-
-def test_the_tightest_group_around_the_process_counts(groups):
-    groups(
-        "0::/outer/inner",
-        {
-            "outer/memory.max": f"{8 * GiB}",
-            "outer/memory.current": f"{6 * GiB}",
-            "outer/memory.stat": f"anon 7\ninactive_file {GiB}\n",  # cached files make room
-            "outer/inner/memory.max": f"{4 * GiB}",
-            "outer/inner/memory.current": "0",
-            "outer/inner/memory.stat": "",
-        },
-    )
-    assert (memory.available_bytes(), memory.total_bytes()) == (3 * GiB, 4 * GiB)
-
-
-def test_a_container_sees_its_group_at_the_root(groups):
-    groups(
-        "4:cpu,memory:/docker/1234",
-        {
-            "memory/memory.limit_in_bytes": f"{2 * GiB}",
-            "memory/memory.usage_in_bytes": f"{3 * GiB}",
-            "memory/memory.stat": f"total_inactive_file {GiB // 2}\n",
-        },
-    )
-    assert (memory.available_bytes(), memory.total_bytes()) == (0, 2 * GiB)
+@pytest.mark.parametrize(
+    ("line", "files", "expected"),
+    [
+        (
+            "0::/user",
+            {"user/memory.max": "max\n", "user/memory.current": "5\n", "user/memory.stat": "file 1\n"},
+            (32, 64),
+        ),
+        (  # the tightest counts; cached files make room
+            "0::/outer/inner",
+            {
+                "outer/memory.max": f"{8 * GiB}",
+                "outer/memory.current": f"{6 * GiB}",
+                "outer/memory.stat": f"anon 7\ninactive_file {GiB}\n",
+                "outer/inner/memory.max": f"{4 * GiB}",
+                "outer/inner/memory.current": "0",
+                "outer/inner/memory.stat": "",
+            },
+            (3, 4),
+        ),
+        (  # a container, which has its group at the root
+            "0::/docker/1234",
+            {
+                "memory.max": f"{2 * GiB}",
+                "memory.current": f"{3 * GiB}",
+                "memory.stat": f"inactive_file {GiB // 2}\n",
+            },
+            (0, 2),
+        ),
+    ],
+    ids=["no limit", "nested", "a container"],
+)
+def test_memory_is_the_machines_or_what_control_groups_leave_of_it(groups, line, files, expected):
+    groups(line, files)
+    assert (memory.available_bytes() / GiB, memory.total_bytes() / GiB) == expected

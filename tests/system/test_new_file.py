@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,10 +12,9 @@ import torch
 from torch import nn
 
 import dwconv
-from dwconv.errors import DwconvError, InvalidWorkload
-from dwconv.problems.layer_files import read_layers
+from dwconv.errors import DwconvError
 from dwconv.records.log import TuningLog
-from dwconv.system.new_file import UNFINISHED, check_folder, check_replaceable, new_file, replace_file
+from dwconv.system.new_file import UNFINISHED, check_folder, check_replaceable, replace_file
 
 
 def test_new_content_takes_the_place_of_the_old_at_once(tmp_path: Path) -> None:
@@ -95,17 +93,6 @@ def test_the_error_names_a_path_that_can_be_no_folder(tmp_path: Path, name: str,
     assert {each.name for each in tmp_path.iterdir()} == {"file", "link"}
 
 
-@pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])
-def test_the_mode_of_the_file_says_which_users_may_read_it(tmp_path: Path, private: bool, mode: int) -> None:
-    before = os.umask(0o027)
-    try:
-        with new_file(tmp_path / "it", [b"content"], durable=False, private=private) as written:
-            assert stat.S_IMODE(Path(written).stat().st_mode) == mode
-    finally:
-        os.umask(before)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_it_is_on_disk_before_its_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[list[str]] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append([path.suffix for path in tmp_path.iterdir()]))
@@ -130,9 +117,3 @@ def test_what_no_file_can_be_called_is_one_line(logs, tmp_path, name):
             act()
         assert "\n" not in str(raised.value)
     assert [each.name for each in tmp_path.iterdir()] == ["logs"]
-
-
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full"])
-def test_a_device_is_no_file_of_layers(path):
-    with pytest.raises(InvalidWorkload, match=f"^layers={path}: is not a file"):
-        read_layers(Path(path), network="any")

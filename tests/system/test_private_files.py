@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import shutil
 import stat
 import subprocess
 import sys
@@ -74,12 +73,8 @@ def test_what_was_changed_is_not_there(tmp_path: Path, damage) -> None:  # type:
     assert read_sealed(tmp_path / "it") is None
     write_sealed(tmp_path / "it", b"again", durable=False)
     assert read_sealed(tmp_path / "it") == b"again"
-
-
-def test_a_file_under_another_name_is_not_there(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "one", b"content", durable=False)
-    (tmp_path / "one").rename(tmp_path / "two")
-    assert read_sealed(tmp_path / "two") is None
+    (tmp_path / "it").rename(tmp_path / "another name")
+    assert read_sealed(tmp_path / "another name") is None
 
 
 def test_what_is_no_file_counts_as_absent_at_once(tmp_path: Path) -> None:
@@ -123,26 +118,10 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
 # -- folders that cannot be there ------------------------------------------------------------------------------------
 
 
-def unusable(tmp_path: Path, what: str) -> Path:
-    """What DWCONV_CACHE names."""
-    cache = tmp_path / "cache"
-    if what == "a link that leads nowhere":  # a home on a disk that is not mounted
-        cache.symlink_to(tmp_path / "unmounted" / "disk")
-    elif what == "a loop of links":
-        cache.symlink_to("cache")
-    elif what == "a file":
-        cache.touch()
-    else:
-        cache = Path("/proc") if what == "/proc" else tmp_path / ("n" * 300)
-    return cache
-
-
 UNUSABLE = {
-    "a link that leads nowhere": "{cache} is a link that leads nowhere",
+    "a link that leads nowhere": "{cache} is a link that leads nowhere",  # a home on a disk that is not mounted
     "a loop of links": "Too many levels of symbolic links",
     "a file": "Not a directory",
-    "/proc": "No such file or directory",
-    "a very long name": "File name too long",
 }
 
 
@@ -150,7 +129,11 @@ UNUSABLE = {
 def test_where_no_folder_can_be_nothing_is_kept_and_one_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    cache = unusable(tmp_path, what)
+    cache = tmp_path / "cache"
+    if what == "a file":
+        cache.touch()
+    else:
+        cache.symlink_to("cache" if what == "a loop of links" else tmp_path / "unmounted" / "disk")
     monkeypatch.setenv("DWCONV_CACHE", str(cache))
     folder, reason = settings.cache_folder() / "kernels", UNUSABLE[what].format(cache=cache)
     told = f"cache={folder} cannot be used: {reason}; name a folder of your own in DWCONV_CACHE"
@@ -168,21 +151,6 @@ def test_where_no_folder_can_be_nothing_is_kept_and_one_line_says_so(
     (line,) = (str(warning.message) for warning in warned)
     assert line == f"compiled kernels and measurements are not kept, and the next process makes them again: {told}"
     assert warned[0].filename == __file__
-
-
-def test_a_folder_that_goes_while_the_process_runs_is_made_again(tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "kernels"
-    write_sealed(folder / "it", b"content", durable=False)
-    shutil.rmtree(tmp_path / "cache")
-    assert read_sealed(folder / "it") is None
-    write_sealed(folder / "it", b"content", durable=False)
-    assert read_sealed(folder / "it") == b"content"
-
-
-def test_a_relative_folder_is_one_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_sealed(Path("near/by/it"), b"content", durable=True)
-    assert read_sealed(tmp_path / "near" / "by" / "it") == b"content"
 
 
 @pytest.mark.parametrize("home", ["raises", "~/.cache/dwconv"])
