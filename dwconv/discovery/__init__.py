@@ -2,7 +2,6 @@
 
 discover      runs one step, and changes nothing
   ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
-  │    └─ reentrant    also where a backward pass calls another
   ├─ unchanged    the model, the example and the random numbers as they were before
   └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
        └─ chains       the norms and activations around it, which may be one with it
@@ -191,17 +190,7 @@ def alike(calls: Iterable[WatchedCall]) -> tuple[DiscoveredLayer, ...]:
     counts: Counter[DiscoveredLayer] = Counter()
     for call in calls:
         passes: tuple[Pass, ...] = tuple(pass_ for pass_ in PASSES if pass_ in call.passes)
-        layer = DiscoveredLayer(
-            name=call.name,
-            problem=call.problem,
-            device=call.device,
-            passes=passes,
-            calls=0,
-            activated=call.activated,
-            is_functional=call.is_functional,
-            caller=call.caller,
-        )
-        counts[layer] += 1
+        counts[DiscoveredLayer(**{**vars(call), "passes": passes}, calls=0)] += 1
     return tuple(dataclasses.replace(layer, calls=calls) for layer, calls in counts.items())
 
 

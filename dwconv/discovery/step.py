@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Variable
+from torch.utils import checkpoint
 
-from dwconv.discovery.reentrant import gradients_of, leaves_of, reentrant
 from dwconv.discovery.unchanged import held
 from dwconv.errors import InvalidWorkload
 
@@ -60,7 +61,7 @@ class ExampleStep:
 
     def __call__(self) -> None:
         wanted = torch.is_grad_enabled() if self.trains is None else self.trains
-        with torch.set_grad_enabled(wanted), without_replays(self.model):
+        with torch.set_grad_enabled(wanted), without_replays(self.model), _without_reentrant_checkpoints():
             outputs = outputs_in(self.model(*self.positional, **self.keywords))
             if outputs and wanted:
                 _backward(outputs)
@@ -128,15 +129,59 @@ def _check_devices(step: ExampleStep) -> None:
 
 
 def _backward(outputs: Iterable[Tensor]) -> None:
-    """The gradients of the sum of the outputs, of every tensor that ``backward()`` would give one to; kept nowhere."""
+    """The gradients of the sum of the outputs, of every tensor that ``backward()`` would give one to; kept nowhere. No
+    hook on a parameter runs, as those of DistributedDataParallel, and of optimizers that step in the backward pass."""
     reached = [output for output in outputs if output.grad_fn is not None]
-    leaves = leaves_of(reached)
-    if leaves:
-        with reentrant():
-            gradients_of(reached, leaves, [_gradient(output) for output in reached])
+    leaves = _leaves_of(reached)
+    gradients = tuple(map(_gradient, reached))
+    if leaves:  # as torch.autograd.grad, which is one function to modes, and hides from them what runs in it
+        Variable._execution_engine.run_backward(
+            tuple(reached), gradients, False, False, tuple(leaves), allow_unreachable=True, accumulate_grad=False
+        )
 
 
 def _gradient(output: Tensor) -> Tensor:
     """Ones. Not all that is sparse or nested has such: then half the sum of the squares is what has the gradient."""
     is_usual = output.layout is torch.strided and not output.is_nested
     return torch.ones_like(output) if is_usual else output.detach().clone()
+
+
+def _leaves_of(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors without a history that the outputs were computed from: parameters, of the model or not, and
+    inputs."""
+    leaves: list[Tensor] = []
+    waiting: list[Any] = [output.grad_fn for output in outputs]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return leaves
+
+
+_checkpoints: Any = checkpoint
+_REENTRANT = _checkpoints.CheckpointFunction
+
+
+class _NotReentrant:
+    """What stands in for a checkpoint that calls ``backward`` within a backward pass, which these cannot do: one that
+    runs as often, without that."""
+
+    @staticmethod
+    def apply(function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+        return checkpoint.checkpoint(
+            function, *args, use_reentrant=False, preserve_rng_state=preserve_rng_state, early_stop=False
+        )
+
+
+@contextmanager
+def _without_reentrant_checkpoints() -> Iterator[None]:
+    _checkpoints.CheckpointFunction = _NotReentrant
+    try:
+        yield
+    finally:
+        _checkpoints.CheckpointFunction = _REENTRANT

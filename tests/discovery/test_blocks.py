@@ -164,10 +164,6 @@ def test_only_what_trains_is_a_block(trains):
     assert len(discover(Net(whole), example(), trains=trains).blocks) == trains
 
 
-def test_no_norm_is_no_block():
-    assert discover(Net(lambda net, x: net.act(net.conv(x))), example()).blocks == ()
-
-
 def test_a_norm_of_no_module_is_no_block():
     def way(net: Net, x: Tensor) -> Tensor:
         return net.conv(F.batch_norm(x, None, None, net.bn1.weight, net.bn1.bias, True))
@@ -181,17 +177,6 @@ def test_a_block_of_its_own_waits():
     del net.bn1, net.bn2, net.conv
     (block,) = discover(net, example()).blocks
     assert block.waits and block.starts == "block.bn1" and block.name == "block.conv"
-
-
-def test_what_counts():
-    discovery = discover(Net(whole), example())
-    assert {workload.pass_ for workload in discovery.counts()} == {"fprop", "dgrad", "wgrad"}
-    assert discovery.with_blocks() == discovery
-    counts = discovery.with_blocks(all_of_them=True).counts()
-    assert {workload.pass_: count for workload, count in counts.items() if workload.block} == {
-        "forward": 1,
-        "backward": 1,
-    }
 
 
 EVALUATED = {

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import dwconv
 from dwconv.call.call_plan import plans
+from dwconv.discovery import discover
 from dwconv.tuner import model_race
 from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant
@@ -154,8 +155,10 @@ def learnt(model: nn.Module) -> list[Tensor]:
     return [*results, *model.state_dict().values()]
 
 
-def convert_and_learn(model: nn.Module, logs, monkeypatch) -> int:
-    """How often blocks ran as one, of which each was planted."""
+@pytest.mark.parametrize("case", TRACED)
+def test_it_is_traced(logs, monkeypatch, case):
+    """Both steps run the block as one, and learn the same."""
+    model = TRACED[case]()
     monkeypatch.setattr(model_race, "race_for", lambda *args, **kwargs: [])
     exact = copy.deepcopy(model).double()
     dwconv.convert(model, torch.randn(SIZE).to(memory_format=torch.channels_last), blocks=True)
@@ -164,18 +167,11 @@ def convert_and_learn(model: nn.Module, logs, monkeypatch) -> int:
     dwconv.reset()
     for got, wanted in zip(learnt(model), learnt(exact), strict=True):
         torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=2e-4)
-    return sum(plan.tally.counted_ops()["forward"] for plan in plans() if plan.problem.block)
-
-
-@pytest.mark.parametrize("case", TRACED)
-def test_it_is_traced(logs, monkeypatch, case):
-    assert convert_and_learn(TRACED[case](), logs, monkeypatch) == 2
+    assert sum(plan.tally.counted_ops()["forward"] for plan in plans() if plan.problem.block) == 2
 
 
 @pytest.mark.parametrize("case", LEFT)
-def test_what_is_decided_unseen_stays(logs, monkeypatch, case):
+def test_what_is_decided_unseen_stays(case):
     forward, why = LEFT[case]
-    model = net(forward)
-    assert convert_and_learn(model, logs, monkeypatch) == 0
-    (row,) = dwconv.summary(model).blocks
-    assert re.search(why, row.text), row.text
+    (block,) = discover(net(forward), torch.randn(SIZE).to(memory_format=torch.channels_last)).blocks
+    assert block.problem is None and re.search(why, block.why_not), block.why_not
