@@ -3,9 +3,7 @@
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
   ├─ rows         what runs them and how long that takes, by the tuning log; and the expected gain
-  ├─ whole_step   how much of a step on an example they are
-  ├─ sums         the rows with their sums
-  └─ result       the report: as a table (text) for a terminal, as HTML (page); both in the same words
+  └─ result       the report, with sums: as a table for a terminal, as HTML (page); both in the same words
        └─ frame, drawing    what pages look like, and are drawn with; benchmarks use them, too
 """
 

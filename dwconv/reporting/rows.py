@@ -1,21 +1,17 @@
-"""Rows: what runs the passes of each layer, how long a call takes, what tuning can gain; and their sums."""
+"""Rows: what runs the passes of each layer, how long a call takes, and what tuning can gain."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
-from dwconv import settings
 from dwconv.call.call_plan import Plan, decisions_for, kernel_state, plans
 from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decision import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
-from dwconv.measure.step_share import OnGpu
-from dwconv.model.conversion import ConvertedLayer
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
@@ -44,19 +40,19 @@ class PassRow:
     """As counted."""
     per_step: float
     """How often a step runs it."""
-    ours_us: float | None
-    """dwconv's kernel, the best that is known."""
-    pytorch_us: float | None
-    """PyTorch's op as it would run instead."""
-    pytorch: str
-    """Its name, as ``onednn-nhwc``; empty if it is not known."""
-    basis: Basis
-    batch: int | None
-    """The batch size of the measurement, if it is another than the call's: the times are scaled."""
-    threads: int | None
-    """The threads of the measurement, if they are others than the call's: the times are of these."""
     to_win_us: float
     """The expected gain of tuning in one call."""
+    ours_us: float | None = None
+    """dwconv's kernel, the best that is known."""
+    pytorch_us: float | None = None
+    """PyTorch's op as it would run instead."""
+    pytorch: str = ""
+    """Its name, as ``onednn-nhwc``; empty if it is not known."""
+    basis: Basis = "not known"
+    batch: int | None = None
+    """The batch size of the measurement, if it is another than the call's: the times are scaled."""
+    threads: int | None = None
+    """The threads of the measurement, if they are others than the call's: the times are of these."""
 
     @property
     def now_us(self) -> float | None:
@@ -178,7 +174,6 @@ def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
 def _pass_row(
     ran: Ran, pass_: Pass, decision: DispatchDecision, expected_gains: ExpectedGains | None, target: Target | None
 ) -> PassRow:
-    times = _times(decision, ran.problem, pass_, target)
     provider, reason, why = decision.provider, decision.reason, _why(decision)
     if ran.why_pytorch:
         provider = "pytorch"
@@ -192,13 +187,8 @@ def _pass_row(
         why=why,
         calls=ran.calls.get(pass_, 0),
         per_step=ran.per_step[pass_],
-        ours_us=times.ours_us,
-        pytorch_us=times.pytorch_us,
-        pytorch=times.pytorch,
-        basis=times.basis,
-        batch=times.batch,
-        threads=times.threads,
         to_win_us=to_win_us,
+        **_times(decision, ran.problem, pass_, target),
     )
     return row if row.now_us is None else dataclasses.replace(row, to_win_us=min(to_win_us, row.now_us))
 
@@ -215,136 +205,25 @@ def _why(decision: DispatchDecision) -> str:
     return decision.reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Times:
-    ours_us: float | None = None
-    pytorch_us: float | None = None
-    pytorch: str = ""
-    basis: Basis = "not known"
-    batch: int | None = None
-    threads: int | None = None
-
-
-def _times(decision: DispatchDecision, problem: Problem, pass_: Pass, target: Target | None) -> _Times:
-    """What the decision is based on, for one call of the problem."""
+def _times(decision: DispatchDecision, problem: Problem, pass_: Pass, target: Target | None) -> dict[str, Any]:
+    """What the decision is based on, for one call of the problem: fields of its row."""
     record, hoped = decision.record, decision.expected
     if record and record.measurement:
         workload = problem.workload(pass_)
         scale = workload.batch / record.workload.batch
-        other = record.alternative
-        return _Times(
-            ours_us=scale * kernel_us(record, sweeps=workload.bias and not record.workload.bias),
-            pytorch_us=scale * other[1].median_us if other else None,
-            pytorch=other[0] if other else "",
-            basis="predicted" if hoped else "measured",
-            batch=record.workload.batch if scale != 1 else None,
-            threads=_other_threads(record.device, target),
-        )
-    if hoped:
-        return _Times(ours_us=hoped.us, pytorch_us=hoped.us * hoped.gain, basis="predicted")
-    return _Times()
+        name, theirs = record.alternative or ("", None)
+        return {
+            "ours_us": scale * kernel_us(record, sweeps=workload.bias and not record.workload.bias),
+            "pytorch_us": scale * theirs.median_us if theirs else None,
+            "pytorch": name,
+            "basis": "predicted" if hoped else "measured",
+            "batch": record.workload.batch if scale != 1 else None,
+            "threads": _other_threads(record.device, target),
+        }
+    return {"ours_us": hoped.us, "pytorch_us": hoped.us * hoped.gain, "basis": "predicted"} if hoped else {}
 
 
 def _other_threads(device: str, target: Target | None) -> int | None:
     """The threads in a CPU's name, if they are others than those of ``target``."""
     measured = target.named(device) if isinstance(target, CpuTarget) and device != target.device else None
     return measured.threads if measured else None
-
-
-# -- sums ----------------------------------------------------------------------------------------------------------
-
-_MOST_SIZES = 3
-"""Rows of one layer that are shown. The others count in the sums."""
-_OVERHEAD_S = 3.0
-"""Time that tuning takes for a pass beside its search."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportSums:
-    """What ran in the depthwise layers of a model, how long it takes, and what tuning may still win."""
-
-    model: str
-    """The name of its class."""
-    converted: int
-    """How many layers are dwconv's."""
-    rows: tuple[LayerRow, ...]
-    """What ran, in the order of the model; what one layer ran most often comes first."""
-    idle: tuple[str, ...]
-    """Layers of dwconv that did not run."""
-    left: tuple[ConvertedLayer, ...]
-    """Convolutions with groups that are not dwconv's, and why."""
-    is_compiled: bool
-    """True if torch.compile compiles the model or a part of it."""
-    of_an_example: bool
-    """True if a step is one on the example; else it is taken from what was counted."""
-    share_on_pytorch: float | None = None
-    """The share of a whole step on the example that they would take on PyTorch's op, without the optimizer; None if it
-    was not measured."""
-    on_gpu: OnGpu | None = None
-    """What a step on the example takes of the host and of the GPU, without the optimizer; None on a CPU."""
-
-    # -- sums ------------------------------------------------------------------------------------------------------
-
-    @property
-    def passes(self) -> list[PassRow]:
-        """All passes of all rows."""
-        return [each for row in self.rows for each in row.passes]
-
-    @property
-    def depthwise_us(self) -> float:
-        """The time of depthwise convolution in a step, as far as it is known."""
-        return sum(each.step_us or 0.0 for each in self.passes)
-
-    @property
-    def share(self) -> float | None:
-        """The share of a whole step that depthwise convolution takes; None if that is not known."""
-        if self.share_on_pytorch is None or not self.depthwise_us:
-            return None
-        now = self.share_on_pytorch * self.depthwise_us / (self.depthwise_us + self.saved_us)
-        return now / (now + 1 - self.share_on_pytorch)
-
-    @property
-    def saved_us(self) -> float:
-        """How much longer it would take on PyTorch's op, as far as both are known."""
-        return sum(each.saved_us or 0.0 for each in self.passes)
-
-    @property
-    def to_win_us(self) -> float:
-        """What tuning is expected to win of a step."""
-        return sum(each.step_to_win_us for each in self.passes)
-
-    @property
-    def unknown(self) -> int:
-        """Passes whose time is not known."""
-        return sum(each.now_us is None for each in self.passes)
-
-    @cached_property
-    def most_to_win(self) -> LayerRow | None:
-        """The row with the largest expected gain; None if there is nothing."""
-        row = max(self.rows, key=lambda row: row.step_to_win_us, default=None)
-        return row if row and row.step_to_win_us else None
-
-    @property
-    def call(self) -> str:
-        """The call that tunes these passes; empty if there is nothing."""
-        sizes = {
-            (row.problem.workload(each.pass_).batchless_key, row.device)
-            for row in self.rows
-            for each in row.passes
-            if each.to_win_us
-        }
-        minutes = math.ceil(len(sizes) * (settings.SECONDS + _OVERHEAD_S) / 60)
-        return f"dwconv.tune(model, example_inputs, minutes={minutes})" if sizes else ""
-
-    # -- what to show ------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def shown(self) -> tuple[LayerRow, ...]:
-        """The rows without those of sizes that a layer ran less often than others."""
-        seen: dict[tuple[str, ...], int] = {}
-        found = []
-        for row in self.rows:
-            seen[row.names] = seen.get(row.names, 0) + 1
-            if seen[row.names] <= _MOST_SIZES:
-                found.append(row)
-        return tuple(found)

@@ -9,15 +9,16 @@ from dwconv.model.conversion import shown_name
 from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.reporting.rows import LayerRow, PassRow, ReportSums
+    from dwconv.reporting.result import Report
+    from dwconv.reporting.rows import LayerRow, PassRow
 
-UNKNOWN = "–"
+_UNKNOWN = "–"
 TIMES_ARE = "µs: of one call, the medians of the tuning log; nothing is timed in your steps"
 COUNTS_ARE = "calls: counted in this process since the last decisions"
 _MOST_NAMES = 3
 
 
-def heading(report: ReportSums) -> str:
+def heading(report: Report) -> str:
     """``TinyNet on cpu-name: 3 depthwise layers converted, in a step on the example``"""
     devices = ", ".join(dict.fromkeys(row.device for row in report.rows))
     layers = f"{report.converted} depthwise layer{'s' if report.converted > 1 else ''} converted"
@@ -25,14 +26,14 @@ def heading(report: ReportSums) -> str:
     return f"{report.model}{f' on {devices}' if devices else ''}: {layers}{step}"
 
 
-def nothing_ran(report: ReportSums) -> str:
+def nothing_ran(report: Report) -> str:
     """The text of a report without rows."""
     if report.of_an_example:
         return "none of them ran in the example; give inputs that reach them"
     return "none of them ran in this process yet; run a step, or give an example: dwconv.report(model, example_inputs)"
 
 
-def sums(report: ReportSums) -> list[str]:
+def sums(report: Report) -> list[str]:
     """The step, the time saved, and the gain that is left."""
     now_us = report.depthwise_us
     if not now_us:
@@ -66,20 +67,20 @@ def sums(report: ReportSums) -> list[str]:
     return lines
 
 
-def without_share(report: ReportSums) -> list[str]:
+def without_share(report: Report) -> list[str]:
     """How to see its share of a whole step."""
     if report.of_an_example:
         return []
     return ["dwconv.report(model, example_inputs) shows the share of a whole step"]
 
 
-def commands(report: ReportSums) -> list[str]:
+def commands(report: Report) -> list[str]:
     """What brings it."""
     row = report.most_to_win
     return [report.call, row.command] if row else []
 
 
-def notes(report: ReportSums) -> list[str]:
+def notes(report: Report) -> list[str]:
     """The other lines about the layers."""
     lines = []
     hidden = len(report.rows) - len(report.shown)
@@ -104,15 +105,23 @@ def names(row: LayerRow) -> str:
     return ", ".join(some) + (f" and {more} more" if more > 0 else "")
 
 
-def calls(row: LayerRow, each: PassRow) -> str:
-    """``40``, or ``40 in 3 layers``."""
-    return f"{each.calls}" + (f" in {row.counted_for} layers" if row.counted_for > 1 and each.calls else "")
+FIGURES = ("calls", "dwconv µs", "PyTorch µs", "×", "basis", "µs a step", "to win µs/step")
+NUMBERS = {*FIGURES} - {"basis"}
+"""Columns whose text stands on the right."""
 
 
-def basis(each: PassRow) -> str:
-    """``measured``, ``measured at batch 8 on 2 threads``"""
-    said = each.basis + (f" at batch {each.batch}" if each.batch else "")
-    return said + (f" on {each.threads} thread{'s' if each.threads > 1 else ''}" if each.threads else "")
+def figures(row: LayerRow, each: PassRow) -> dict[str, str]:
+    """What is in each column: ``40 in 3 layers``, ``measured at batch 8 on 2 threads``"""
+    basis = each.basis + (f" at batch {each.batch}" if each.batch else "")
+    return {
+        "calls": f"{each.calls}" + (f" in {row.counted_for} layers" if row.counted_for > 1 and each.calls else ""),
+        "dwconv µs": _us(each.ours_us),
+        "PyTorch µs": _us(each.pytorch_us),
+        "×": f"{each.times:.2f}" if each.times else _UNKNOWN,
+        "basis": basis + (f" on {each.threads} thread{'s' if each.threads > 1 else ''}" if each.threads else ""),
+        "µs a step": _us(each.step_us),
+        "to win µs/step": _us(each.step_to_win_us) if each.to_win_us else "",
+    }
 
 
 def numbered(reasons: Sequence[str]) -> dict[str, int]:
@@ -132,13 +141,8 @@ def in_ms(time_us: float) -> str:
     return f"{time_us / 1e3:.3g} ms" if abs(time_us) < 1e6 else f"{time_us / 1e3:.0f} ms"
 
 
-def us(time_us: float | None) -> str:
+def _us(time_us: float | None) -> str:
     """``0.73``, ``7.3``, ``1240``"""
     if time_us is None:
-        return UNKNOWN
+        return _UNKNOWN
     return f"{time_us:.0f}" if time_us >= 100 else f"{time_us:.1f}" if time_us >= 1 else f"{time_us:.2f}"
-
-
-def times(each: PassRow) -> str:
-    """``1.52``"""
-    return f"{each.times:.2f}" if each.times else UNKNOWN

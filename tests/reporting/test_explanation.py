@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import dwconv
-from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
@@ -125,10 +124,3 @@ def test_it_takes_what_the_call_takes(logs):
     with torch.autocast("cpu", torch.bfloat16):
         assert "bfloat16" in dwconv.explain(X, W).call
     assert dwconv.explain(X.double(), W.double())["fprop"].reason == "dwconv has no kernels for float64"
-
-
-def test_it_takes_volumes(logs):
-    explained = dwconv.explain(torch.zeros(1, 2, 3, 4, 5), torch.zeros(2, 1, 1, 3, 3), padding=(0, 1, 1))
-    assert explained.call == "1×2×3×4×5 nchw float32, kernel 1×3×3, padding 0×0×1×1×1×1"
-    with pytest.raises(InvalidWorkload, match="weight has 6 dimensions"):
-        dwconv.explain(torch.zeros(1, 2, 3, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dwconv.measure.step_share import OnGpu
-from dwconv.reporting.words import heading, nothing_ran, sums
+from dwconv.reporting.words import sums
 
 
 class Sums:
@@ -23,17 +23,6 @@ class Sums:
             "on_gpu": None,
         }
         self.__dict__.update({**usual, "depthwise_us": 0.0, "saved_us": 0.0, "to_win_us": 0.0, **sums})
-
-
-def test_one_layer_and_several():
-    assert heading(Sums()) == "TinyNet: 1 depthwise layer converted"
-    assert heading(Sums(converted=2, of_an_example=True)) == (
-        "TinyNet: 2 depthwise layers converted, in a step on the example"
-    )
-
-
-def test_what_to_do_where_nothing_ran():
-    assert "give inputs" in nothing_ran(Sums(of_an_example=True)) and "run a step" in nothing_ran(Sums())
 
 
 @pytest.mark.parametrize(
