@@ -14,7 +14,6 @@ from torch.fx.experimental.optimization import fuse
 
 import dwconv
 from dwconv.errors import DwconvWarning
-from dwconv.model.converted_classes import traced_class
 from dwconv.nn import DepthwiseConv2d
 from tests.models import TinyNet
 
@@ -39,30 +38,6 @@ def test_the_model_is_what_it_was(logs):
     assert len(dwconv.summary(dwconv.convert(model)).converted) == 4
 
 
-def test_a_class_made_by_convert_has_the_class_it_was_made_of(logs):
-    class Own(nn.Conv2d):
-        pass
-
-    class Converted(DepthwiseConv2d, Own):
-        plain_class = Own
-
-    layer = Own(4, 4, 3, groups=4)
-    layer.__class__ = Converted
-    dwconv.revert(layer)
-    assert type(layer) is Own
-
-
-def test_whatever_convert_made_a_class_for_has_its_own_again(logs):
-    """A block that is no convolution itself, say, but calls one."""
-
-    class Converted(TinyNet):
-        plain_class = TinyNet
-
-    model = nn.Sequential(TinyNet())
-    model[0].__class__ = Converted
-    assert type(dwconv.revert(model)[0]) is TinyNet
-
-
 def test_a_class_made_of_ours_stays_and_is_named(logs):
     """Its plain class would forget what the subclass computes."""
 
@@ -76,24 +51,12 @@ def test_a_class_made_of_ours_stays_and_is_named(logs):
     assert type(model[0]) is Doubled and type(model[1]) is nn.Conv2d
 
 
-def test_modules_that_make_functional_calls_have_their_classes_again(logs):
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv1d(4, 4, 3, groups=4)
-
-        def forward(self, x):
-            return nn.functional.conv1d(x, self.conv.weight, self.conv.bias, groups=4)
-
-    model = nn.Sequential(Block())
-    before = classes(model)
-    dwconv.convert(model, functional=True)
-    assert classes(model) != before
-    assert classes(dwconv.revert(model)) == before
-
-
 def test_a_converted_layer_in_a_module_that_makes_functional_calls_is_reverted_too(logs):
-    """Both classes go back, of a module that calls one layer as it is and the weight of another."""
+    """Both classes go back, of a module that calls one layer as it is and the weight of another, and of a layer whose
+    own calls are taken."""
+    layer = dwconv.convert(nn.Conv2d(4, 4, 3, groups=4), functional=True)
+    assert isinstance(layer, DepthwiseConv2d) and type(layer) is not DepthwiseConv2d
+    assert type(dwconv.revert(layer)) is nn.Conv2d
 
     class Block(nn.Module):
         def __init__(self):
@@ -113,14 +76,6 @@ def test_a_converted_layer_in_a_module_that_makes_functional_calls_is_reverted_t
     torch.testing.assert_close(model(x), y)
     assert classes(dwconv.revert(model)) == before
     torch.testing.assert_close(model(x), y)
-
-
-def test_a_layer_whose_own_calls_are_taken_has_its_class_again(logs):
-    """It was given two: dwconv's, and that one's with functional calls."""
-    layer = nn.Conv2d(4, 4, 3, groups=4)
-    dwconv.convert(layer, functional=True)
-    assert isinstance(layer, DepthwiseConv2d) and type(layer) is not DepthwiseConv2d
-    assert type(dwconv.revert(layer)) is nn.Conv2d
 
 
 @pytest.fixture
@@ -143,14 +98,6 @@ def test_a_reverted_model_fuses(reverted):
     fused = quantization.fuse_modules(reverted, [["body.1", "body.2"]])
     assert type(fused.body[2]) is nn.Identity
     torch.testing.assert_close(fused(x), y, rtol=1e-4, atol=1e-5)
-
-
-def test_a_fused_model_converts(reverted):
-    """So what was fused for inference runs on tuned kernels."""
-    x = torch.randn(4, 3, 12, 10)
-    fused = fuse(reverted)
-    assert len(dwconv.summary(dwconv.convert(fused)).converted) == 3
-    torch.testing.assert_close(fused(x), reverted(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:Please use quant_min", "ignore:torch.quantize_per_tensor")
@@ -178,7 +125,8 @@ def test_a_converted_model_is_quantised_as_the_plain_one(logs, learns, fuses):
     torch.manual_seed(0)
     layers = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU()
     plain = nn.Sequential(quantization.QuantStub(), *layers, quantization.DeQuantStub()).train(learns)
-    converted, x, ran = dwconv.convert(copy.deepcopy(plain)), torch.randn(4, 8, 12, 10), []
+    converted = dwconv.convert(copy.deepcopy(plain), functional=learns)
+    x, ran = torch.randn(4, 8, 12, 10), []
     assert not hasattr(converted[1], "qconfig")
     for model in (plain, converted):
         if fuses:
@@ -203,52 +151,9 @@ def test_a_traced_graph_calls_dwconv(logs):
     torch.testing.assert_close(traced(x), model(x))
 
 
-def quantisable():
-    torch.manual_seed(0)
-    layers = [nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, groups=8)]
-    return nn.Sequential(quantization.QuantStub(), *layers, quantization.DeQuantStub())
-
-
-def quantised(model, *, trains, x):
-    engine = torch.backends.quantized.engine
-    model.train(trains)
-    if trains:
-        model.qconfig = quantization.get_default_qat_qconfig(engine)
-        prepared = quantization.prepare_qat(model)
-    else:
-        model.qconfig = quantization.get_default_qconfig(engine)
-        prepared = quantization.prepare(model)
-    prepared(x)
-    return quantization.convert(prepared.eval())
-
-
-@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op", "ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("functional", [False, True])
-@pytest.mark.parametrize("trains", [False, True], ids=["prepare", "prepare_qat"])
-def test_a_converted_model_is_quantised_as_a_plain_one(logs, trains, functional):
-    """It need not be reverted: whatever is given a qconfig has its plain class, in the copy that is prepared."""
-    x = torch.randn(2, 8, 9, 7)
-    plain, ours = quantisable(), dwconv.convert(quantisable(), functional=functional)
-    before = classes(ours)
-    expected, found = (quantised(model, trains=trains, x=x) for model in (plain, ours))
-    assert classes(found)[1:] == classes(expected)[1:] and nn.Conv2d not in classes(found)
-    assert classes(ours) == before
-    torch.testing.assert_close(found(x), expected(x))
-
-
-def test_what_has_a_block_is_quantised_too(logs):
-    """Its class is another than that of its kind."""
-    layer = nn.Sequential()
-    layer.__class__ = traced_class(nn.Sequential, ())
-    layer.qconfig = None
-    assert type(layer) is not nn.Sequential
-    layer.qconfig = "any"
-    assert type(layer) is nn.Sequential and layer.qconfig == "any"
-
-
 def test_fx_quantisation_of_a_converted_model_names_revert(logs):
     x, engine = torch.randn(2, 8, 9, 7), torch.backends.quantized.engine
-    model = dwconv.convert(quantisable()).eval()
+    model = dwconv.convert(nn.Sequential(nn.Conv2d(8, 8, 3, groups=8), nn.ReLU())).eval()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         prepare_fx(model, quantization.get_default_qconfig_mapping(engine), (x,))

@@ -180,32 +180,6 @@ def test_lazy_layers_become_ours_in_their_first_call(planted, example, blocks):
     assert not any(isinstance(module, DepthwiseConv2d) for module in model)
 
 
-def test_a_lazy_layer_becomes_what_its_class_says(planted):
-    class Lazy(nn.LazyConv2d):
-        cls_to_become = type("Own", (nn.Conv2d,), {})
-
-    layer = only(Lazy(8, 3, padding=1, groups=8, bias=False))
-    layer(X)
-    assert isinstance(layer, Lazy.cls_to_become) and isinstance(layer, DepthwiseConv2d)
-
-
-def test_padding_as_tensorflow_has_it_at_an_absurd_stride_is_left_to_it(logs):
-    """To look at what it computes would take an image of as many pixels."""
-    layer = Conv2dSame(8, 8, 3, stride=2**40, groups=8)
-    dwconv.convert(layer)
-    assert type(layer) is Conv2dSame and layer(X).shape == (2, 8, 1, 1)
-
-
-def test_what_has_only_the_name_stays(logs):
-    class Other(nn.Conv2d):
-        def forward(self, x):
-            return 2 * super().forward(x)
-
-    Other.__name__ = "Conv2dSame"
-    layer = Other(8, 8, 3, groups=8)
-    assert len(dwconv.summary(dwconv.convert(layer)).skipped) == 1
-
-
 def test_what_fails_gives_every_layer_its_class_back(logs):
     model = nn.Sequential(EfficientNetConv(8), Conv2dSame(8, 8, 3, groups=8), nn.Flatten(), nn.Linear(3, 3))
     before = [type(module) for module in model]
@@ -263,12 +237,6 @@ def test_so_can_one_of_a_users_own_class(planted):
     parametrised = nn.Conv2d(8, 8, 3, groups=8)
     parametrizations.weight_norm(parametrised)
     assert type(only(parametrised)).__bases__[0](8, 4, 1)(X).shape == (2, 4, 9, 7)
-
-
-def test_a_layer_that_is_regrouped_runs_as_pytorchs_does(planted):
-    layer = only(nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False))
-    layer.groups, layer.weight = 4, nn.Parameter(torch.randn(8, 2, 3, 3))
-    assert torch.equal(layer(X), F.conv2d(X, layer.weight, None, 1, 1, 1, 4))
 
 
 # -- classes that want to know of their subclasses ---------------------------------------------------------------------
