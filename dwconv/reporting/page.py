@@ -9,19 +9,19 @@ from dwconv.reporting import frame, words
 from dwconv.reporting.drawing import name, stacked, text
 
 if TYPE_CHECKING:
-    from dwconv.reporting.result import Report
     from dwconv.reporting.rows import PassRow
+    from dwconv.reporting.sums import ReportSums
 
 _KINDS = {"on dwconv": "p0", "on PyTorch": "p6", "of it tuning may win": "p5"}
 """Parts of a bar, and their colours."""
 
 
-def whole(report: Report) -> str:
+def whole(report: ReportSums) -> str:
     """A page of its own."""
     return frame.whole(f"{report.model}: depthwise convolution", fragment(report))
 
 
-def fragment(report: Report) -> str:
+def fragment(report: ReportSums) -> str:
     """A part of another page, as of a notebook."""
     parts = [f"<h1>{text(words.heading(report))}</h1>"]
     if report.rows:
@@ -37,14 +37,14 @@ def _lines(lines: list[str], *, kind: str = "") -> str:
     return f'<p class="{kind}">' + "<br>\n".join(map(text, lines)) + "</p>" if lines else ""
 
 
-def _commands(report: Report) -> str:
+def _commands(report: ReportSums) -> str:
     commands = "<br>or, for the layer with most to win,<br>".join(
         f"<code>{escape(command)}</code>" for command in words.commands(report)
     )
     return f"<p>{commands}</p>" if commands else ""
 
 
-def _table(report: Report) -> str:
+def _table(report: ReportSums) -> str:
     key = "".join(f'<span><i class="{kind}"></i>{said}</span>' for said, kind in _KINDS.items())
     most_us = max((each.step_us or 0.0 for each in report.passes), default=0.0)
     bodies = []

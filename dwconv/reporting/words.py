@@ -9,8 +9,8 @@ from dwconv.model.conversion import shown_name
 from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.reporting.result import Report
     from dwconv.reporting.rows import LayerRow, PassRow
+    from dwconv.reporting.sums import ReportSums
 
 _UNKNOWN = "–"
 TIMES_ARE = "µs: of one call, the medians of the tuning log; nothing is timed in your steps"
@@ -18,7 +18,7 @@ COUNTS_ARE = "calls: counted in this process since the last decisions"
 _MOST_NAMES = 3
 
 
-def heading(report: Report) -> str:
+def heading(report: ReportSums) -> str:
     """``TinyNet on cpu-name: 3 depthwise layers converted, in a step on the example``"""
     devices = ", ".join(dict.fromkeys(row.device for row in report.rows))
     layers = f"{report.converted} depthwise layer{'s' if report.converted > 1 else ''} converted"
@@ -26,14 +26,14 @@ def heading(report: Report) -> str:
     return f"{report.model}{f' on {devices}' if devices else ''}: {layers}{step}"
 
 
-def nothing_ran(report: Report) -> str:
+def nothing_ran(report: ReportSums) -> str:
     """The text of a report without rows."""
     if report.of_an_example:
         return "none of them ran in the example; give inputs that reach them"
     return "none of them ran in this process yet; run a step, or give an example: dwconv.report(model, example_inputs)"
 
 
-def sums(report: Report) -> list[str]:
+def sums(report: ReportSums) -> list[str]:
     """The step, the time saved, and the gain that is left."""
     now_us = report.depthwise_us
     if not now_us:
@@ -67,20 +67,20 @@ def sums(report: Report) -> list[str]:
     return lines
 
 
-def without_share(report: Report) -> list[str]:
+def without_share(report: ReportSums) -> list[str]:
     """How to see its share of a whole step."""
     if report.of_an_example:
         return []
     return ["dwconv.report(model, example_inputs) shows the share of a whole step"]
 
 
-def commands(report: Report) -> list[str]:
+def commands(report: ReportSums) -> list[str]:
     """What brings it."""
     row = report.most_to_win
     return [report.call, row.command] if row else []
 
 
-def notes(report: Report) -> list[str]:
+def notes(report: ReportSums) -> list[str]:
     """The other lines about the layers."""
     lines = []
     hidden = len(report.rows) - len(report.shown)
