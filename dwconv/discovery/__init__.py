@@ -171,10 +171,11 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
 
     The model is as before afterwards: parameters and their ``grad``, buffers, attributes and classes of its modules,
     random number generators, also those that it holds; also if it fails on the example, which raises its own error.
-    Lazy layers stay lazy. Wrappers (DistributedDataParallel, torch.compile) are looked through. A converted model and a
-    plain one give the same answer.
+    Wrappers (DistributedDataParallel, torch.compile) are looked through. A converted model and a plain one give one
+    answer.
 
-    Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters.
+    Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters, and for a lazy layer
+    that was never called.
     """
     step = ExampleStep.of(model, example_inputs, trains=trains)
     with unchanged(step.model, step.tensors), Watch(step.model) as watch:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
+from torch.nn.parameter import is_lazy
 from torch.utils import checkpoint
 
 from dwconv.discovery.unchanged import held
@@ -30,7 +31,8 @@ class ExampleStep:
 
     @classmethod
     def of(cls, model: nn.Module, example_inputs: Any, *, trains: bool | None) -> ExampleStep:
-        """Raises InvalidWorkload for an example that is not on the model's device, or of another kind."""
+        """Raises InvalidWorkload for an example that is not on the model's device, or of another kind, and for a model
+        with lazy layers that were never called."""
         positional: tuple[Any, ...] = ()
         keywords: Mapping[str, Any] = {}
         if isinstance(example_inputs, Tensor):
@@ -45,7 +47,7 @@ class ExampleStep:
                 "arguments, or a dict of keyword arguments"
             )
         step = cls(model=unwrapped(model), positional=positional, keywords=keywords, trains=trains)
-        _check_devices(step)
+        _check(step)
         return step
 
     @property
@@ -118,7 +120,9 @@ def without_replays(model: nn.Module) -> Iterator[None]:
             forward.is_paused = False
 
 
-def _check_devices(step: ExampleStep) -> None:
+def _check(step: ExampleStep) -> None:
+    if lazy := next((name for name, each in step.model.named_parameters() if is_lazy(each)), None):
+        raise InvalidWorkload(f"{lazy} has no sizes before the first call; run the model once before")
     known = dict.fromkeys(str(parameter.device) for parameter in step.model.parameters())
     for tensor in step.tensors:
         if known and str(tensor.device) not in known:

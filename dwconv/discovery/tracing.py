@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from torch import nn
 from torch.fx import Graph, Node, Tracer
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.lazy import LazyModuleMixin
 
 from dwconv.call.traces import HOOKS, Trace, WatchedModule, at, is_written
 from dwconv.discovery.decided import Decided, names_of
@@ -314,8 +313,6 @@ def _own(through: set[nn.Module], names: dict[nn.Module, str]) -> str:
 
 def _why_of_its_own(module: nn.Module, name: str) -> str:
     """Why a module is called as it is; empty if it may be a part of a block."""
-    if isinstance(module, LazyModuleMixin):
-        return f"{name} has no sizes before its first call; convert once more after it"
     if "forward" in vars(module):
         return f"the forward of {name} is set on the instance"
     return f"{name} has a hook" if any(len(getattr(module, hooks)) for hooks in HOOKS) else ""

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 Kind = TypeVar("Kind")
 MOST_OBJECTS = 100_000
@@ -49,7 +48,7 @@ def _inside(holder: Any) -> list[Any]:
 def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[None]:
     """At the end, also after an error, ``model`` and ``inputs`` are what they were: parameters, ``grad``, buffers, the
     attributes and classes of all modules, and the states of the random number generators, also of those that the model
-    holds. What had no sizes yet has none. No gradient is there meanwhile.
+    holds. No gradient is there meanwhile.
 
     A model may change any of these in its forward pass: statistics, counters, caches, hooks, weights that are averaged.
     """
@@ -57,10 +56,7 @@ def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[None]:
     attributes = [_Attributes(module) for module in modules]
     own = [value for module in modules for value in vars(module).values() if isinstance(value, Tensor)]
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers(), *own, *inputs)}.values()
-    contents = [
-        (tensor, tensor.detach().clone()) for tensor in tensors if not is_lazy(tensor) and _can_be_written(tensor)
-    ]
-    lazy = [(tensor, type(tensor)) for tensor in tensors if is_lazy(tensor)]
+    contents = [(tensor, tensor.detach().clone()) for tensor in tensors if _can_be_written(tensor)]
     gradients = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
     python_state, numpy_state = random.getstate(), np.random.get_state()
     rewind = [_rewind(generator) for generator in held(modules, _GENERATORS)]
@@ -84,12 +80,8 @@ def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[None]:
         for tensor, content in contents:
             tensor.data.copy_(content)  # `data`, so that a graph that was recorded before remains valid
         for parameter, requires_grad, gradient in gradients:
-            parameter.requires_grad = requires_grad  # so that one without sizes takes it, too
+            parameter.requires_grad = requires_grad
             parameter.grad = gradient
-        for tensor, kind in lazy:
-            if type(tensor) is not kind:
-                tensor.data = tensor.data.new_empty(0)
-                tensor.__class__ = kind
 
 
 class _Attributes:
@@ -101,8 +93,7 @@ class _Attributes:
         self._held = [(value, value.copy()) for value in self._values.values() if isinstance(value, (dict, list, set))]
 
     def restore(self) -> None:
-        if type(self._module) is not self._class:  # of a lazy layer
-            self._module.__class__ = self._class
+        self._module.__class__ = self._class
         vars(self._module).clear()
         vars(self._module).update(self._values)
         container: Any

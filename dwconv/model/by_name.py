@@ -10,7 +10,6 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from traceback import walk_tb
 from typing import Any
 
 from torch import nn
@@ -100,18 +99,7 @@ def _library(name: str) -> Any:
     except (ImportError, RuntimeError, OSError) as error:  # as of torchvision that was built for another PyTorch
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             raise BrokenInstallation(f"{name} is not installed; pip install {name}") from None
-        broken = _at_fault(error) or name
-        raise BrokenInstallation(f"{name} cannot be imported: {error}; pip install --upgrade {broken}") from None
-
-
-def _at_fault(error: BaseException) -> str:
-    """The package whose import failed: a dependency of the requested one may be broken, or too old to
-    have what is imported from it. Empty if that is not known."""
-    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError) and error.name:
-        return error.name.partition(".")[0]
-    packages = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in walk_tb(error.__traceback__)]
-    others = [package for package in packages if package not in ("dwconv", "importlib", "torch")]
-    return others[-1] if others else ""
+        raise BrokenInstallation(f"{name} cannot be imported: {error}; pip install --upgrade {name}") from None
 
 
 def _unknown(text: str, known: Iterable[str]) -> InvalidWorkload:

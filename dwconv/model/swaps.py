@@ -86,7 +86,9 @@ _DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {
 
 def why_left(module: Convolution) -> str | None:
     """Why a convolution with groups is left alone; None if it can be converted."""
-    if module.groups != module.in_channels and not _is_lazy(module):
+    if isinstance(module, LazyModuleMixin):
+        return "it has no sizes before its first call; convert once more after it"
+    if module.groups != module.in_channels:
         return f"groups={module.groups} of {module.in_channels} channels is not depthwise"
     own = overridden(class_before_parametrizations(module), _pytorchs(module))
     if not own or pads_the_same(module):
@@ -107,15 +109,9 @@ def _class_for(module: Convolution) -> type[nn.Module]:
     return found if plain is type(module) else reparametrized(module, found)
 
 
-def _is_lazy(module: nn.Module) -> bool:
-    """True of a layer without sizes before its first call."""
-    return isinstance(module, LazyModuleMixin)
-
-
 def _sizes(module: Convolution) -> str:
     multiplier = module.out_channels // module.groups
-    lazy = "if its first call has " * _is_lazy(module)
-    words = [f"{lazy}{module.groups} channels", f"kernel {by(module.kernel_size)}"]
+    words = [f"{module.groups} channels", f"kernel {by(module.kernel_size)}"]
     words += [f"stride {by(module.stride)}"] if any(size != 1 for size in module.stride) else []
     words += [f"dilation {by(module.dilation)}"] if any(size != 1 for size in module.dilation) else []
     words += [f"multiplier {multiplier}"] if multiplier != 1 else []

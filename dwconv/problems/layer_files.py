@@ -12,6 +12,7 @@ these in 3-D. With ``causal`` a 1-D layer has none after the end.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import errno
 import json
@@ -105,23 +106,9 @@ class Layer:
     @classmethod
     def of(cls, workload: Workload, *, count: int, passes: Sequence[Pass]) -> Layer:
         """The layer whose forward pass is ``workload``, with nothing left open."""
-        return cls(
-            channels=workload.channels,
-            input_size=workload.input_size,
-            kernel=workload.kernel,
-            stride=workload.stride,
-            padding=workload.padding,
-            count=count,
-            dilation=workload.dilation,
-            multiplier=workload.multiplier,
-            batch=workload.batch,
-            dtype=workload.dtype,
-            layout=workload.layout,
-            bias=workload.bias,
-            passes=tuple(passes),
-            epilogue=workload.epilogue,
-            block=workload.block,
-        )
+        own = {each.name for each in dataclasses.fields(cls)}
+        of_layer = {name: value for name, value in vars(workload).items() if name in own}
+        return cls(**of_layer, count=count, passes=tuple(passes))
 
     def workload(self, pass_: Pass, *, batch: int | None, dtype: DType, layout: Layout, bias: bool) -> Workload:
         """The pass as it is tuned; ``batch``, ``dtype``, ``layout`` and ``bias`` are for layers that name none."""
@@ -207,34 +194,23 @@ def _layer(fields: Any, *, name: str) -> Layer:
         passes = usual if line.passes is None else tuple(pass_ for pass_ in known if pass_ in line.passes)
         if not passes or not {*(line.passes or ())} <= {*known}:
             raise InvalidWorkload(f"passes={','.join(line.passes or ())} is not a list of {', '.join(known)}")
-        size = _along("I", line.input_size, axes)
-        others = dict.fromkeys(_along("sizes", each, axes) for each in line.sizes)
-        return Layer(
-            channels=line.channels,
-            input_size=size,
-            kernel=_along("K", line.kernel, axes),
-            stride=_along("S", line.stride, axes),
-            padding=_padding(line, axes),
-            count=line.count,
-            dilation=_along("D", line.dilation or (1,) * axes, axes),
-            multiplier=line.multiplier,
-            batch=line.batch,
-            dtype=line.dtype,
-            layout=line.layout,
-            bias=line.bias,
-            passes=passes,
-            epilogue=line.epilogue,
-            block=Block.parse(line.block) if line.block is not None else None,
-            sizes=tuple(each for each in others if each != size),
-        )
+        fields = msgspec.structs.asdict(line) | {"padding": _padding(line, axes), "passes": passes}
+        fields["dilation"] = line.dilation or (1,) * axes
+        for name in ("input_size", "kernel", "stride", "dilation"):
+            fields[name] = _along(name, fields[name], axes)
+        sizes = dict.fromkeys(_along("sizes", each, axes) for each in line.sizes)
+        fields["sizes"] = tuple(each for each in sizes if each != fields["input_size"])
+        fields["block"] = None if line.block is None else Block.parse(line.block)
+        del fields["causal"]
+        return Layer(**fields)
     except (msgspec.ValidationError, InvalidWorkload) as error:
         raise InvalidWorkload(f"layer {name}: {error}") from None
 
 
-def _along(key: str, sizes: Sizes, axes: int) -> Sizes:
+def _along(name: str, sizes: Sizes, axes: int) -> Sizes:
     """(height, width) or (depth, height, width); a 1-D layer has height 1."""
     if len(sizes) != axes:
-        raise InvalidWorkload(f"{key}={list(sizes)} does not have {axes} sizes")
+        raise InvalidWorkload(f"{_NAMES.get(name, name)}={list(sizes)} does not have {axes} sizes")
     return (1, *sizes) if axes == 1 else sizes
 
 
@@ -287,26 +263,19 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def _line_of(layer: Layer) -> _Line:
-    sizes = {name: getattr(layer, name) for name in ("input_size", "kernel", "stride", "dilation")}
+    """What is as usual is left out: no dilation, no multiplier, all passes."""
+    fields = dict(vars(layer))
+    sizes = {name: fields[name] for name in ("input_size", "kernel", "stride", "dilation")}
     sides = tuple(side for pair in layer.padding for side in pair)
     is_1d = len(layer.kernel) == 2 and not any(sides[:2]) and all(height == 1 for height, *_ in sizes.values())
     if is_1d:
-        sizes = {name: each[1:] for name, each in sizes.items()}
         sides = sides[2:]
-    if all(step == 1 for step in layer.dilation):
-        del sizes["dilation"]
-    return _Line(
-        **sizes,
-        channels=layer.channels,
-        padding=sides[::2] if sides[::2] == sides[1::2] and not is_1d else sides,
-        multiplier=layer.multiplier,
-        batch=layer.batch,
-        dtype=layer.dtype,
-        layout=layer.layout,
-        bias=layer.bias,
-        passes=None if layer.passes == (BLOCK_PASSES if layer.block else PASSES) else layer.passes,
-        epilogue=layer.epilogue,
-        block=str(layer.block) if layer.block else None,
-        sizes=tuple(each[1:] if is_1d else each for each in layer.sizes),
-        count=layer.count,
-    )
+        fields |= {name: each[1:] for name, each in sizes.items()}
+        fields["sizes"] = tuple(each[1:] for each in layer.sizes)
+    elif sides[::2] == sides[1::2]:
+        sides = sides[::2]
+    usual = BLOCK_PASSES if layer.block else PASSES
+    fields |= {"padding": sides, "block": str(layer.block) if layer.block else None}
+    fields["passes"] = None if layer.passes == usual else layer.passes
+    fields["dilation"] = None if all(step == 1 for step in layer.dilation) else fields["dilation"]
+    return _Line(**fields)

@@ -14,7 +14,6 @@ from dwconv.commands.tune_arguments import parser_of_tune, workloads_from
 from dwconv.discovery import discover
 from dwconv.errors import InvalidWorkload
 from tests.models import ConformerConvolution, TinyNet
-from tests.tune_command import error_of
 
 IMAGE = torch.randn(2, 3, 12, 12)
 
@@ -83,13 +82,6 @@ def test_models_without_layers_are_refused():
         dwconv.layers(nn.Linear(3, 3), torch.randn(2, 3))
     with pytest.raises(InvalidWorkload, match="of TinyNet can be tuned: dwconv has no kernels for float64"):
         dwconv.layers(TinyNet().double(), IMAGE.double())
-
-
-def test_a_file_that_cannot_be_written_is_one_clear_line(capsys, tmp_path):
-    listed = dwconv.layers(TinyNet(), IMAGE)
-    with pytest.raises(InvalidWorkload, match=r"layers=.*absent.*cannot be written: No such file"):
-        listed.save(tmp_path / "absent" / "layers.json")
-    assert "No such file" in error_of(capsys, "--layers", tmp_path / "absent" / "layers.json")
 
 
 # -- of a loop ---------------------------------------------------------------------------------------------------------

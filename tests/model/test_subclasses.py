@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import copy
 import dataclasses
 import pickle
@@ -12,7 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils import parametrizations, parametrize
 
 import dwconv
@@ -145,41 +143,6 @@ def test_padding_as_tensorflow_has_it_runs_on_kernels(logs):
     assert row.problem.padding == (0, 1, 0, 1) and row.passes[0].calls == 3, "the compiled call is known as the layer's"
 
 
-@pytest.mark.parametrize("example", [None, X], ids=["alone", "with an example"])
-@pytest.mark.parametrize("blocks", [None, True], ids=["", "in blocks"])
-def test_lazy_layers_become_ours_in_their_first_call(planted, example, blocks):
-    plain, model = (
-        nn.Sequential(
-            nn.LazyConv2d(8, 3, padding=1, groups=8, bias=False), nn.LazyBatchNorm2d(), nn.ReLU(),
-            nn.LazyConv2d(16, 3, groups=8), nn.LazyConv2d(8, 3, groups=4), nn.LazyConv2d(8, 1),
-        ) for _ in range(2)
-    )  # fmt: skip
-    if example is not None:
-        example = example.to(memory_format=torch.channels_last)
-    dwconv.convert(model, example, **({} if example is None else {"seconds": 0, "blocks": blocks}))
-    summary = dwconv.summary(model)
-    assert [layer.text for layer in summary.converted] == [
-        "if its first call has 8 channels, kernel 3×3", "if its first call has 8 channels, kernel 3×3, multiplier 2",
-        "if its first call has 4 channels, kernel 3×3, multiplier 2",
-    ]  # fmt: skip
-    assert dwconv.summary(dwconv.convert(model)).converted_before == 3
-    assert all(module.has_uninitialized_params() for module in model if isinstance(module, LazyModuleMixin))
-    pickle.loads(pickle.dumps(model[0]))(X)
-    ran = []
-    for each in (plain, model):
-        torch.manual_seed(0)
-        ran.append(each(X))
-    torch.testing.assert_close(ran[1], ran[0], rtol=1e-4, atol=1e-5)
-    assert [isinstance(layer, DepthwiseConv2d) for layer in model] == [True, False, False, True, False, False]
-    assert "Dwconv" in model[0](X).grad_fn.name()
-    rows = [row.text for row in summary.blocks]
-    assert all("has no sizes before its first call; convert once more after it" in row for row in rows)
-    assert bool(rows) == (example is not None)
-    assert model.state_dict().keys() == plain.state_dict().keys()
-    assert [type(module) for module in dwconv.revert(model)] == [type(module) for module in plain]
-    assert not any(isinstance(module, DepthwiseConv2d) for module in model)
-
-
 def test_what_fails_gives_every_layer_its_class_back(logs):
     model = nn.Sequential(EfficientNetConv(8), Conv2dSame(8, 8, 3, groups=8), nn.Flatten(), nn.Linear(3, 3))
     before = [type(module) for module in model]
@@ -253,10 +216,6 @@ class Registry(type):
         Registry.known[name] = cls
 
 
-class AbstractRegistry(Registry, abc.ABCMeta):
-    pass
-
-
 class Hooked(nn.Conv2d):
     def __init_subclass__(cls, *, tag, **options):
         super().__init_subclass__(**options)
@@ -271,12 +230,8 @@ class Registered(nn.Conv2d, metaclass=Registry, tag="registered"):
     pass
 
 
-class Abstract(nn.Conv2d, metaclass=AbstractRegistry, tag="abstract"):
-    pass
-
-
 @pytest.mark.parametrize("functional", [False, True])
-@pytest.mark.parametrize("plain", [Own, Registered, Abstract])
+@pytest.mark.parametrize("plain", [Own, Registered])
 def test_no_class_of_ours_is_announced_as_one_of_the_users(planted, plain, functional):
     known = dict(Registry.known)
     layer, other = plain(8, 8, 3, padding=1, groups=8, bias=False), plain(8, 8, 3)

@@ -119,11 +119,6 @@ def _is_around(name: str) -> bool:
     return any(word in name for word in ("norm", "relu", "hardtanh", "hardswish", "silu", "threshold"))
 
 
-@pytest.mark.parametrize("of", [workload_of(), workload_of(block="none,none")], ids=["no block", "nothing around"])
-def test_where_nothing_is_around_nothing_is_measured(of):
-    assert around_call(of, *operands(of, data="normal", seed=0)) is None
-
-
 def test_only_what_one_side_has_more_is_padded_before():
     assert pytorch.split_padding((1, 2, 3, 0)) == ((1, 0), (3, 0, 0, 1))
     assert pytorch.split_padding((1, 1, 2, 2)) == ((1, 2), (0, 0, 0, 0))

@@ -77,13 +77,6 @@ def test_dict_round_trip(pass_, bias):
     assert ("bias" in fields) == workload.bias  # without one it is what it was before there were any
 
 
-def test_other_pass_and_batch_keep_the_rest():
-    workload = make()
-    assert workload.for_pass("wgrad").with_batch(1).batchless_key == "wgrad" + workload.batchless_key.removeprefix(
-        "fprop"
-    )
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

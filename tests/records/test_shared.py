@@ -83,22 +83,6 @@ def test_what_the_team_measured_on_this_device_is_measured_here(team):
     assert decision.provider == "dwconv" and decision.reason.startswith("10.00× as fast as onednn-nhwc")
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"device": "another-cpu-avx2-2t"},
-        {"versions": {**measured().versions, "torch": "2.0.0"}},
-        {"versions": {**measured().versions, "tvm": "0.1"}},
-        {"versions": {**measured().versions, "template": "999"}},
-    ],
-    ids=["device", "torch", "tvm", "template"],
-)
-def test_what_another_device_or_version_measured_does_not_count(team, other):
-    put(team, measured(**other))
-    assert len(list(Database.usual())) == 1
-    assert decided().provider == "pytorch"
-
-
 def test_the_users_own_measurements_go_before_the_teams(team, logs):
     put(team, measured())
     slower = measured(measurement=dataclasses.replace(measured().measurement, median_us=5000.0), confirmed=True)

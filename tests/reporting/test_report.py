@@ -11,6 +11,7 @@ from torch import nn
 
 import dwconv
 from dwconv.errors import InvalidWorkload
+from dwconv.measure.step_share import OnGpu
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
 from dwconv.reporting.ran import share_on_pytorch
@@ -178,6 +179,18 @@ def test_the_share_is_that_of_the_depthwise_layers_alone(logs):
         assert share_on_pytorch(model, X) is None
     model.forward = lambda x: model[0](x)
     assert share_on_pytorch(model, X) == 0
+
+
+@pytest.mark.parametrize("kernels_ms", [2.0, 9.0])
+def test_a_step_that_the_host_limits_is_reported(logs, monkeypatch, kernels_ms):
+    on_gpu = OnGpu(host_ms=9.5, step_ms=10.0, kernels_ms=kernels_ms, launches=40)
+    monkeypatch.setattr("dwconv.reporting.step_on_gpu", lambda *_: on_gpu)
+    lines = str(dwconv.report(layer(), X)).splitlines()
+    assert "a step: nothing is measured yet" in lines
+    busy = f"{kernels_ms:.3g} ms of 40 kernels: the GPU is busy for {kernels_ms / 10:.0%} of it"
+    assert f"op by op it takes 9.5 ms of the host beside {busy}" in lines
+    host = "the host is the bottleneck: dwconv.graphed(model, example_inputs) makes it two launches"
+    assert (host in lines) == (kernels_ms == 2.0)
 
 
 # -- what there is to win ----------------------------------------------------------------------------------------------

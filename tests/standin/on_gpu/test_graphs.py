@@ -191,7 +191,6 @@ def _learning(model: nn.Module) -> None:
         (lambda model: model.to("cpu"), "it is on cpu; move it and the example to a GPU"),
         (_hooked, "it has hooks, which a replay would skip; register them after the capture"),
         (_learning, "its buffer scale requires a gradient; make it a parameter"),
-        (lambda model: model.append(nn.LazyLinear(2).to("cuda")), r"2\.weight has no sizes yet; run the model once"),
         (
             lambda model: model.requires_grad_(False),
             r"in training mode, and nothing requires a gradient; call eval\(\)",
