@@ -43,7 +43,6 @@ class DiscoveredLayer:
     passes: tuple[Pass, ...]
     """The passes that really ran: no dgrad if the input needs no gradient, no wgrad if the weight is frozen."""
     calls: int
-    """How many of them a step makes."""
     activated: bool = False
     """True if SiLU comes next, which a kernel may do at once."""
     is_functional: bool = field(default=False, compare=False)
@@ -72,7 +71,6 @@ class DiscoveredLayer:
 
     @property
     def why_no_kernels(self) -> str:
-        """Why dwconv has no kernels for it; empty if it may have."""
         return why_no_kernels(self.problem, self.device)
 
     def __str__(self) -> str:
@@ -87,7 +85,6 @@ class DiscoveredBlock:
     """Norms and activations around a depthwise convolution."""
 
     name: str
-    """The layer that makes the convolution."""
     starts: str
     """The module whose input the block is made of."""
     problem: Problem | None
@@ -104,7 +101,6 @@ class DiscoveredBlock:
 
     @property
     def layer(self) -> tuple[str, Problem | None]:
-        """The name and the problem of the layer alone."""
         return self.name, None if self.problem is None else self.problem.alone
 
 
@@ -119,7 +115,6 @@ class Discovery:
     counted_blocks: tuple[DiscoveredBlock, ...] = ()
     """Those whose passes count as well."""
     tracing: Blocks | None = field(default=None, repr=False, compare=False)
-    """The forward passes that have them."""
 
     @cached_property
     def left_out(self) -> tuple[DiscoveredLayer, ...]:
@@ -143,7 +138,6 @@ class Discovery:
         return dict(counts)
 
     def counts_by_device(self) -> dict[torch.device, dict[Workload, int]]:
-        """The same for each device that such layers run on."""
         counts: dict[torch.device, Counter[Workload]] = defaultdict(Counter)
         for layer in self.layers:
             if layer not in self.left_out:

@@ -33,7 +33,6 @@ _MODES = (
     "get_autocast_dtype", "get_autocast_gpu_dtype", "get_default_dtype", "are_deterministic_algorithms_enabled",
     "get_num_threads", "is_initialized", "get_rank", "get_world_size", "current_device", "current_stream",
 )  # fmt: skip
-"""Functions of PyTorch whose results a guard does not check."""
 
 
 class Decided:
@@ -118,7 +117,6 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _drawn() -> Any:
-    """The state of random generators."""
     numpy = sys.modules.get("numpy")
     state = numpy.random.get_state()[1].tobytes() if numpy is not None and hasattr(numpy, "random") else None
     return random.getstate(), torch.random.get_rng_state().numpy().tobytes(), state

@@ -67,7 +67,6 @@ def _activation_of_module(module: nn.Module) -> Activation | None:
 
 
 def _activation_of(function: Any, node: Node) -> Activation | None:
-    """Of a call of a function, in place or not."""
     name, others = _FUNCTIONS.get(function, (None, ()))
     given: dict[str, Any] = {
         **_USUAL.get(function, {}),

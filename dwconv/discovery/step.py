@@ -23,7 +23,6 @@ class ExampleStep:
     """Call it to take the step."""
 
     model: nn.Module
-    """Without its wrappers."""
     positional: tuple[Any, ...]
     keywords: Mapping[str, Any]
     trains: bool | None
@@ -52,12 +51,10 @@ class ExampleStep:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """The tensors of the example."""
         return list(tensors_in((self.positional, self.keywords)))
 
     @property
     def device(self) -> torch.device:
-        """Where the step runs."""
         first = next(iter([*self.model.parameters(), *self.model.buffers(), *self.tensors]), None)
         return torch.device("cpu") if first is None else first.device
 

@@ -40,7 +40,6 @@ class Found:
 
     conv: str
     parent: str = ""
-    """The module whose forward pass has the block."""
     starts: str = ""
     """The module that begins it."""
     block: Block | None = None
@@ -106,7 +105,6 @@ def _graph(parent: nn.Module, through: set[nn.Module]) -> Graph:
 
 
 def _why_frozen(parent: nn.Module, through: set[nn.Module]) -> str:
-    """Why a graph may not replace a forward pass; empty if it may."""
     if is_written(parent):
         return ""
     with _plain(parent.modules()), Decided(through) as decided:
@@ -149,7 +147,6 @@ class Blocks:
         return [found for found in self.found if found.block and found.conv in names]
 
     def _find(self, name: str) -> Found | None:
-        """The largest block around a convolution."""
         conv = at(self._model, name)
         if not isinstance(conv, nn.Conv2d):
             return None
@@ -236,7 +233,6 @@ class Blocks:
         return found
 
     def _why_not(self, side: Side, parent: nn.Module, path: str) -> str:
-        """Why a side of a convolution is no part of a block; empty if it is."""
         if side.norm is None:
             return ""
         inner = owner_path(side.norm)
@@ -312,7 +308,6 @@ def _own(through: set[nn.Module], names: dict[nn.Module, str]) -> str:
 
 
 def _why_of_its_own(module: nn.Module, name: str) -> str:
-    """Why a module is called as it is; empty if it may be a part of a block."""
     if "forward" in vars(module):
         return f"the forward of {name} is set on the instance"
     return f"{name} has a hook" if any(len(getattr(module, hooks)) for hooks in HOOKS) else ""

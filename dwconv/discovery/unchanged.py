@@ -107,7 +107,6 @@ _GENERATORS: tuple[type[Any], ...] = (torch.Generator, random.Random, np.random.
 
 
 def _rewind(generator: Any) -> Callable[[], None]:
-    """Sets its state to what it is now."""
     if isinstance(generator, random.SystemRandom):
         return lambda: None
     if isinstance(generator, random.Random):

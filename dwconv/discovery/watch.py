@@ -38,12 +38,9 @@ from dwconv.problems.workload import Pass
 
 @dataclass(kw_only=True)
 class WatchedCall:
-    """One call of a depthwise convolution."""
-
     name: str
     """Of the layer, or of the module that makes it; empty for the model itself."""
     caller: str
-    """The module that makes it."""
     is_functional: bool
     """True for a call of PyTorch's function, which ``dwconv.active`` would take."""
     problem: Problem
@@ -73,11 +70,9 @@ class Watch:
         }
         """The layer that a weight is of: others may call a function on it."""
         self._inside = [""]
-        """The names of the modules that are running."""
         self._given: list[object] = [()]
-        """What they were called with."""
+        """What the modules that are running were called with."""
         self.ran: set[str] = set()
-        """The names of the modules that have run."""
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with the addresses of its tensors."""
         self._sums: Any = WeakTensorKeyDictionary()

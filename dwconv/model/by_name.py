@@ -17,7 +17,6 @@ from torch import nn
 from dwconv.errors import BrokenInstallation, InvalidWorkload, described_error
 
 _CLOSE = 6
-"""Names that are listed for one that is unknown."""
 
 
 def load_model(text: str) -> nn.Module:

@@ -32,7 +32,6 @@ class ConversionSummary:
     skipped: tuple[ConvertedLayer, ...]
     """Convolutions with groups that were left as they are, and why."""
     converted_before: int = 0
-    """Layers that were dwconv's already."""
     functional: bool = False
     """True if all functional calls in the model's forward pass run on dwconv."""
     called: tuple[ConvertedLayer, ...] = ()
@@ -41,7 +40,6 @@ class ConversionSummary:
     blocks: tuple[ConvertedLayer, ...] = ()
     """The layers with a norm next to them, and whether they run as one with it; empty without ``blocks``."""
     discovery: Discovery | None = None
-    """The depthwise convolutions that ran in the example; None without one."""
     races: tuple[RaceResult, ...] = ()
     """What was raced, for each kind of device that the example ran on."""
 
@@ -66,7 +64,6 @@ class ConversionSummary:
         )
 
     def _of_the_example(self) -> list[str]:
-        """A line or a few on what ran in the example, and what was raced of it."""
         if self.discovery is None:
             return []
         if not self.discovery.layers:
@@ -96,7 +93,6 @@ def summary(model: nn.Module) -> ConversionSummary:
 
 
 def remember(model: nn.Module, made: ConversionSummary) -> None:
-    """``summary(model)`` returns it from now on."""
     _summaries[unwrapped(model)] = made
 
 

@@ -45,7 +45,6 @@ def same_padding_class(plain: Class, ours: Class) -> Class:
 
 
 def functional_class(module: nn.Module) -> Class:
-    """The class of ``module``, with its forward pass under ``active``."""
     # The class does not have a forward pass that was set on the instance.
     return _made("called" if "forward" in vars(module) else "functional", type(module), None)
 
@@ -90,7 +89,6 @@ _classes: dict[Any, Class] = {}
 
 @functools.cache
 def _as_plain(usual: Any) -> Any:
-    """The type of what is made of a class of type ``usual``."""
     return usual if issubclass(usual, AsPlain) else type("AsPlain", (AsPlain, usual), {})
 
 

@@ -85,7 +85,6 @@ def without_graphs(module: nn.Module) -> None:
 
 
 def _why_not(model: nn.Module, step: ExampleStep) -> str:
-    """Why it cannot be captured, with the way out; empty if it may be."""
     devices = {each.device for each in (*model.parameters(), *model.buffers(), *step.tensors)}
     if {device.type for device in devices} != {"cuda"}:
         return f"it is on {' and '.join(sorted(map(str, devices)))}; move it and the example to a GPU"

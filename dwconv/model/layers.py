@@ -30,7 +30,6 @@ class ModelLayers:
     layers: tuple[Layer, ...]
     """Those that dwconv has kernels for, each once, in the order of the first call."""
     discovery: Discovery
-    """Everything that ran, module by module."""
 
     def save(self, path: Path | str) -> None:
         """Write the file that ``python -m dwconv.tune --layers PATH`` tunes. Raises InvalidWorkload if it cannot be
@@ -90,7 +89,6 @@ _MOST_SIZES = 4
 
 
 def _counts(layers: Iterable[DiscoveredLayer]) -> _Counts:
-    """How often what dwconv has kernels for runs, with which passes."""
     counts: Counter[_Kind] = Counter()
     for layer in layers:
         if not layer.why_no_kernels:

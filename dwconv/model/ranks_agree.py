@@ -96,7 +96,6 @@ def _threads(target: Target | None) -> int:
 
 
 def _differing(of_ranks: list[dict[_Call, str]]) -> list[_Differing]:
-    """The same on every rank."""
     ranks: dict[_Call, list[int]] = {}
     for rank, digests in enumerate(of_ranks):
         for call in digests:

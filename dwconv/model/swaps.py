@@ -41,7 +41,6 @@ class Swaps:
         module.__class__ = to
 
     def make_functional(self, module: nn.Module) -> None:
-        """Its forward pass runs under ``active`` from now on."""
         if not is_functional(module):
             self.swap(module, functional_class(module))
 
@@ -76,7 +75,6 @@ def swap_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
 # -- which class a layer gets -----------------------------------------------------------------------------------------
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
-"""PyTorch's layers."""
 _DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {
     nn.Conv1d: DepthwiseConv1d,
     nn.Conv2d: DepthwiseConv2d,
@@ -97,12 +95,10 @@ def why_left(module: Convolution) -> str | None:
 
 
 def _pytorchs(module: Convolution) -> type[nn.Module]:
-    """PyTorch's own class of a layer."""
     return next(pytorchs for pytorchs in _DEPTHWISE if isinstance(module, pytorchs))
 
 
 def _class_for(module: Convolution) -> type[nn.Module]:
-    """The class that a layer gets which is to be converted."""
     plain, pytorchs = class_before_parametrizations(module), _pytorchs(module)
     ours = _DEPTHWISE[pytorchs]
     found = same_padding_class(plain, ours) if overridden(plain, pytorchs) else depthwise_class(plain, ours)
@@ -144,7 +140,6 @@ def swap_blocks(
 
 
 def _problems(block: DiscoveredBlock) -> list[Problem]:
-    """That of the block as the example ran it, and in evaluation."""
     return list(dict.fromkeys([block.problem, block.problem.in_evaluation])) if block.problem else []
 
 

@@ -35,7 +35,6 @@ class LayerNorm:
     """A LayerNorm over the channels of each pixel, with γ and β."""
 
     eps: float = 1e-5
-    """What is added to the variance."""
 
     def __post_init__(self) -> None:
         _check_eps(self.eps)
@@ -72,7 +71,6 @@ class Block:
 
     @property
     def batch_norm2(self) -> Norm | None:
-        """The second norm, if it is a BatchNorm."""
         return self.norm2 if isinstance(self.norm2, Norm) else None
 
     def __str__(self) -> str:
@@ -115,7 +113,6 @@ class Block:
         return ("dx", "dw", *(("dbias",) if bias else ()), *self._of_norms("dgamma", "dbeta"))
 
     def _of_norms(self, *names: str) -> tuple[str, ...]:
-        """``gamma1``, … of the first norm, ``gamma2``, … of the second, where there are such."""
         norms = (("1", self.norm1), ("2", self.norm2))
         return tuple(f"{name}{number}" for number, norm in norms if norm for name in names)
 

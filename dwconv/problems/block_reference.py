@@ -163,7 +163,6 @@ class _Block:
         return found
 
     def _statistics(self, x: About, number: str) -> tuple[About, About]:
-        """Mean and variance: those of the batch, or those that are given."""
         if self.workload.pass_ == "forward":
             return _moments(x)
         return _exact(self.given[f"mean{number}"]), _exact(self.given[f"var{number}"])
@@ -189,7 +188,6 @@ class _Block:
         return About(value, y.error + ROUNDING * (value.abs() + y.error))
 
     def _kept(self, image: About) -> About:
-        """As it is read again from memory."""
         if self.workload.dtype == "float32":
             return image
         return About(image.value, stored(self.workload.dtype, image.value, image.error))
@@ -278,7 +276,6 @@ class _Pixels:
 
 
 def _rounding_of_means(image: Tensor) -> float:
-    """Of float32 sums over the channels of a pixel."""
     return ROUNDING * (_SHORT_SUM + math.sqrt(image.shape[1]))
 
 
@@ -289,7 +286,6 @@ def _product(first: About, second: About) -> About:
 
 
 def _spread_out(channels: About, x: About) -> About:
-    """Numbers of channels, shaped to combine with images."""
     return About(_over_space(channels.value, x), _over_space(channels.error, x))
 
 

@@ -87,7 +87,6 @@ class Layer:
     stride: Sizes
     padding: Padding
     count: int
-    """How often it occurs in the network."""
     dilation: Sizes
     multiplier: int = 1
     batch: int | None = None
@@ -95,9 +94,7 @@ class Layer:
     layout: Layout | None = None
     bias: bool | None = None
     passes: tuple[Pass, ...] = PASSES
-    """Those that a step runs."""
     epilogue: Epilogue = "none"
-    """Of fprop."""
     block: Block | None = None
     """What trains around it as one with it: then the passes are those of the block."""
     sizes: tuple[Sizes, ...] = ()
@@ -139,7 +136,6 @@ class Layer:
 
 
 def shipped_layers() -> Path:
-    """The networks that dwconv lists itself."""
     return Path(__file__).with_name("networks.json")
 
 
@@ -228,7 +224,6 @@ def _padding(line: _Line, axes: int) -> Padding:
 
 
 def _close(wanted: str, names: list[str]) -> list[str]:
-    """The names nearest to ``wanted``; all of them if none is near."""
     folded = {name.casefold(): name for name in names}
     near = [name for low, name in folded.items() if wanted.casefold() in low]
     near += [folded[low] for low in difflib.get_close_matches(wanted.casefold(), list(folded), n=4, cutoff=0.5)]

@@ -69,17 +69,14 @@ class Problem:
 
     @property
     def alone(self) -> Problem:
-        """That of the convolution without the block around it."""
         return dataclasses.replace(self, block=None, trains=True)
 
     @property
     def in_evaluation(self) -> Problem:
-        """That of the block with the running statistics of its norms."""
         return dataclasses.replace(self, trains=False)
 
     @property
     def axes(self) -> int:
-        """Two, or three with a depth."""
         return len(self.stride)
 
     @property
@@ -93,12 +90,10 @@ class Problem:
 
     @property
     def memory_format(self) -> torch.memory_format:
-        """Of images, PyTorch's word for the layout."""
         return memory_format(self.layout, axes=self.axes)
 
     @property
     def geometry(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Layout]:
-        """stride, padding, dilation, layout: as our ops take them."""
         return self.stride, self.padding, self.dilation, self.layout
 
     @property

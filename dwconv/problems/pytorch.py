@@ -26,7 +26,6 @@ Ints = tuple[int, ...]
 
 
 def fprop(problem: Problem, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    """y"""
     padding, surplus = split_padding(problem.padding)
     y = OPS[problem.axes](padded(x, surplus), w, bias, problem.stride, padding, problem.dilation, x.shape[1])
     return y.contiguous(memory_format=problem.memory_format)
@@ -38,13 +37,11 @@ def activated(problem: Problem, z: Tensor) -> Tensor:
 
 
 def silu_gradient(problem: Problem, z: Tensor, dy: Tensor) -> Tensor:
-    """dz"""
     dz: Tensor = torch.ops.aten.silu_backward(dy, z)
     return dz.contiguous(memory_format=problem.memory_format)
 
 
 def dgrad(problem: Problem, dy: Tensor, w: Tensor) -> Tensor:
-    """dx"""
     batch, channels, *size = problem.input_shape
     padding, surplus = split_padding(problem.padding)
     before, after = _by_axis(surplus)
@@ -58,7 +55,6 @@ def dgrad(problem: Problem, dy: Tensor, w: Tensor) -> Tensor:
 
 
 def wgrad(problem: Problem, x: Tensor, dy: Tensor) -> Tensor:
-    """dw"""
     return _wgrad(problem, x, dy, bias=False)[0]
 
 
@@ -124,7 +120,6 @@ def layer_norm(y: Tensor, gamma: Tensor, beta: Tensor, *, eps: float) -> Tensor:
 
 
 def dbias(dy: Tensor) -> Tensor:
-    """The gradient of the bias alone: the sum of dy in each channel."""
     return dy.sum((0, *range(2, dy.dim())))
 
 

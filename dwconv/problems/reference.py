@@ -166,7 +166,6 @@ def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) 
 
 
 def _sum_error(workload: Workload, magnitude: torch.Tensor) -> torch.Tensor:
-    """That of a float32 sum."""
     count = terms(workload)
     return _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * SMALLEST_STEP["float32"]
 
@@ -285,7 +284,6 @@ def _portions(workload: Workload, *, device: torch.device) -> Iterator[tuple[sli
 
 
 def _part(workload: Workload, name: str, images: slice, channels: slice) -> tuple[slice, ...]:
-    """The slice of a tensor that belongs to these images and channels of x."""
     if name not in ("x", "dx"):
         channels = slice(channels.start * workload.multiplier, channels.stop * workload.multiplier)
     return (images, channels) if name in IMAGES else (channels,)
@@ -381,7 +379,6 @@ def _wgrad(workload: Workload, *, x: torch.Tensor, dy: torch.Tensor) -> torch.Te
 
 
 def _at(tensor: torch.Tensor, position: tuple[Any, ...]) -> torch.Tensor:
-    """The view of the last axes at ``position``."""
     return tensor[(..., *position)]
 
 

@@ -82,7 +82,6 @@ class CpuTarget:
         return f"cpu:{self.vector_set}" if self.vector_set else "cpu"
 
     def lanes(self, itemsize: int = 4) -> int:
-        """Elements in one vector register."""
         return self.vector_bytes // itemsize
 
     def named(self, device: str) -> CpuTarget | None:
@@ -124,7 +123,6 @@ class CudaTarget:
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the last-level cache."""
         return self.limits.cache_bytes
 
     def __str__(self) -> str:
@@ -135,7 +133,6 @@ Target = CpuTarget | CudaTarget
 
 
 def _architecture(arch: str, *figures: float) -> CudaTarget:
-    """One row of the table."""
     sms, shared_kib, threads, blocks, ghz, memory, cache, cache_mib, peak, tensor = figures
     return CudaTarget(
         device=arch, arch=arch, present=False, sms=int(sms), registers_per_sm=65536,
@@ -233,7 +230,6 @@ def check_present(target: Target) -> None:
 
 
 def _vector_set_of_the_environment() -> ForcedVectorSet | None:
-    """The vector set that ``DWCONV_CPU`` names; None if it is not set."""
     requested = settings.cpu_vector_set()
     if requested is None:
         return None

@@ -196,7 +196,6 @@ class Workload:
 
     @property
     def axes(self) -> int:
-        """Two, or three with a depth."""
         return len(self.input_size)
 
     @property
@@ -323,11 +322,9 @@ class Workload:
         return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue, x_pitch=x_pitch, block=block)
 
     def convolution(self, pass_: Pass) -> Workload:
-        """A pass of the convolution alone that a block has inside."""
         return dataclasses.replace(self, pass_="fprop", block=None).for_pass(pass_)
 
     def with_epilogue(self, epilogue: Epilogue) -> Workload:
-        """The same fprop with another epilogue."""
         return dataclasses.replace(self, epilogue=epilogue)
 
     def with_any_size(self) -> Workload:
@@ -337,7 +334,6 @@ class Workload:
 
     @property
     def of_one_size(self) -> Workload:
-        """The same for a kernel that is built for its size."""
         return dataclasses.replace(self, any_size=False, also_at=()) if self.any_size else self
 
     @property
@@ -363,7 +359,6 @@ class Workload:
         return of_x | of_y | {"c": self.channels}
 
     def with_batch(self, batch: int) -> Workload:
-        """The same problem at another batch size."""
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
@@ -408,5 +403,4 @@ def by(sizes: Iterable[int]) -> str:
 
 
 def _key(sizes: Sizes) -> str:
-    """The same in a workload's key, which is ASCII."""
     return "x".join(map(str, sizes))

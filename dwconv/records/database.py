@@ -44,7 +44,6 @@ class Database:
     places: list[list[RecordsByKey]]
     """The files of every place."""
     logs: list[Path]
-    """The files that were read."""
     problems: list[str]
     """One line for every file with damaged lines, and for every file that could not be read."""
     own: int = 1
@@ -96,7 +95,6 @@ class Database:
 
     @classmethod
     def _with_shared(cls, own: Sequence[Path], others: Sequence[Path], *, age_s: float, retry_s: float) -> Database:
-        """The records in ``own``, then those that the team shares, then those in each of ``others``."""
         url = settings.shared_records()
         if url is None:
             return cls.load(own, *([path] for path in others))
@@ -121,7 +119,6 @@ class Database:
         return Database(places=places, logs=[*logs, *self.logs], problems=self.problems, own=self.own + 1)
 
     def __iter__(self) -> Iterator[TuningRecord]:
-        """Every record, place by place and file by file."""
         return (record for _, records in self._groups() for record in records)
 
     def records(self, workload: Workload, device: str) -> list[TuningRecord]:
@@ -210,7 +207,6 @@ class Database:
         return {}
 
     def _groups(self) -> Iterator[tuple[tuple[str, str], Sequence[TuningRecord]]]:
-        """The records of every workload at any batch size, place by place and file by file."""
         return (found for place in self.places for file in place for found in file.items())
 
     def best(self, workload: Workload, device: str) -> TuningRecord | None:
@@ -308,7 +304,6 @@ def _by_key(records: Iterable[TuningRecord]) -> RecordsByKey:
 
 
 def _promising(records: Sequence[TuningRecord]) -> Iterable[TuningRecord]:
-    """Those that may be the best of their workload."""
     if isinstance(records, HeldRecords):
         return records.promising()
     return (record for record in records if record.status is Status.OK)

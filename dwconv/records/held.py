@@ -32,7 +32,6 @@ class HeldRecords(Sequence[TuningRecord]):
         self._lines: list[bytes] = []
 
     def add(self, line: bytes) -> None:
-        """Add the record of a line that was checked."""
         self._lines.append(line)
 
     def __len__(self) -> int:

@@ -187,7 +187,6 @@ class RecordLine(msgspec.Struct):
             raise msgspec.ValidationError("others are not of the sizes of also_at")
 
     def to_record(self) -> TuningRecord:
-        """The record of a line that was checked."""
         knobs = dict(self.config)
         template = str(knobs.pop("template"))
         return TuningRecord(
@@ -251,7 +250,6 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def no_file(path: Path, mode: int) -> LogError:
-    """The error for a log that is not a file."""
     kind = _KINDS.get(stat.S_IFMT(mode), "no file")
     return LogError(f"log={path} is {kind}, where a file is needed; move it away, or name a file with --log")
 
@@ -273,7 +271,6 @@ def lines(file: BinaryIO) -> Iterator[bytes | None]:
 
 
 def is_cut_off(file: BinaryIO) -> bool:
-    """True if ``lines`` ends before the file does."""
     return os.fstat(file.fileno()).st_size > MOST_BYTES
 
 

@@ -60,7 +60,6 @@ class Damage:
     """The lines of a log that could not be read."""
 
     damaged: int = 0
-    """How many lines were set aside."""
     damages: list[DamagedLine] = field(default_factory=list)
     """The first ``MOST_DAMAGES`` of them."""
 
@@ -199,7 +198,6 @@ class TuningLog:
                 file.close()
 
     def _opened(self) -> int:
-        """The file, open for appending."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             is_new = not self.path.exists()

@@ -118,7 +118,6 @@ class TuningRecord:
 
     @property
     def fast_math(self) -> bool:
-        """True if the kernel was compiled to flush denormals and divide approximately."""
         return self.versions.get("math") == "fast"
 
     @property
@@ -148,7 +147,6 @@ class TuningRecord:
 
     @property
     def disturbed(self) -> bool:
-        """True if other work took much of the machine."""
         return self.contention > CONTENDED
 
     @property

@@ -61,7 +61,6 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
 
 
 def _left(model: nn.Module) -> tuple[ConvertedLayer, ...]:
-    """The convolutions with groups that are not dwconv's, and why."""
     return tuple(
         ConvertedLayer(without_wrappers(name), why_left(module) or "not converted; dwconv.convert(model) swaps it")
         for name, module in model.named_modules()
@@ -79,6 +78,5 @@ def _without_layers(model: nn.Module, left: Sequence[ConvertedLayer]) -> str:
 
 
 def _idle(layers: Sequence[str], ran: Sequence[Ran]) -> tuple[str, ...]:
-    """The layers that did not run."""
     seen = {name for each in ran for name in each.names}
     return tuple(name for name in map(without_wrappers, layers) if name not in seen)

@@ -15,7 +15,6 @@ from html import escape
 from dwconv.errors import one_line
 
 ROW_PX = 18
-"""Height of a row, and of an axis."""
 _ENDS = 5.0
 """Percent of an axis that is left free at both ends, for the numbers there."""
 _SERIES: tuple[tuple[float, ...], ...] = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
@@ -44,7 +43,6 @@ class LogAxis:
 
     @property
     def ticks(self) -> list[float]:
-        """Round numbers, as many as have room."""
         return round_numbers(self.low, self.high, apart=self.apart / (1 - 2 * _ENDS / 100))
 
 
@@ -119,7 +117,6 @@ _SHAPES = {"dgrad": "M-3.6-3.6h7.2v7.2h-7.2z", "wgrad": "M0-4.6 4.6 3.6h-9.2z"}
 
 
 def row(axis: LogAxis, shown: Dot) -> str:
-    """The drawing of one row."""
     marks = grid(axis, height_px=ROW_PX) + dot(axis, shown, y_px=ROW_PX / 2)
     return f'<svg class="plot" height="{ROW_PX}" aria-hidden="true">{marks}</svg>'
 
@@ -140,7 +137,6 @@ def axis_numbers(axis: LogAxis, *, y_px: float, unit: str = "") -> str:
 
 
 def stacked(parts: Sequence[tuple[str, float]]) -> str:
-    """A bar of parts, each with its kind and its share of the whole width."""
     cells = "".join(f'<i class="{kind}" style="width:{100 * share:.1f}%"></i>' for kind, share in parts if share > 0)
     return f'<div class="bar">{cells}</div>'
 

@@ -94,13 +94,11 @@ class Explanation:
     """The kernels that would run a call. Prints as a short report."""
 
     call: str
-    """The sizes, in words."""
     problem: Problem
     """The same as data; ``problem.workload(pass_)`` is what would be tuned."""
     device: str
     passes: tuple[PassExplanation, ...]
     logs: tuple[Path, ...]
-    """The tuning logs that were read."""
     problems: tuple[str, ...]
     """Logs that could not be read, or not whole."""
     command: str
@@ -185,7 +183,6 @@ def _config(decision: decision.DispatchDecision) -> str:
 
 
 def _copies(decision: decision.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
-    """The tensors that the chosen kernel would copy before it runs."""
     workload, config, target = decision.workload, decision.config, decision.target
     if workload is None or config is None or target is None:
         return ()

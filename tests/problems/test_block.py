@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from dwconv.errors import InvalidWorkload
 from dwconv.problems import block_reference, pytorch
 from dwconv.problems.as_written import workload_options
-from dwconv.problems.block import ACTIVATIONS, Block, Norm
+from dwconv.problems.block import ACTIVATIONS, Block
 from dwconv.problems.operands import operands
 from dwconv.problems.problem import Problem
 from dwconv.problems.reference import reference, right_answers
@@ -203,8 +203,3 @@ def test_pytorchs_float32_is_within_what_kernels_are_allowed(pass_: Pass) -> Non
         assert ((value - answer.expected).abs() <= answer.allowed).all(), name
         typical = answer.allowed.median() / answer.expected.abs().median()
         assert typical < 5e-3, (name, float(typical))
-
-
-def test_a_norm_has_an_eps_above_zero() -> None:
-    with pytest.raises(InvalidWorkload, match="eps=1 of a norm"):
-        Norm(eps=1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import itertools
-import pickle
 
 import pytest
 import torch
@@ -81,16 +79,6 @@ def test_a_model_that_is_gone_leaves_nothing_to_the_next(logs, way):
     assert len(plan.tally.counted()) == 0
 
 
-@both_ways
-def test_copies_begin_anew_and_checkpoints_change_nothing(way):
-    model = twins()
-    step(model)
-    assert not calls(copy.deepcopy(model)) and not calls(pickle.loads(pickle.dumps(model)))
-    model.load_state_dict(twins().state_dict())
-    step(model)
-    assert calls(model)["0",] == (2, 2)
-
-
 def test_one_weight_in_two_layers_is_one_row():
     model = twins()
     model[1].weight = model[0].weight
@@ -116,14 +104,6 @@ def test_a_compiled_graph_is_counted_by_its_sizes(logs, tuned, bias):
     assert calls(model, X) == {("0",): (6, 6), ("1",): (6, 3, 6)}
 
 
-def test_autocast_is_counted_with_the_type_that_runs():
-    model = twins()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        step(model)
-    assert calls(model) == {("0",): (1, 1), ("1",): (1, 1, 1)}
-    assert {row.problem.dtype_name for row in dwconv.report(model).rows} == {"bfloat16"}
-
-
 def test_eager_calls_of_a_layer_and_compiled_ones_are_one_row_where_nothing_else_has_its_sizes():
     model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 8, 5, padding="same", groups=8))
     model.append(nn.Conv2d(8, 8, 3, padding=1, groups=8, padding_mode="circular"))
@@ -133,16 +113,6 @@ def test_eager_calls_of_a_layer_and_compiled_ones_are_one_row_where_nothing_else
     for each in (compiled, model):
         step(each)
     assert [each[:1] for each in calls(model).values()] == [(2,)] * 4
-
-
-@both_ways
-def test_reset_begins_anew(way):
-    model = twins()
-    step(model)
-    dwconv.reset()
-    assert not calls(model)
-    step(model)
-    assert calls(model)["0",] == (1, 1)
 
 
 def test_an_example_is_no_call():

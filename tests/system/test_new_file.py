@@ -93,13 +93,6 @@ def test_the_error_names_a_path_that_can_be_no_folder(tmp_path: Path, name: str,
     assert {each.name for each in tmp_path.iterdir()} == {"file", "link"}
 
 
-def test_it_is_on_disk_before_its_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[list[str]] = []
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append([path.suffix for path in tmp_path.iterdir()]))
-    replace_file(tmp_path / "it.json", [b"content"], durable=True)
-    assert synced == [[UNFINISHED], [".json"]]
-
-
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300])
 def test_what_no_file_can_be_called_is_one_line(logs, tmp_path, name):
     path = str(tmp_path / name)

@@ -6,9 +6,6 @@ import errno
 import os
 import resource
 import stat
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,54 +254,6 @@ def test_a_file_of_another_user_is_not_there_even_in_our_folder(
 
     monkeypatch.setattr(os, "fstat", given_away)
     assert read_sealed(tmp_path / "it") is read(tmp_path / "it") is None
-
-
-AS_ANOTHER_USER = """
-import os, sys
-from pathlib import Path
-from dwconv.errors import NotKept
-from dwconv.system.private_files import read_sealed, write_sealed
-os.setgroups([]); os.setgid(65534); os.setuid(65534); os.umask(0)
-forged = Path("user-0/native/it")
-forged.parent.mkdir()
-forged.write_bytes(b"forged")
-for path in (Path("user-0/kernels/it"), Path("user-65534/kernels/it")):
-    try:
-        write_sealed(path, b"of another", durable=False)
-    except NotKept as error:
-        print(error)
-    print(read_sealed(path))
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_two_users_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each keeps his own and finds nothing of the other's, not even in a folder that the other made in his name."""
-    with tempfile.TemporaryDirectory() as name:
-        top, shared, state = Path(name), Path(name, "shared"), Path(name, "state")
-        top.chmod(0o755)
-        for folder in (shared, state):
-            folder.mkdir()
-            folder.chmod(0o1777)
-        monkeypatch.setenv("DWCONV_CACHE", str(shared))
-        mine, forged, theirs = (
-            shared / folder / "it" for folder in ("user-0/kernels", "user-0/native", "user-65534/kernels")
-        )
-        assert settings.cache_folder() == mine.parent.parent
-        (shared / "user-0").mkdir()
-        (shared / "user-0").chmod(0o777)
-        write_sealed(mine, b"of root", durable=False)
-        done = subprocess.run(
-            [sys.executable, "-c", AS_ANOTHER_USER],
-            capture_output=True, text=True, env={**os.environ, "XDG_STATE_HOME": str(state)}, cwd=shared, timeout=300,
-        )  # fmt: skip
-        refused, nothing, found = done.stdout.splitlines() or [done.stderr, "", ""]
-        assert refused.endswith("cannot be used: Permission denied; name a folder of your own in DWCONV_CACHE")
-        assert (nothing, found) == ("None", "b'of another'")
-        assert read_sealed(mine) == b"of root"
-        assert forged.exists() and theirs.exists() and read_sealed(forged) is read_sealed(theirs) is None
-        with pytest.raises(NotKept, match="user-0/native cannot be used: it belongs to another user"):
-            write_sealed(forged, b"of root", durable=False)
 
 
 # -- the key ---------------------------------------------------------------------------------------------------------
