@@ -163,7 +163,7 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
     whatever object they are, if ``trains``; by default if grad mode is on and there are such. Call it under
     ``torch.autocast`` for mixed precision.
 
-    The model is as before afterwards: parameters and their ``grad``, buffers, attributes and classes of its modules,
+    The model is as before afterwards: parameters and their ``grad``, buffers, attributes of its modules,
     random number generators, also those that it holds; also if it fails on the example, which raises its own error.
     Wrappers (DistributedDataParallel, torch.compile) are looked through. A converted model and a plain one give one
     answer.

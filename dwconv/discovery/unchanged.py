@@ -47,7 +47,7 @@ def _inside(holder: Any) -> list[Any]:
 @contextmanager
 def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[None]:
     """At the end, also after an error, ``model`` and ``inputs`` are what they were: parameters, ``grad``, buffers, the
-    attributes and classes of all modules, and the states of the random number generators, also of those that the model
+    attributes of all modules, and the states of the random number generators, also of those that the model
     holds. No gradient is there meanwhile.
 
     A model may change any of these in its forward pass: statistics, counters, caches, hooks, weights that are averaged.
@@ -88,12 +88,11 @@ class _Attributes:
     """The attributes of a module, and what their containers hold: parameters, buffers, hooks, modules, and its own."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._module, self._class = module, type(module)
+        self._module = module
         self._values = dict(vars(module))
         self._held = [(value, value.copy()) for value in self._values.values() if isinstance(value, (dict, list, set))]
 
     def restore(self) -> None:
-        self._module.__class__ = self._class
         vars(self._module).clear()
         vars(self._module).update(self._values)
         container: Any
