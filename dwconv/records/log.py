@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ MOST_DAMAGES = 5
 """How many damaged lines of a log are described; the others are only counted."""
 _SILENT_S = 1.0
 """A writer that waits for another one reports it after this time."""
+_LOOK_EVERY_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -220,17 +222,16 @@ class TuningLog:
     def _lock(self, file: int) -> None:
         if fcntl is None:
             return
+        silent_until_s = time.monotonic() + _SILENT_S
         with contextlib.suppress(OSError):  # a file system without locks: appending is still one write
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                speaker = threading.Timer(_SILENT_S, self._say_that_it_waits)
-                speaker.daemon = True
-                speaker.start()
+            while time.monotonic() < silent_until_s:
                 try:
-                    fcntl.flock(file, fcntl.LOCK_EX)
-                finally:
-                    speaker.cancel()
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    time.sleep(_LOOK_EVERY_S)
+            self._say_that_it_waits()
+            fcntl.flock(file, fcntl.LOCK_EX)
 
     def _unlock(self, file: forks.Descriptor) -> None:
         """A child that was just being forked may hold the file open."""
