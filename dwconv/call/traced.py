@@ -156,8 +156,7 @@ class BoundBlock:
         if cpp is None or compiled is None:
             return False
         if self._members is None:
-            counted = zip(norms, self._block.counts, strict=True)
-            members = [cpp.NormMember(weakref.ref(norm), counts) for norm, counts in counted]
+            members = [*zip(map(weakref.ref, norms), self._block.counts, strict=True)]
             is_layer_norm = self._place.block.layer_norm is not None
             self._members = cpp.Members(weakref.ref(conv), members, is_layer_norm, self._trains)
         self._members.learn(x, compiled)

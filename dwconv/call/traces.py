@@ -232,17 +232,7 @@ class Pinned:
 
     def _in_cpp(self) -> Any:
         cpp = native.module
-        if cpp is None:
-            return None
-
-        def items(of: Sequence[tuple[Any, Any]]) -> list[Any]:
-            return [cpp.GuardItem(*each) for each in of]
-
-        modules = [
-            cpp.GuardModule(*pin[:4], items(pin.items), pin.attributes, pin.children, items(pin.absent))
-            for pin in self._pins
-        ]
-        return cpp.Guard(modules, items(self._forwards), GLOBAL_HOOKS)
+        return cpp and cpp.Guard([cpp.GuardModule(*pin) for pin in self._pins], self._forwards, GLOBAL_HOOKS)
 
     def holds(self) -> bool:
         if self._native is None:

@@ -364,14 +364,12 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def_property_readonly("trains", &TunedBlock::trains)
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
-  py::class_<Guard::Item>(module, "GuardItem").def(py::init<py::object, py::object>());
   py::class_<Guard::Module>(module, "GuardModule")
       .def(py::init<
            py::object, int64_t, py::object, py::object, std::vector<Guard::Item>, Py_ssize_t, Py_ssize_t,
            std::vector<Guard::Item>>());
   py::class_<Guard>(module, "Guard")
       .def(py::init<std::vector<Guard::Module>, std::vector<Guard::Item>, std::vector<py::object>>());
-  py::class_<Members::Norm>(module, "NormMember").def(py::init<py::object, bool>());
   py::class_<Members>(module, "Members")
       .def(py::init([](py::object conv, std::vector<Members::Norm> norms, bool is_layer_norm, bool trains) {
         return Members{std::move(conv), std::move(norms), is_layer_norm, trains, {}};

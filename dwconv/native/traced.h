@@ -45,9 +45,7 @@ struct Referred {
 // -- guards ------------------------------------------------------------------------------------------------------------
 
 struct Guard {
-  struct Item {
-    pybind11::object name, value;  // of an attribute; or a class and its forward pass
-  };
+  using Item = std::pair<pybind11::object, pybind11::object>;  // a name and its value; or a class and its forward pass
   struct Module {
     pybind11::object reference;
     int64_t outer;                   // the module that has it, by its place among these; -1 of the parent of a trace
@@ -81,8 +79,8 @@ struct Guard {
       }
     }
     for (const Item& each : forwards) {
-      const auto found = pybind11::reinterpret_steal<pybind11::object>(PyObject_GetAttr(each.name.ptr(), names().forward));
-      if (found.ptr() != each.value.ptr()) {
+      const auto found = pybind11::reinterpret_steal<pybind11::object>(PyObject_GetAttr(each.first.ptr(), names().forward));
+      if (found.ptr() != each.second.ptr()) {
         PyErr_Clear();
         return false;
       }
@@ -93,7 +91,7 @@ struct Guard {
  private:
   static bool are(const std::vector<Item>& items, PyObject* own) {
     return std::all_of(items.begin(), items.end(), [own](const Item& each) {
-      return PyDict_GetItem(own, each.name.ptr()) == each.value.ptr();
+      return PyDict_GetItem(own, each.first.ptr()) == each.second.ptr();
     });
   }
 };
@@ -120,10 +118,7 @@ inline bool read_tensor(PyObject* given, Tensor& tensor) {
 }
 
 struct Members {
-  struct Norm {
-    pybind11::object reference;
-    bool counts;  // whether the block counts batches for it
-  };
+  using Norm = std::pair<pybind11::object, bool>;  // a reference, and whether the block counts batches for it
 
   pybind11::object conv;  // a reference
   std::vector<Norm> norms;
@@ -168,7 +163,7 @@ struct Members {
 
 // False where Python has to check: a tensor that is none, or a momentum that is no number.
 inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm) {
-  const Referred module(member.reference);
+  const Referred module(member.first);
   PyObject *const parameters = module.get(names().parameters), *const buffers = module.get(names().buffers);
   if (!Members::read(parameters, names().weight, norm.weight) || !Members::read(parameters, names().bias, norm.bias)) return false;
   if (!norm.weight.defined() || !norm.bias.defined()) return false;
@@ -180,7 +175,7 @@ inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trai
   PyObject* const momentum = module.get(names().momentum);
   if (!momentum || !PyFloat_CheckExact(momentum)) return false;
   norm.momentum = PyFloat_AS_DOUBLE(momentum);
-  return !member.counts || Members::read(buffers, names().batches, norm.batches);
+  return !member.second || Members::read(buffers, names().batches, norm.batches);
 }
 
 // run_traced(members, x): z, or None, and Python does it.

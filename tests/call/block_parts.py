@@ -58,10 +58,10 @@ class Parts(nn.Module):
         given = {"inplace": True} if inplace else {}
         torch.manual_seed(0)
         parsed = Block.parse(block)
-        self.bn1 = nn.BatchNorm2d(CHANNELS) if parsed.norm1 else nn.Identity()
+        self.bn1 = nn.BatchNorm2d(CHANNELS, parsed.norm1.eps) if parsed.norm1 else nn.Identity()
         self.act1 = ACTIVATIONS[parsed.act1](**given)
         self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, stride=stride, padding=1, bias=bias)
-        self.bn2 = nn.BatchNorm2d(CHANNELS) if parsed.norm2 else nn.Identity()
+        self.bn2 = nn.BatchNorm2d(CHANNELS, parsed.norm2.eps) if parsed.norm2 else nn.Identity()
         self.act2 = ACTIVATIONS[parsed.act2](**given)
         learnt = [parameter for norm in (self.bn1, self.bn2) for parameter in norm.parameters()]
         for parameter in (*learnt, *([self.conv.bias] if bias else [])):

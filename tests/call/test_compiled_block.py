@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from functorch.compile import make_boxed_func
-from torch import Tensor, nn
+from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor import config as inductor
 from torch._subclasses import FakeTensorMode
@@ -16,8 +14,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 import dwconv
 from dwconv.call import block_call, blocks
 from dwconv.system import versions
-from dwconv.tuner import model_race
-from tests.call.block_parts import ACTIVATIONS, CHANNELS, SIZE, WHOLE, assert_same, drawn, ran, step
+from tests.call.block_parts import SIZE, WHOLE, Parts, assert_same, drawn, in_double, ran, step, written
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
@@ -25,48 +22,13 @@ ONE = ["block_forward", "block_backward"]
 
 
 @pytest.fixture(autouse=True)
-def afresh(monkeypatch):
-    monkeypatch.setattr(model_race, "race_for", lambda *args, **kwargs: [])
+def afresh():
     torch._dynamo.reset()
 
 
 @pytest.fixture
 def planted(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
-
-
-class Twice(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x * 2
-
-
-class Ended(nn.Sequential):
-    """Its forward pass calls a method of its own."""
-
-    def ended(self, z: Tensor) -> Tensor:
-        return z
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.ended(super().forward(x))
-
-
-def plain(block: str = WHOLE, *, inplace: bool = False, bias: bool = False) -> nn.Module:
-    torch.manual_seed(0)
-    sides = [each.partition("+") for each in block.split(",")]
-    (norm1, _, act1), (norm2, _, act2) = sides
-    norms = [
-        nn.BatchNorm2d(CHANNELS, eps=1e-3 if "@" in norm else 1e-5) if norm != "none" else nn.Identity()
-        for norm in (norm1, norm2)
-    ]
-    for parameter in (each for norm in norms for each in norm.parameters()):
-        nn.init.normal_(parameter)
-    acts = [ACTIVATIONS[each or "identity"](**{"inplace": True} if inplace else {}) for each in (act1, act2)]
-    conv = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, bias=bias)
-    return Ended(norms[0], acts[0], conv, norms[1], acts[1]).to(memory_format=torch.channels_last)
-
-
-def converted(model: nn.Module) -> nn.Module:
-    return dwconv.convert(model, drawn().detach(), blocks=True)
 
 
 def compiled(model: nn.Module, seen: list[str], **options: bool) -> nn.Module:
@@ -87,18 +49,18 @@ def compiled(model: nn.Module, seen: list[str], **options: bool) -> nn.Module:
 def test_a_block_is_one_op_each_way(logs, block, inplace, bias):
     """A second norm takes a bias away again."""
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
-    model, seen = plain(block, inplace=inplace, bias=bias), []
-    exact = copy.deepcopy(model).double()
-    assert_same(compiled(converted(model), seen, fullgraph=True), drawn(), exact=exact)
+    model, seen = Parts(block, inplace=inplace, bias=bias), []
+    exact = in_double(model)
+    assert_same(compiled(model, seen, fullgraph=True), drawn(), exact=exact)
     assert seen == ONE and ran() == (2, 2)
 
 
 def test_images_of_16_bits_under_autocast(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype="bfloat16")])
-    model, seen, x = plain(), [], drawn().detach().bfloat16().requires_grad_()
-    exact = copy.deepcopy(model).double()
+    model, seen, x = Parts(WHOLE), [], drawn().detach().bfloat16().requires_grad_()
+    exact = in_double(model)
     with torch.autocast("cpu", torch.bfloat16):
-        found = step(compiled(converted(model), seen, fullgraph=True), x)
+        found = step(compiled(model, seen, fullgraph=True), x)
     expected = step(exact, x.detach().double().requires_grad_())
     assert seen == ONE and found[0].dtype is torch.bfloat16
     for got, wanted in zip(found, expected, strict=True):
@@ -106,9 +68,9 @@ def test_images_of_16_bits_under_autocast(logs):
 
 
 def test_other_batches_are_one_op_too(planted):
-    model, seen = plain(), []
-    exact = copy.deepcopy(model).double()
-    made = compiled(converted(model), seen, dynamic=True)
+    model, seen = Parts(WHOLE), []
+    exact = in_double(model)
+    made = compiled(model, seen, dynamic=True)
     for batch in (2, 3, 5):
         assert_same(made, drawn((batch, *SIZE[1:])), exact=exact, steps=1)
     assert seen == ONE
@@ -116,10 +78,10 @@ def test_other_batches_are_one_op_too(planted):
 
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
 def test_every_backend_runs_it_as_one(planted, backend):
-    model = plain()
-    exact = copy.deepcopy(model).double()
+    model = Parts(WHOLE)
+    exact = in_double(model)
     with inductor.patch({"cpp.vec_isa_ok": True}):  # it would compile C++ to see
-        assert_same(torch.compile(converted(model), backend=backend, fullgraph=True), drawn(), exact=exact)
+        assert_same(torch.compile(model, backend=backend, fullgraph=True), drawn(), exact=exact)
     assert ran() == (2, 2)
 
 
@@ -127,21 +89,20 @@ def test_every_backend_runs_it_as_one(planted, backend):
 
 
 OTHERS = {
-    "a norm that does not train": lambda model: model[3].eval(),
-    "another eps": lambda model: setattr(model[0], "eps", 1e-2),
-    "another stride": lambda model: setattr(model[2], "stride", (2, 2)),
-    "a hook": lambda model: model[1].register_forward_hook(lambda _, given, h: h * 2),
-    "no momentum": lambda model: setattr(model[0], "momentum", None),
-    "a module more": lambda model: model.add_module("end", Twice()),
-    "a method": lambda model: vars(model).update(ended=lambda z: z * 2),
-}  # fmt: skip
+    "a norm that does not train": lambda model: model.bn2.eval(),
+    "another eps": lambda model: setattr(model.bn1, "eps", 1e-2),
+    "another stride": lambda model: setattr(model.conv, "stride", (2, 2)),
+    "a hook": lambda model: model.act1.register_forward_hook(lambda _, given, h: h * 2),
+    "no momentum": lambda model: setattr(model.bn1, "momentum", None),
+    "a module more": lambda model: model.add_module("end", nn.Identity()),
+    "a method": lambda model: vars(model).update(extra_repr=str),
+}
 
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_what_is_another_block_now_stays(planted, case):
-    model, seen = plain(), []
-    exact = copy.deepcopy(model).double()
-    converted(model)
+    model, seen = Parts(WHOLE), []
+    exact = in_double(model)
     for each in (model, exact):
         OTHERS[case](each)
     assert_same(compiled(model, seen), drawn(), exact=exact)
@@ -150,15 +111,15 @@ def test_what_is_another_block_now_stays(planted, case):
 
 def test_what_is_slower_stays(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], baseline_us=20.0)
-    model, seen = plain(), []
-    exact = copy.deepcopy(model).double()
-    assert_same(compiled(converted(model), seen, fullgraph=True), drawn(), exact=exact)
+    model, seen = Parts(WHOLE), []
+    exact = in_double(model)
+    assert_same(compiled(model, seen, fullgraph=True), drawn(), exact=exact)
     assert "fprop" in seen and "block_forward" not in seen
 
 
 def test_what_does_not_train_stays(planted):
     seen = []
-    made = compiled(converted(plain()), seen)
+    made = compiled(Parts(WHOLE), seen)
     with torch.no_grad():
         made(drawn())
     made.eval()(drawn()).sum().backward()
@@ -169,7 +130,7 @@ def test_what_does_not_train_stays(planted):
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_what_is_exported_knows_nothing_of_it(planted, strict):
-    exported = torch.export.export(converted(plain()), (drawn().detach(),), strict=strict)
+    exported = torch.export.export(Parts(WHOLE), (drawn().detach(),), strict=strict)
     assert not [node for node in exported.graph.nodes if "dwconv" in str(node.target)]
 
 
@@ -183,7 +144,7 @@ def test_graphs_are_kept_under_what_decided(planted, logs, monkeypatch):
         monkeypatch.setenv("DWCONV_TUNING_LOGS", str(folder))
         dwconv.reset()
         torch._dynamo.reset()
-        made = compiled(converted(plain()), seen.setdefault(folder, []))
+        made = compiled(Parts(WHOLE), seen.setdefault(folder, []))
         step(made, drawn())
         assert kept.setdefault(folder, blocks.decided_by) == blocks.decided_by
     assert seen[logs] == ONE * 2 and "block_forward" not in seen[slower] and kept[logs] != kept[slower]
@@ -199,8 +160,6 @@ def test_a_size_that_is_known_only_when_the_graph_runs_is_no_block(planted):
 
 
 def test_a_block_that_is_written_is_one_op(planted):
-    bn1, act1, conv, bn2, act2 = plain()
-    model, seen = dwconv.nn.DepthwiseBlock(conv=conv, bn1=bn1, act1=act1, bn2=bn2, act2=act2), []
-    exact = copy.deepcopy(model).double()
-    assert_same(compiled(model, seen, fullgraph=True), drawn(), exact=exact)
+    model, seen = written(Parts(WHOLE)), []
+    assert_same(compiled(model, seen, fullgraph=True), drawn(), exact=in_double(model))
     assert seen == ONE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -112,21 +111,10 @@ SUMS_DIFFER = {"rtol": 1e-4, "atol": 1e-5}
 """Ranks add up the gradients of their images in another order than one process does."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What the ranks saved."""
-
-    models: list[dict[str, dict[str, Any]]]
-    """By the way in which they were spread, for each rank."""
-    blocks: list[dict[str, dict[str, Any]]]
-    """Likewise."""
-    calls: list[dict[str, dict[str, Any]]]
-    """By their name, for each rank."""
-
-
 @pytest.fixture(scope="module")
-def job(tmp_path_factory) -> Job:
-    """One job for all tests: to start its processes takes longer than what they do."""
+def job(tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
+    """What the ranks saved, each of models, blocks and calls, by their names. One job for all tests: to start its
+    processes takes longer than what they do."""
     if not dist.is_gloo_available():
         pytest.skip("this PyTorch has no gloo")
     folder = tmp_path_factory.mktemp("ranks")
@@ -157,13 +145,13 @@ def job(tmp_path_factory) -> Job:
             rank.wait()
     assert [rank.returncode for rank in ranks] == [0, 0], b"\n".join(stderr for _, stderr in ended).decode()
     kinds = "models", "blocks", "calls"
-    return Job(**{kind: [torch.load(folder / f"{kind}-{rank}.pt") for rank in (0, 1)] for kind in kinds})
+    return {kind: [torch.load(folder / f"{kind}-{rank}.pt") for rank in (0, 1)] for kind in kinds}
 
 
 @pytest.mark.parametrize("way", BLOCK_WAYS)
 def test_blocks_learn_what_plain_ranks_learn(job, way):
     """With a layer that no step uses."""
-    for saved in job.blocks:
+    for saved in job["blocks"]:
         torch.testing.assert_close(saved[way]["blocks"], saved[way]["plain"], **SUMS_DIFFER)
         assert saved[way]["forward"] == saved[way]["backward"] == STEPS
 
@@ -173,10 +161,10 @@ def test_ranks_learn_what_one_process_learns_of_the_whole_batch(job, threads_as_
     plain = small_net()
     train(plain, images())
     expected = [parameter.detach() for parameter in plain.parameters()]
-    first, second = (saved[way]["parameters"] for saved in job.models)
+    first, second = (saved[way]["parameters"] for saved in job["models"])
     torch.testing.assert_close(first, expected, **SUMS_DIFFER)
     torch.testing.assert_close(first, second, rtol=0, atol=0)
-    for saved in job.models:
+    for saved in job["models"]:
         assert len(saved[way]["ran"]) == STEPS and all("Dwconv" in name for name in saved[way]["ran"])
         assert not [each for each in saved[way]["warned"] if "strides" in each], "gradients enter buckets as they are"
 
@@ -184,21 +172,21 @@ def test_ranks_learn_what_one_process_learns_of_the_whole_batch(job, threads_as_
 def test_each_rank_reports_its_own_calls(job):
     """Of the model and of what DDP makes of it."""
     calls = {name: [STEPS] * 3 for name in LAYERS}
-    assert [saved["ddp"]["calls"] for saved in job.models] == [{"model": calls, "inside": calls}] * 2
+    assert [saved["ddp"]["calls"] for saved in job["models"]] == [{"model": calls, "inside": calls}] * 2
 
 
 @pytest.mark.parametrize("way", ["converted, then sharded", "sharded, then converted"])
 def test_fully_sharded_layers_are_counted(job, way):
     """Their calls come with weights that are gathered, and not those of the layers."""
     calls = {name: [STEPS] * 3 for name in LAYERS}
-    assert [saved[way]["calls"]["model"] for saved in job.models] == [calls] * 2
+    assert [saved[way]["calls"]["model"] for saved in job["models"]] == [calls] * 2
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_dtensors_give_the_numbers_of_whole_tensors(job, threads_as_asked, name):
     """Derivatives, too."""
     call = CALLS[name]
-    for saved in job.calls:
+    for saved in job["calls"]:
         found, expected = saved[name]["whole"], call.plain()
         assert found.keys() == expected.keys()
         for each in expected:
@@ -211,7 +199,7 @@ def test_dtensors_give_the_numbers_of_whole_tensors(job, threads_as_asked, name)
     [("images", "S(0)", "P(sum)"), ("channels", "S(1)", "S(0)"), ("all", "R", "R")],
 )
 def test_results_stay_where_they_are(job, name, image, gradient):
-    for saved in job.calls:
+    for saved in job["calls"]:
         placed = saved[name]["placements"]
         assert [placed[each] for each in ("y", "dx", "dw", "dbias")] == [image, image, gradient, gradient]
 
@@ -219,4 +207,4 @@ def test_results_stay_where_they_are(job, name, image, gradient):
 def test_parts_that_are_channels_last_give_such(job):
     y = CALLS["images, channels_last"].plain()["y"]
     assert y.is_contiguous(memory_format=torch.channels_last)
-    assert [saved["images, channels_last"]["strides"] for saved in job.calls] == [y.stride()] * 2
+    assert [saved["images, channels_last"]["strides"] for saved in job["calls"]] == [y.stride()] * 2

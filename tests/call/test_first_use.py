@@ -91,15 +91,13 @@ def train(*, batch=2):
 # -- what is found -----------------------------------------------------------------------------------------------------
 
 
-def plant_fault(monkeypatch, pass_, harm, *, most_threads=None):
+def plant_fault(monkeypatch, pass_, harm):
     """The kernels of a pass run, and then ``harm`` their results: it gets (batch, threads, results by name as PyTorch
-    shapes them in the kernel's layout, the same as they were before the run). ``most_threads``: only where the
-    configuration says so."""
+    shapes them in the kernel's layout, the same as they were before the run)."""
 
     def load_faulty(artifact):
         call, entry = real(artifact)
-        candidate = artifact.candidate
-        if candidate.workload.pass_ != pass_ or most_threads not in (None, load.most_threads(artifact)):
+        if artifact.candidate.workload.pass_ != pass_:
             return call, entry
 
         def faulty(batch, *addresses):

@@ -31,19 +31,6 @@ LAYERS = ("1", "4")
 STEPS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """What became of one model in one rank."""
-
-    parameters: list[Tensor]
-    """Whole, however they were spread."""
-    ran: list[str]
-    """What autograd recorded of the first depthwise layer, in each step."""
-    calls: dict[str, dict[str, list[int]]]
-    """Of the model, and inside its wrapper: calls of each pass by layer."""
-    warned: list[str]
-
-
 def small_net() -> nn.Module:
     """The same in every process. Nothing in it mixes the images of a batch."""
     torch.manual_seed(0)
@@ -150,8 +137,9 @@ def block_trained(way: str, rank: int) -> dict[str, list[Tensor] | int]:
     return {**learnt, **{pass_: sum(ops[pass_] for ops in counted) for pass_ in BLOCK_PASSES}}
 
 
-def trained(way: str, rank: int) -> Trained:
-    """The model after its steps on this rank's half of the batch."""
+def trained(way: str, rank: int) -> dict[str, Any]:
+    """What became of the model in its steps on this rank's half of the batch: its ``parameters``, whole, what autograd
+    recorded of the first depthwise layer, calls of each pass by layer, of the model and inside its wrapper."""
     dwconv.reset()
     ran: list[str] = []
     model = small_net()
@@ -161,7 +149,9 @@ def trained(way: str, rank: int) -> Trained:
         warnings.simplefilter("always")
         train(spread, images()[2 * rank : 2 * rank + 2])
     calls = {"model": calls_of(spread)} | ({"inside": calls_of(spread.module)} if way == "ddp" else {})
-    return Trained(parameters=whole(spread), ran=ran, calls=calls, warned=[str(each.message) for each in heard])
+    return {
+        "parameters": whole(spread), "ran": ran, "calls": calls, "warned": [str(each.message) for each in heard]
+    }  # fmt: skip
 
 
 def calls_of(model: nn.Module) -> dict[str, list[int]]:
@@ -278,7 +268,7 @@ def main(rank: int, folder: Path) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=120)
     )
-    torch.save({way: vars(trained(way, rank)) for way in WAYS}, folder / f"models-{rank}.pt")
+    torch.save({way: trained(way, rank) for way in WAYS}, folder / f"models-{rank}.pt")
     torch.save({way: block_trained(way, rank) for way in BLOCK_WAYS}, folder / f"blocks-{rank}.pt")
     torch.save(run_all(init_device_mesh("cpu", (2,))), folder / f"calls-{rank}.pt")
     dist.destroy_process_group()
