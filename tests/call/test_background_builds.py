@@ -118,24 +118,6 @@ def test_kernels_take_it_up_behind_the_dispatcher(arrive, runs):
     assert is_compiled(convolve(x, w))  # nothing of the call was known but under a mode
 
 
-def test_what_is_compiled_by_pytorch_stays_compiled(arrive, runs):
-    x, w = (leaf.detach() for leaf in leaves())
-    torch._dynamo.reset()
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    step = torch.compile(convolve, backend=backend, fullgraph=True)
-    before = step(x, w)
-    arrive()
-    counted = runs()
-    assert torch.equal(step(x, w), before) and len(graphs) == 1 and counted == [1]
-    torch._dynamo.reset()
-    assert torch.equal(torch.compile(convolve, backend=backend, fullgraph=True)(x, w), before) and len(graphs) == 2
-
-
 @pytest.mark.parametrize(
     ("shape", "convolution", "of_pytorch"),
     [((2, 12, 9, 7), dwconv.conv2d, ["wgrad"]), ((2, 12, 9, 7, 5), dwconv.conv3d, ["dgrad", "wgrad"])],

@@ -168,20 +168,6 @@ def test_it_can_be_differentiated_twice(logs):
         torch.testing.assert_close(got.double(), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_torch_compile_runs_the_kernels(logs):
-    problem = problem_of()
-    plant_all(logs, problem)
-    given = inputs_of(problem, torch.float32)
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda *tensors: dwconv.causal_conv1d(*tensors, activation="silu"), fullgraph=True,
-                             backend="aot_eager")  # fmt: skip
-    y, plain = compiled(*given), dwconv.causal_conv1d(*given, activation="silu")
-    assert torch.equal(y, plain)
-    for got, wanted in zip(torch.autograd.grad(y.sum(), given), torch.autograd.grad(plain.sum(), given), strict=True):
-        assert torch.equal(got, wanted)
-    assert kernels_that_ran() == ALL_AT_ONCE
-
-
 @pytest.mark.parametrize(("tuned", "dynamic"), [(True, False), (True, True), (False, False)])
 def test_what_is_compiled_has_one_op_where_it_is_known_to_be_faster(logs, tuned, dynamic):
     problem = problem_of()
@@ -199,7 +185,9 @@ def test_what_is_compiled_has_one_op_where_it_is_known_to_be_faster(logs, tuned,
         torch._dynamo.mark_dynamic(given[0], 2)
     compiled = torch.compile(lambda *tensors: dwconv.causal_conv1d(*tensors, activation="silu"), fullgraph=True,
                              backend=backend)  # fmt: skip
-    torch.testing.assert_close(compiled(*given), dwconv.causal_conv1d(*given, activation="silu"))
+    y, plain = compiled(*given), dwconv.causal_conv1d(*given, activation="silu")
+    found, wanted = (torch.autograd.grad(each.sum(), given) for each in (y, plain))
+    torch.testing.assert_close([y, *found], [plain, *wanted])
     at_once = tuned and not dynamic
     assert any("fprop_silu" in target for target in seen) is at_once
     assert any("dwconv.fprop.default" in target for target in seen) is not at_once

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck, gradgradcheck
 
-import dwconv
 from dwconv.call import torch_ops as ops
 from tests.planted_records import plant, workload_of
 
@@ -95,23 +94,6 @@ def test_results_have_the_requested_layout_whatever_the_arguments_have(logs, lay
         assert dx.is_contiguous(memory_format=formats[layout])
         assert dw.is_contiguous()
         torch.testing.assert_close(y, exact)
-
-
-def test_reset_is_for_the_ops_too(logs):
-    """What runs them is remembered, on as many threads as there were."""
-    problem = workload_of(shape=(2, 4, 6, 5), layout="nhwc")
-    x, w = torch.randn(2, 4, 6, 5).to(memory_format=torch.channels_last), torch.randn(4, 1, 3, 3)
-
-    def runs_a_kernel():
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
-            ops.fprop(x, w, None, *GEOMETRIES["plain"], "nhwc")
-        return not any(event.key.startswith("aten::conv") for event in seen.key_averages())
-
-    assert not runs_a_kernel()
-    plant(logs / "log.jsonl", [problem], baseline_us=1e6)
-    assert not runs_a_kernel()
-    dwconv.reset()
-    assert runs_a_kernel()
 
 
 def test_sizes_are_forgotten_before_they_fill_the_memory(logs, monkeypatch):
