@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import traceback
 from collections import Counter
@@ -29,7 +30,7 @@ from bench.gpu.host import FIRST_S as HOST_S
 from bench.gpu.host import host_stage
 from bench.gpu.race import FIRST_S as RACE_S
 from bench.gpu.race import in_words, race_stage, worst_first
-from bench.gpu.run import FILE, Budget, Ended, Interrupted, Run, State, interrupted_after, say, take_over
+from bench.gpu.run import Ended, Interrupted, Pace, Run, State, interrupted_after, say
 from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.train import FIRST_S as TRAIN_S
@@ -40,7 +41,7 @@ from bench.gpu.verify import verify_stage
 from bench.results import FOLDER, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import DwconvError, one_line
-from dwconv.problems.target import CudaTarget, Target, parse_target
+from dwconv.problems.target import Target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.settings import shipped_log_folder
 from dwconv.tuner.expected_gain import with_both_gradients
@@ -77,31 +78,25 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)}; default: all, in that order")
     parser.add_argument("--seconds", type=from_0, default=480.0, help="for all stages together, default 480")
     parser.add_argument("--out", type=Path, default=Path("bench-cuda"), help="folder for the results")
-    parser.add_argument(
-        "--continue-from", type=Path, metavar="FILE", help=f"the {FILE} of an earlier run, to go on from"
-    )
     parser.add_argument("--first", type=whole, metavar="N", help="tune and race only the first N workloads")
     parser.add_argument("--all", action="store_true", help="tune and race every type in every layout")
     parser.add_argument("--one-process", action="store_true", help="smoke and verify run kernels in this process")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan with computed costs; needs no GPU")
     arguments = parser.parse_args(argv)
     if unknown := [name for name in arguments.stages if name not in STAGES]:
         parser.error(f"stage {unknown[0]} is unknown; use {', '.join(STAGES)}")
     stages = [name for name in STAGES if name in arguments.stages or not arguments.stages]
-    budget = Budget(arguments.seconds)
-    target = parse_target("cuda:sm_90" if arguments.dry_run else "cuda")
+    budget = Pace(arguments.seconds)
+    target = parse_target("cuda")
     counts = with_both_gradients(dict.fromkeys(gpu_workloads(every=arguments.all), 1), target)
     workloads = list(counts)[: arguments.first]
-    if arguments.dry_run:
-        return _dry_run(stages, workloads, target, seconds=arguments.seconds)
-    state = State.open(arguments.out, device=target.device, continue_from=arguments.continue_from)
+    state = State.open(arguments.out, device=target.device)
     shipped = shipped_results(target)
     state.take("host", shipped.get("host", {}))
-    for stage in ("blocks", "race"):
-        rows = shipped.get("blocks" if stage == "blocks" else "rows", [])
-        state.take(stage, {row["workload"]: row for row in rows})
-    log = f"{target.device}.jsonl"
-    take_over(shipped_log_folder() / log, arguments.out / log)
+    for stage, rows in (("blocks", "blocks"), ("race", "rows")):
+        state.take(stage, {row["workload"]: row for row in shipped.get(rows, [])})
+    records, own = (folder / f"{target.device}.jsonl" for folder in (shipped_log_folder(), arguments.out))
+    if records.exists() and not own.exists():
+        shutil.copy(records, own)
     return run_stages(
         stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process
     )
@@ -112,7 +107,7 @@ def run_stages(
     target: Target,
     state: State,
     *,
-    budget: Budget,
+    budget: Pace,
     workloads: list[Workload],
     odd: list[Workload],
     here: bool = False,
@@ -127,12 +122,8 @@ def run_stages(
                 say(name, ended[name].line)
                 continue
             stage = STAGES[name]
-            pace = budget.pace(
-                stages[position:],
-                weights={name: stage.weight for name, stage in STAGES.items()},
-                first_s=stage.first_s,
-                most_s=stage.most_s,
-            )
+            share = stage.weight / sum(STAGES[each].weight for each in stages[position:])
+            pace = Pace(min(stage.most_s, share * budget.left_s), first_s=stage.first_s)
             say(name, f"at most {pace.left_s:.0f} of {budget.left_s:.0f} s")
             ended[name] = _ended(
                 name,
@@ -191,29 +182,3 @@ def _write_results(state: State, target: Target) -> None:
         "steps": {**shipped_results(target).get("steps", {}), **state.of("train")},
     }
     write_results("cuda", target=target, rows=rows, folder=state.path.parent, **facts)
-
-
-def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], target: Target, *, seconds: float) -> int:
-    """Print the plan, and the computed cost of each workload on ``target``, in the default configuration with the least
-    estimate."""
-    from dwconv.kernels import build
-    from dwconv.schedules.template import Candidate, estimated_us, templates_for
-    from dwconv.tuner.gpu_cost import computed_cost
-
-    assert isinstance(target, CudaTarget)
-    weights = sum(STAGES[name].weight for name in stages)
-    for name in stages:
-        planned_s = min(STAGES[name].most_s, seconds * STAGES[name].weight / weights)
-        print(f"{name:8} {planned_s:5.0f} s, and what those before it leave")
-    print(f"\n{len(odd_workloads())} workloads to verify every template on; {len(workloads)} to tune and race:")
-    for workload in workloads:
-        limit_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
-        try:
-            defaults = [template.space(workload, target).default for template in templates_for(workload, target)]
-            config = min(defaults, key=lambda config: estimated_us(workload, config, target))
-            cost = computed_cost(build(Candidate(workload, config), target), workload, target)
-            computed = f"{config.template} computed {cost.microseconds:8.1f} µs"
-        except DwconvError as error:
-            computed = str(error)[:100]
-        print(f"  {workload.key:75} limit {limit_us:8.1f} µs  {computed}", flush=True)
-    return 0

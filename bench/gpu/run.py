@@ -14,14 +14,14 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dwconv.commands.tune_arguments import cores
-from dwconv.errors import LogError
+from dwconv.errors import LogError, one_line
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
@@ -31,33 +31,14 @@ _REMEMBERED = 5
 _Now = Callable[[], float]
 
 
-class Budget:
-    """The seconds of all stages together. A stage may take its share of what earlier stages have left."""
-
-    def __init__(self, seconds: float, *, now: _Now = time.monotonic) -> None:
-        self._now = now
-        self._ends_s = now() + seconds
-
-    @property
-    def left_s(self) -> float:
-        return max(0.0, self._ends_s - self._now())
-
-    def pace(self, stages: Sequence[str], *, weights: Mapping[str, float], first_s: float, most_s: float) -> Pace:
-        """The pace of the first of ``stages``, which are still to come. ``first_s``: the expected time of its first
-        item; ``most_s``: the most that the stage needs."""
-        share = weights[stages[0]] / sum(weights[stage] for stage in stages)
-        return Pace(min(most_s, share * self.left_s), first_s=first_s, now=self._now)
-
-
 class Pace:
-    """The time of one stage, and how long its items take."""
+    """The time of one stage, or of all together, and how long items take."""
 
-    def __init__(self, seconds: float, *, first_s: float, now: _Now = time.monotonic) -> None:
+    def __init__(self, seconds: float, *, first_s: float = 0.0, now: _Now = time.monotonic) -> None:
         self._now = now
         self._ends_s = now() + seconds
         self._first_s = first_s
         self._taken_s: deque[float] = deque(maxlen=_REMEMBERED)
-        self._beside_s: deque[float] = deque(maxlen=_REMEMBERED)
 
     @property
     def left_s(self) -> float:
@@ -74,22 +55,13 @@ class Pace:
         return self.left_s > 0 and self.left_s >= self.expected_s
 
     @contextmanager
-    def item(self, *, granted_s: float = 0.0) -> Iterator[None]:
-        """Time an item. ``granted_s`` of it were granted to spend; the rest is the item's overhead."""
+    def item(self) -> Iterator[None]:
+        """Time an item."""
         started_s = self._now()
         try:
             yield
         finally:
             self._taken_s.append(self._now() - started_s)
-            self._beside_s.append(max(0.0, self._taken_s[-1] - granted_s))
-
-    def grant_s(self, *, items: int, least_s: float, most_s: float) -> float | None:
-        """The seconds that the next of ``items`` may spend, without the usual overhead of an item: its share of the
-        time that is left, at least ``least_s``; None if there is not enough left for that."""
-        beside_s = statistics.mean(self._beside_s) if self._beside_s else max(0.0, self._first_s - least_s)
-        if self.left_s <= 0 or self.left_s < least_s + beside_s:
-            return None
-        return min(most_s, max(least_s, self.left_s / max(1, items) - beside_s))
 
 
 class Interrupted(Exception):
@@ -97,9 +69,8 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def interrupted_after(seconds: float) -> Iterator[threading.Event]:
-    """Interrupt the block after ``seconds``, as ctrl-C would. Raises Interrupted if the block lets that through; the
-    event is set if the time was up."""
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Interrupt the block after ``seconds``, as ctrl-C would. Raises Interrupted if the block lets that through."""
     up, over = threading.Event(), threading.Event()
     lock = threading.Lock()
 
@@ -114,7 +85,7 @@ def interrupted_after(seconds: float) -> Iterator[threading.Event]:
     timer.start()
     try:
         try:
-            yield up
+            yield
         finally:
             with lock:
                 over.set()
@@ -144,26 +115,14 @@ class State:
         self._written_s = float("-inf")
 
     @classmethod
-    def open(cls, folder: Path, *, device: str, continue_from: Path | None = None) -> State:
-        """The state in ``folder``, which is created. The answers in ``continue_from`` and the tuning log beside it are
-        copied.
-
-        Raises LogError for a file that is damaged or missing, or belongs to another device."""
+    def open(cls, folder: Path, *, device: str) -> State:
+        """The state in ``folder``, which is created. Raises LogError for one that is damaged, or of another device."""
         path = folder / FILE
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LogError(f"out={folder} cannot be made: {error.strerror}; name another folder with --out") from error
-        answers: dict[str, Answers] = {}
-        if continue_from is not None:
-            way_out = f"name the {FILE} of an earlier run on {device}, or leave --continue-from out"
-            answers = _read(continue_from, device=device, option="continue-from", way_out=way_out)
-            take_over(continue_from.parent / f"{device}.jsonl", folder / f"{device}.jsonl")
-        if path.exists():
-            way_out = "remove it, or name another folder with --out"
-            for stage, own in _read(path, device=device, option="out", way_out=way_out).items():
-                answers[stage] = {**answers.get(stage, {}), **own}
-        state = cls(path, device=device, answers=answers)
+        state = cls(path, device=device, answers=_read(path, device=device) if path.exists() else {})
         state.flush()
         return state
 
@@ -207,33 +166,18 @@ def has_failed(answer: Any) -> bool:
     return isinstance(answer, dict) and "failed" in answer
 
 
-def _read(path: Path, *, device: str, option: str, way_out: str) -> dict[str, Answers]:
+def _read(path: Path, *, device: str) -> dict[str, Answers]:
+    way_out = "remove it, or name another folder with --out"
     try:
         known = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else f"is damaged: {error}"
-        raise LogError(f"{option}={path} {why}; {way_out}") from error
+        raise LogError(f"out={path} is damaged: {one_line(str(error))}; {way_out}") from error
     answers = known.get("answers") if isinstance(known, dict) and known.get("format") == FORMAT else None
     if not isinstance(answers, dict) or not all(isinstance(of_stage, dict) for of_stage in answers.values()):
-        raise LogError(f"{option}={path} holds no answers of bench cuda in format {FORMAT}; {way_out}")
+        raise LogError(f"out={path} holds no answers of bench cuda in format {FORMAT}; {way_out}")
     if known.get("device") != device:
-        raise LogError(f"{option}={path} belongs to {known.get('device')}, this is {device}; {way_out}")
+        raise LogError(f"out={path} belongs to {known.get('device')}, this is {device}; {way_out}")
     return answers
-
-
-def take_over(old: Path, own: Path) -> None:
-    """Append to the log ``own`` the records that only the log ``old`` has."""
-    if not old.exists() or (own.exists() and old.samefile(own)):
-        return
-    log = TuningLog(own)
-    try:
-        with log.locked():
-            known = set(own.read_text().splitlines()) if own.exists() else set()
-            lines = [line for line in old.read_text().splitlines() if line.strip() and line not in known]
-            with own.open("a") as file:
-                file.writelines(f"{line}\n" for line in lines)
-    except (OSError, UnicodeDecodeError) as error:
-        raise LogError(f"continue-from: the log {old} beside it cannot be continued in {own}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

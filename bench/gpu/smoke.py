@@ -4,7 +4,6 @@ once, and times a call. A step that fails is reported, and the next one runs.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 from collections.abc import Callable
@@ -19,8 +18,8 @@ import torch.nn.functional as F
 
 from bench.cases import odd_blocks
 from bench.gpu.limits import MeasureLimits, known_limits, limits_of
-from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, say
-from bench.gpu.verify import RIGHT, in_words, verified
+from bench.gpu.run import Ended, Run, say
+from bench.gpu.verify import RIGHT, name_of, verify_all
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, host_us, warm_up
 from dwconv.errors import DwconvError
 from dwconv.kernels import build, nvrtc
@@ -133,7 +132,7 @@ def _step(request: Look, worker: GpuWorker, run: Run) -> dict[str, str]:
     if run.pace.left_s <= 0:
         return {request.step: "time is up"}
     try:
-        seen: dict[str, str] = worker.ask(request, timeout_s=_STEP_S, within_s=run.pace.left_s, again=False)
+        seen: dict[str, str] = worker.ask(request, timeout_s=_STEP_S, within_s=run.pace.left_s)
     except GpuFailure as failure:
         return {request.step: f"failed: {failure}"}
     run.state.put("smoke", request.step, seen)
@@ -150,12 +149,9 @@ def _templates(run: Run, *, workers: Workers, gpu: GpuWorker) -> tuple[int, int]
                 candidates.setdefault((template.name, workload.dtype), Candidate(workload, config))
         except DwconvError as error:
             say("smoke", f"{workload.key}: {error}")
-    right = 0
-    with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage
-        for name, answer in verified(list(candidates.values()), run, workers=workers, gpu=gpu):
-            run.state.put("smoke", name, answer)
-            right += answer == {"verdict": RIGHT}
-            say("smoke", f"{name}: {in_words(answer)}")
+    verify_all(list(candidates.values()), run, stage="smoke", workers=workers, gpu=gpu, told=len(candidates))
+    known = run.state.of("smoke")
+    right = sum(known.get(name_of(each)) == {"verdict": RIGHT} for each in candidates.values())
     return right, len(candidates)
 
 

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from bench.gpu.run import Ended, Interrupted, Run, has_failed, interrupted_after, of_all, say
+from bench.gpu.run import Ended, Run, of_all, say
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.building import BUILD_CACHED
@@ -31,13 +31,11 @@ LEAST_S = 4.0
 """A search with less time finds too little."""
 MOST_S = 60.0
 BESIDE_S = 6.0
-"""Expected overhead of a workload beside its search, until one has run: preparing it, confirming the best."""
-_PATIENCE = 3.0
-"""A workload is interrupted when it takes this many times as long as planned."""
+"""Expected overhead of a workload beside its search: preparing it, confirming the best."""
 
 
 def tune_stage(run: Run) -> Ended:
-    """The run fails if nothing could be tuned. If the first workload cannot be tuned, the others are not tried."""
+    """The run fails if nothing could be tuned."""
     by_key = {workload.key: workload for workload in run.workloads}
     compare_starts([by_key[key] for key in run.state.left("starts", by_key)], run)
     tune_all([by_key[key] for key in run.state.left("tune", by_key)], run)
@@ -114,46 +112,26 @@ def tune_all(workloads: Sequence[Workload], run: Run) -> None:
     could be tuned either."""
     with Workers(run.target, jobs=run.jobs) as workers:
         for position, workload in enumerate(workloads):
-            seconds = run.pace.grant_s(items=len(workloads) - position, least_s=LEAST_S, most_s=MOST_S)
-            if seconds is None:
+            seconds = min(MOST_S, max(LEAST_S, run.pace.left_s / (len(workloads) - position) - BESIDE_S))
+            if run.pace.left_s < seconds + BESIDE_S:
                 return
-            with run.pace.item(granted_s=seconds):
-                answer = _tuned(workload, run, seconds=seconds, workers=workers)
-            if answer is None:
-                say("tune", f"{workload.key}: time is up before a candidate was right")
-                return
+            answer = _tuned(workload, run, seconds=seconds, workers=workers)
             run.state.put("tune", workload.key, answer)
             say("tune", f"{workload.key}: {_in_words(answer)}")
-            if has_failed(answer) and not any(known.get("config") for known in run.state.of("tune").values()):
-                say("tune", "no candidate of the first workload worked; the others are not tried")
-                return
 
 
-def _tuned(workload: Workload, run: Run, *, seconds: float, workers: Workers) -> dict[str, Any] | None:
-    """None if the time was up before there was an answer."""
-    planned_s = seconds + (run.pace.expected_s if run.pace.expected_s > seconds else BESIDE_S)
-    most_s = max(1.0, min(_PATIENCE * planned_s, run.pace.left_s))
+def _tuned(workload: Workload, run: Run, *, seconds: float, workers: Workers) -> dict[str, Any]:
+    budget, plan = Budget(trials=None, seconds=seconds), SearchPlan(workers=workers)
     try:
-        with interrupted_after(most_s) as up:
-            result = tune_workload(
-                workload,
-                run.target,
-                log=run.log,
-                budget=Budget(trials=None, seconds=seconds),
-                plan=SearchPlan(workers=workers),
-            )
-            if result.stopped is Stop.INTERRUPTED and not up.is_set():
-                raise KeyboardInterrupt
-    except Interrupted as interrupted:
-        return {"failed": str(interrupted)} if run.pace.left_s > LEAST_S else None
+        result = tune_workload(workload, run.target, log=run.log, budget=budget, plan=plan)
     except NoTemplate as error:
         return {"none": str(error)}
     except (WorkerCannotStart, EnvironmentFailure, LogError):
         raise
     except DwconvError as error:
         return {"failed": str(error)}
-    if result.best is None and result.stopped is Stop.INTERRUPTED and run.pace.left_s <= LEAST_S:
-        return None
+    if result.stopped is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
     return _answer(result)
 
 

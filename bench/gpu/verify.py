@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -71,13 +71,7 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
         GpuWorker("bench.gpu.verify:Verifier", MeasureSetup(target=run.target, load=load), here=run.one_process) as gpu,
     ):
         gpu.start()
-        printed = 0
-        with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage
-            for name, answer in verified([candidates[name] for name in left], run, workers=workers, gpu=gpu):
-                run.state.put("verify", name, answer)
-                if answer != {"verdict": RIGHT} and printed < _TOLD:
-                    printed += 1
-                    say("verify", f"{name}: {in_words(answer)}")
+        verify_all([candidates[name] for name in left], run, stage="verify", workers=workers, gpu=gpu)
     return _ended(candidates, run)
 
 
@@ -128,25 +122,32 @@ def _chosen(workload: Workload, target: Target) -> list[tuple[int, Candidate]]:
     return chosen
 
 
-def verified(
-    candidates: Sequence[Candidate], run: Run, *, workers: Workers, gpu: GpuWorker
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Names and answers of candidates, as they become known; ends when the time is up."""
-    for position, built in workers.builders.map(candidates, timeout_s=settings.BUILD_TIMEOUT_S):
-        if run.pace.left_s <= 0:
-            return
-        name = name_of(candidates[position])
-        if isinstance(built, WorkerError):
-            yield name, {"failed": f"unbuilt: {built}"}
-            continue
-        try:
-            verdict: Verdict = gpu.ask(built, timeout_s=settings.RUN_TIMEOUT_S, within_s=run.pace.left_s, again=False)
-        except GpuFailure as failure:
-            if run.pace.left_s <= 0:  # it may have had too little time
+def verify_all(
+    candidates: Sequence[Candidate], run: Run, *, stage: str, workers: Workers, gpu: GpuWorker, told: int = _TOLD
+) -> None:
+    """Keep the answers of candidates, until the time is up; print the first ``told`` faults."""
+    with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage
+        for position, built in workers.builders.map(candidates, timeout_s=settings.BUILD_TIMEOUT_S):
+            if run.pace.left_s <= 0:
                 return
-            yield name, {"failed": f"broken: {failure}"}
-        else:
-            yield name, {"verdict": RIGHT} if verdict.right else {"failed": f"wrong: {verdict.reason}"}
+            name, answer = name_of(candidates[position]), _answer(built, run, gpu)
+            if answer is None:
+                return
+            run.state.put(stage, name, answer)
+            if answer != {"verdict": RIGHT} and told:
+                told -= 1
+                say(stage, f"{name}: {in_words(answer)}")
+
+
+def _answer(built: Artifact | WorkerError, run: Run, gpu: GpuWorker) -> dict[str, str] | None:
+    """None if the time is up."""
+    if isinstance(built, WorkerError):
+        return {"failed": f"unbuilt: {built}"}
+    try:
+        verdict: Verdict = gpu.ask(built, timeout_s=settings.RUN_TIMEOUT_S, within_s=run.pace.left_s)
+    except GpuFailure as failure:
+        return {"failed": f"broken: {failure}"} if run.pace.left_s > 0 else None  # it may have had too little time
+    return {"verdict": RIGHT} if verdict.right else {"failed": f"wrong: {verdict.reason}"}
 
 
 def name_of(candidate: Candidate) -> str:

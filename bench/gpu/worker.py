@@ -74,25 +74,17 @@ class GpuWorker(AbstractContextManager["GpuWorker"]):
         if self._handler is None:
             self._process.start()
 
-    def ask(self, request: object, *, timeout_s: float, within_s: float = math.inf, again: bool = True) -> Any:
-        """The answer. A request that broke its process is tried once more in a fresh one; with ``again``, every one
-        that failed is. ``timeout_s`` is for each try, ``within_s`` for both. Raises GpuFailure, WorkerCannotStart."""
+    def ask(self, request: object, *, timeout_s: float, within_s: float = math.inf) -> Any:
+        """The answer. A request that broke its process is tried once more in a fresh one. ``timeout_s`` is for each
+        try, ``within_s`` for both. Raises GpuFailure, WorkerCannotStart."""
         until_s = time.monotonic() + max(_LEAST_S, within_s)
         try:
             return self._ask(request, timeout_s=min(timeout_s, until_s - time.monotonic()))
         except GpuFailure as failure:
-            if failure.broken and self._handler is None:
-                self._process.kill()
             left_s = until_s - time.monotonic()
-            if self._handler is not None or left_s < _LEAST_S or not (failure.broken or again):
+            if not failure.broken or self._handler is not None or left_s < _LEAST_S:
                 raise
-            self._process.kill()
-        try:
-            return self._ask(request, timeout_s=min(timeout_s, left_s))
-        except GpuFailure as failure:
-            if failure.broken:
-                self._process.kill()
-            raise
+        return self._ask(request, timeout_s=min(timeout_s, left_s))
 
     def _ask(self, request: object, *, timeout_s: float) -> Any:
         if self._handler is not None:
@@ -103,8 +95,10 @@ class GpuWorker(AbstractContextManager["GpuWorker"]):
             except WorkerCannotStart:
                 raise
             except WorkerError as error:
-                raise GpuFailure(one_line(str(error)), broken=True) from error
+                answer = Refused(reason=one_line(str(error)), broken=True)
         if isinstance(answer, Refused):
+            if answer.broken:
+                self._process.kill()
             raise GpuFailure(answer.reason, broken=answer.broken)
         return answer
 
