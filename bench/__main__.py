@@ -50,20 +50,12 @@ def main(argv: list[str]) -> int:
     name = argv[0] if argv else ""
     if name in BENCHMARKS or name in READERS:
         return run(importlib.import_module(module_of(name)).command, argv[1:])
-    if name in ("-h", "--help"):
-        print("\n".join(["usage: python -m bench NAME …", *_described(), "\neach has --help"]))
-        return 0
-    lines = [f"  {group:8} {' '.join(names)}" for group, names in (*GROUPS.items(), ("results", READERS))]
-    print("\n".join(["usage: python -m bench NAME …, or --help to read what each does\n", *lines]), file=sys.stderr)
-    return 2
-
-
-def _described() -> list[str]:
-    """Each group with its benchmarks, and what they do."""
-    lines = []
+    asked = name in ("-h", "--help")
+    lines = ["usage: python -m bench NAME …; each has --help"]
     for group, names in (*GROUPS.items(), ("results", READERS)):
-        lines += [f"\n{group}:", *(f"  {name:13}  {purpose}" for name, purpose in names.items())]
-    return lines
+        lines += [f"\n{group}:", *(f"  {each:13}  {purpose}" for each, purpose in names.items())]
+    print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else 2
 
 
 def _with_allocator_settings() -> None:

@@ -3,12 +3,13 @@ used in; and ResNet-18, -34 and -50 (He et al. 2015). Those of volumes and seque
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch import Tensor, nn
 
-from bench.rows_and_volumes import X3D, Mamba, MedNeXt
+from bench.rows_and_volumes import X3D, Mamba, MedNeXt, SqueezeExcite, convolved
 from dwconv.errors import InvalidWorkload
 
 
@@ -36,47 +37,31 @@ class Network:
         return replace(self, sample=(*self.sample[:-2], image, image))
 
 
-class SqueezeExcite(nn.Module):
-    """Scales every channel by what its mean says."""
+@dataclass(frozen=True)
+class Row:
+    """An inverted residual block: its kernel, the channels that it widens to and gives, squeeze-excite or not, its
+    activation and its stride."""
 
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        squeezed = _round_to_8(channels / 4)
-        self.squeeze = nn.Conv2d(channels, squeezed, 1)
-        self.excite = nn.Conv2d(squeezed, channels, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        scale = self.squeeze(x.mean((2, 3), keepdim=True)).relu()
-        return x * nn.functional.hardsigmoid(self.excite(scale))
+    kernel: int
+    wide: int
+    out_channels: int
+    se: bool
+    activation: type[nn.Module]
+    stride: int
 
 
 class InvertedResidual(nn.Module):
     """Widen, convolve depthwise, narrow; added to its input where the sizes allow."""
 
-    def __init__(
-        self,
-        channels: int,
-        wide: int,
-        out_channels: int,
-        *,
-        kernel: int,
-        stride: int,
-        se: bool = False,
-        activation: Callable[[], nn.Module] = nn.ReLU6,
-    ) -> None:
+    def __init__(self, channels: int, row: Row) -> None:
         super().__init__()
-        self.adds = stride == 1 and channels == out_channels
-        widen = (
-            [] if wide == channels else [nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), activation()]
-        )
+        wide, act = row.wide, row.activation
+        self.adds = row.stride == 1 and channels == row.out_channels
         self.block = nn.Sequential(
-            *widen,
-            nn.Conv2d(wide, wide, kernel, stride=stride, padding=kernel // 2, groups=wide, bias=False),
-            nn.BatchNorm2d(wide),
-            activation(),
-            *([SqueezeExcite(wide)] if se else []),
-            nn.Conv2d(wide, out_channels, 1, bias=False),
-            nn.BatchNorm2d(out_channels),
+            *(convolved(channels, wide, act=act) if wide != channels else []),
+            *convolved(wide, wide, row.kernel, stride=row.stride, groups=wide, act=act),
+            *([SqueezeExcite(wide, _round_to_8(wide / 4), gate=nn.Hardsigmoid)] if row.se else []),
+            *convolved(wide, row.out_channels),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,81 +69,61 @@ class InvertedResidual(nn.Module):
         return x + narrowed if self.adds else narrowed
 
 
-class MobileNetV2(nn.Module):
-    """(N, 3, 224, 224) -> (N, classes): every depthwise layer is 3×3."""
+class MobileNet(nn.Module):
+    """(N, 3, 224, 224) -> (N, classes)"""
+
+    def __init__(self, rows: Sequence[Row], *, first: int, last: int, act: type[nn.Module], head: nn.Module) -> None:
+        super().__init__()
+        before = [first, *(row.out_channels for row in rows)]
+        self.stem = nn.Sequential(*convolved(3, first, 3, stride=2, act=act))
+        self.blocks = nn.Sequential(*(InvertedResidual(channels, row) for channels, row in zip(before, rows)))  # noqa: B905
+        self.last = nn.Sequential(*convolved(before[-1], last, act=act))
+        self.head = head
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.last(self.blocks(self.stem(x)))
+        return self.head(features.mean((2, 3)))
+
+
+class MobileNetV2(MobileNet):
+    """Every depthwise layer is 3×3."""
 
     # factor that widens, out_channels, blocks, stride of the first
-    ROWS = (
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    )
+    ROWS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
     def __init__(self, classes: int = 10) -> None:
-        super().__init__()
-        blocks, channels = [], 32
+        rows, channels = [], 32
         for factor, out_channels, count, first_stride in self.ROWS:
             for stride in (first_stride, *[1] * (count - 1)):
-                blocks.append(InvertedResidual(channels, factor * channels, out_channels, kernel=3, stride=stride))
+                rows.append(Row(3, factor * channels, out_channels, False, nn.ReLU6, stride))
                 channels = out_channels
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU6()
-        )  # fmt: skip
-        self.blocks = nn.Sequential(*blocks)
-        self.last = nn.Sequential(nn.Conv2d(channels, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU6())
-        self.head = nn.Linear(1280, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        features = self.last(self.blocks(self.stem(x)))
-        return self.head(features.mean((2, 3)))
+        super().__init__(rows, first=32, last=1280, act=nn.ReLU6, head=nn.Linear(1280, classes))
 
 
-class MobileNetV3Large(nn.Module):
-    """(N, 3, 224, 224) -> (N, classes): half of the depthwise layers are 5×5."""
+class MobileNetV3Large(MobileNet):
+    """Half of the depthwise layers are 5×5."""
 
-    # kernel, wide, out_channels, squeeze-excite, activation, stride
     ROWS = (
-        (3, 16, 16, False, nn.ReLU, 1),
-        (3, 64, 24, False, nn.ReLU, 2),
-        (3, 72, 24, False, nn.ReLU, 1),
-        (5, 72, 40, True, nn.ReLU, 2),
-        (5, 120, 40, True, nn.ReLU, 1),
-        (5, 120, 40, True, nn.ReLU, 1),
-        (3, 240, 80, False, nn.Hardswish, 2),
-        (3, 200, 80, False, nn.Hardswish, 1),
-        (3, 184, 80, False, nn.Hardswish, 1),
-        (3, 184, 80, False, nn.Hardswish, 1),
-        (3, 480, 112, True, nn.Hardswish, 1),
-        (3, 672, 112, True, nn.Hardswish, 1),
-        (5, 672, 160, True, nn.Hardswish, 2),
-        (5, 960, 160, True, nn.Hardswish, 1),
-        (5, 960, 160, True, nn.Hardswish, 1),
+        Row(3, 16, 16, False, nn.ReLU, 1),
+        Row(3, 64, 24, False, nn.ReLU, 2),
+        Row(3, 72, 24, False, nn.ReLU, 1),
+        Row(5, 72, 40, True, nn.ReLU, 2),
+        Row(5, 120, 40, True, nn.ReLU, 1),
+        Row(5, 120, 40, True, nn.ReLU, 1),
+        Row(3, 240, 80, False, nn.Hardswish, 2),
+        Row(3, 200, 80, False, nn.Hardswish, 1),
+        Row(3, 184, 80, False, nn.Hardswish, 1),
+        Row(3, 184, 80, False, nn.Hardswish, 1),
+        Row(3, 480, 112, True, nn.Hardswish, 1),
+        Row(3, 672, 112, True, nn.Hardswish, 1),
+        Row(5, 672, 160, True, nn.Hardswish, 2),
+        Row(5, 960, 160, True, nn.Hardswish, 1),
+        Row(5, 960, 160, True, nn.Hardswish, 1),
     )
 
     def __init__(self, classes: int = 10) -> None:
-        super().__init__()
-        blocks, channels = [], 16
-        for kernel, wide, out_channels, se, activation, stride in self.ROWS:
-            blocks.append(
-                InvertedResidual(
-                    channels, wide, out_channels, kernel=kernel, stride=stride, se=se, activation=activation
-                )
-            )
-            channels = out_channels
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.Hardswish()
-        )
-        self.blocks = nn.Sequential(*blocks)
-        self.last = nn.Sequential(nn.Conv2d(channels, 960, 1, bias=False), nn.BatchNorm2d(960), nn.Hardswish())
-        self.head = nn.Sequential(nn.Linear(960, 1280), nn.Hardswish(), nn.Linear(1280, classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        features = self.last(self.blocks(self.stem(x)))
-        return self.head(features.mean((2, 3)))
+        head = nn.Sequential(nn.Linear(960, 1280), nn.Hardswish(), nn.Linear(1280, classes))
+        super().__init__(self.ROWS, first=16, last=960, act=nn.Hardswish, head=head)
 
 
 class ConvNeXtBlock(nn.Module):
@@ -184,23 +149,17 @@ class ChannelNorm(nn.LayerNorm):
 
 
 class ConvNeXt(nn.Module):
-    """(N, 3, 224, 224) -> (N, classes): ConvNeXt-T with fewer blocks of each size."""
+    """(N, 3, 224, 224) -> (N, classes): ConvNeXt-T with two blocks of each size."""
 
-    CHANNELS = (96, 192, 384, 768)
-
-    def __init__(self, classes: int = 10, *, blocks: tuple[int, ...] = (2, 2, 2, 2)) -> None:
+    def __init__(self, classes: int = 10) -> None:
         super().__init__()
-        stages: list[nn.Module] = []
-        channels, step = 3, 4
-        for out_channels, count in zip(self.CHANNELS, blocks, strict=True):
-            if channels > 3:
-                stages.append(ChannelNorm(channels))
-            stages += [nn.Conv2d(channels, out_channels, step, stride=step)]
-            stages += [ChannelNorm(out_channels)] if channels == 3 else []
-            stages += [ConvNeXtBlock(out_channels) for _ in range(count)]
-            channels, step = out_channels, 2
+        stages: list[nn.Module] = [nn.Conv2d(3, 96, 4, stride=4), ChannelNorm(96)]
+        for channels in (96, 192, 384, 768):
+            if channels > 96:
+                stages += [ChannelNorm(channels // 2), nn.Conv2d(channels // 2, channels, 2, stride=2)]
+            stages += [ConvNeXtBlock(channels), ConvNeXtBlock(channels)]
         self.stages = nn.Sequential(*stages)
-        self.head = nn.Sequential(nn.LayerNorm(channels), nn.Linear(channels, classes))
+        self.head = nn.Sequential(nn.LayerNorm(768), nn.Linear(768, classes))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.stages(x).mean((2, 3)))
@@ -216,11 +175,9 @@ class LargeKernelBlock(nn.Module):
         self.small = nn.Conv2d(channels, channels, 5, padding=2, groups=channels, bias=False)
         self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
         self.after = nn.Sequential(nn.ReLU(), nn.Conv2d(channels, channels, 1))
+        wide = 4 * channels
         self.perceptron = nn.Sequential(
-            nn.BatchNorm2d(channels),
-            nn.Conv2d(channels, 4 * channels, 1),
-            nn.GELU(),
-            nn.Conv2d(4 * channels, channels, 1),
+            nn.BatchNorm2d(channels), nn.Conv2d(channels, wide, 1), nn.GELU(), nn.Conv2d(wide, channels, 1)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -233,19 +190,14 @@ class LargeKernelBlock(nn.Module):
 class RepLKNet(nn.Module):
     """(N, 3, 112, 112) -> (N, classes): the first two sizes of RepLKNet-31B, on maps half as large."""
 
-    # channels, kernel, blocks
-    ROWS = ((128, 31, 2), (256, 29, 2))
-
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
         stages: list[nn.Module] = []
-        channels, step = 3, 4
-        for out_channels, kernel, count in self.ROWS:
+        for channels, out_channels, kernel, step in ((3, 128, 31, 4), (128, 256, 29, 2)):
             stages += [nn.Conv2d(channels, out_channels, step, stride=step), nn.BatchNorm2d(out_channels), nn.ReLU()]
-            stages += [LargeKernelBlock(out_channels, kernel=kernel) for _ in range(count)]
-            channels, step = out_channels, 2
+            stages += [LargeKernelBlock(out_channels, kernel=kernel) for _ in range(2)]
         self.stages = nn.Sequential(*stages)
-        self.head = nn.Linear(channels, classes)
+        self.head = nn.Linear(256, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.stages(x).mean((2, 3)))
@@ -268,78 +220,41 @@ def _round_to_8(channels: float) -> int:
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
 
-WIDTHS = (64, 128, 256, 512)
+class Residual(nn.Module):
+    """Two 3×3 convolutions, or with ``narrow`` a 1×1, a 3×3 and a 1×1 one of which the last is four times as wide;
+    added to what they read."""
 
-
-class BasicBlock(nn.Module):
-    """Two 3×3 convolutions, added to what they read."""
-
-    EXPANSION = 1
-
-    def __init__(self, channels: int, width: int, *, stride: int) -> None:
+    def __init__(self, channels: int, width: int, *, stride: int, narrow: bool) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.shortcut = _shortcut(channels, width * self.EXPANSION, stride=stride)
+        out_channels = 4 * width if narrow else width
+        relu = partial(nn.ReLU, inplace=True)
+        first = convolved(channels, width, act=relu) if narrow else []
+        strided = convolved(width if narrow else channels, width, 3, stride=stride, act=relu)
+        self.branch = nn.Sequential(*first, *strided, *convolved(width, out_channels, 1 if narrow else 3))
+        self.relu = relu()
+        changes = stride > 1 or channels != out_channels
+        self.shortcut = nn.Sequential(*(convolved(channels, out_channels, stride=stride) if changes else []))
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
-
-
-class Bottleneck(nn.Module):
-    """1×1, 3×3 and 1×1, of which the last is four times as wide."""
-
-    EXPANSION = 4
-
-    def __init__(self, channels: int, width: int, *, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, self.EXPANSION * width, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(self.EXPANSION * width)
-        self.relu = nn.ReLU(inplace=True)
-        self.shortcut = _shortcut(channels, width * self.EXPANSION, stride=stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.relu(self.bn1(self.conv1(x)))
-        y = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(y)))))
-        return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
-
-
-def _shortcut(channels: int, out_channels: int, *, stride: int) -> nn.Module | None:
-    if stride == 1 and channels == out_channels:
-        return None
-    return nn.Sequential(nn.Conv2d(channels, out_channels, 1, stride=stride, bias=False), nn.BatchNorm2d(out_channels))
+        return self.relu(self.branch(x) + self.shortcut(x))
 
 
 class ResNet(nn.Module):
     """(N, 3, H, W) -> (N, classes). For small images the first convolution keeps the size, as is usual on CIFAR."""
 
-    def __init__(
-        self, blocks: tuple[int, ...], block: type[BasicBlock | Bottleneck], *, classes: int, small_images: bool
-    ) -> None:
+    def __init__(self, counts: tuple[int, ...], *, narrow: bool, classes: int, small_images: bool) -> None:
         super().__init__()
         if small_images:
-            self.stem = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
+            self.stem = nn.Sequential(*convolved(3, 64, 3, act=nn.ReLU))
         else:
-            self.stem = nn.Sequential(
-                nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False),
-                nn.BatchNorm2d(64),
-                nn.ReLU(),
-                nn.MaxPool2d(3, stride=2, padding=1),
-            )
+            self.stem = nn.Sequential(*convolved(3, 64, 7, stride=2, act=nn.ReLU), nn.MaxPool2d(3, stride=2, padding=1))
         made: list[nn.Module] = []
         channels = 64
-        for number, (width, count) in enumerate(zip(WIDTHS, blocks, strict=True)):
+        for number, count in enumerate(counts):
             for position in range(count):
-                made.append(block(channels, width, stride=2 if number and not position else 1))
-                channels = width * block.EXPANSION
+                width, stride = 64 << number, 2 if number and not position else 1
+                made.append(Residual(channels, width, stride=stride, narrow=narrow))
+                channels = 4 * width if narrow else width
         self.blocks = nn.Sequential(*made)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.head = nn.Linear(channels, classes)
@@ -348,16 +263,11 @@ class ResNet(nn.Module):
         return self.head(self.pool(self.blocks(self.stem(x))).flatten(1))
 
 
-_DEPTHS: dict[str, tuple[tuple[int, ...], type[BasicBlock | Bottleneck]]] = {
-    "ResNet-18": ((2, 2, 2, 2), BasicBlock),
-    "ResNet-34": ((3, 4, 6, 3), BasicBlock),
-    "ResNet-50": ((3, 4, 6, 3), Bottleneck),
-}
+_DEPTHS = {"ResNet-18": (2, 2, 2, 2), "ResNet-34": (3, 4, 6, 3), "ResNet-50": (3, 4, 6, 3)}
 RESNETS = tuple(_DEPTHS)
 """Names."""
 
 
 def resnet(name: str, *, classes: int, small_images: bool) -> ResNet:
     """The network of that name."""
-    blocks, block = _DEPTHS[name]
-    return ResNet(blocks, block, classes=classes, small_images=small_images)
+    return ResNet(_DEPTHS[name], narrow=name == "ResNet-50", classes=classes, small_images=small_images)

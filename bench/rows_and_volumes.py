@@ -1,8 +1,9 @@
 """Networks of sequences, and of videos and volumes, written plainly: what causal and 3-D depthwise convolution are
-used in.
-"""
+used in. First what they share with those of images."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -55,18 +56,35 @@ class Mamba(nn.Module):
         return self.head(self.last(x)[:, -1])
 
 
-class SqueezeExcite3d(nn.Module):
-    """Scales every channel of a volume by what its mean says."""
+def convolved(
+    channels: int,
+    out_channels: int,
+    kernel: int = 1,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    act: Callable[[], nn.Module] | None = None,
+) -> list[nn.Module]:
+    """A convolution of images that keeps the size at stride 1, its norm, and its activation, if it has one."""
+    convolution = nn.Conv2d(
+        channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
+    )
+    return [convolution, nn.BatchNorm2d(out_channels), *([act()] if act else [])]
 
-    def __init__(self, channels: int) -> None:
+
+class SqueezeExcite(nn.Module):
+    """Scales every channel of an image, or of a volume, by what its mean says."""
+
+    def __init__(self, channels: int, squeezed: int, *, gate: Callable[[], nn.Module], dims: int = 2) -> None:
         super().__init__()
-        squeezed = _a_sixteenth(channels)
-        self.squeeze = nn.Conv3d(channels, squeezed, 1)
-        self.excite = nn.Conv3d(squeezed, channels, 1)
+        convolution = nn.Conv2d if dims == 2 else nn.Conv3d
+        self.squeeze = convolution(channels, squeezed, 1)
+        self.excite = convolution(squeezed, channels, 1)
+        self.gate = gate()
 
     def forward(self, x: Tensor) -> Tensor:
-        squeezed = self.squeeze(x.mean((2, 3, 4), keepdim=True)).relu()
-        scale: Tensor = self.excite(squeezed).sigmoid()
+        squeezed = self.squeeze(x.mean(tuple(range(2, x.dim())), keepdim=True)).relu()
+        scale: Tensor = self.gate(self.excite(squeezed))
         return x * scale
 
 
@@ -76,14 +94,14 @@ class X3DBlock(nn.Module):
 
     def __init__(self, channels: int, wide: int, out_channels: int, *, stride: int, se: bool) -> None:
         super().__init__()
-        strides = (1, stride, stride)
+        strides, squeezed = (1, stride, stride), 8 * max(1, round(wide / 16 / 8))
         self.branch = nn.Sequential(
             nn.Conv3d(channels, wide, 1, bias=False),
             nn.BatchNorm3d(wide),
             nn.ReLU(),
             nn.Conv3d(wide, wide, 3, stride=strides, padding=1, groups=wide, bias=False),
             nn.BatchNorm3d(wide),
-            *([SqueezeExcite3d(wide)] if se else []),
+            *([SqueezeExcite(wide, squeezed, gate=nn.Sigmoid, dims=3)] if se else []),
             nn.SiLU(),
             nn.Conv3d(wide, out_channels, 1, bias=False),
             nn.BatchNorm3d(out_channels),
@@ -175,8 +193,3 @@ class MedNeXt(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.stages(x).mean((2, 3, 4)))
-
-
-def _a_sixteenth(channels: int) -> int:
-    """As X3D squeezes: to a multiple of 8."""
-    return 8 * max(1, round(channels / 16 / 8))

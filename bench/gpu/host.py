@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,11 +24,11 @@ from torch import Tensor, nn
 import dwconv
 from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.tune import compare_starts
-from bench.gpu.worker import host_us
 from bench.networks import mixed_precision
 from bench.process import in_a_process
 from dwconv import native
 from dwconv.errors import WorkerDied, WorkerTimeout
+from dwconv.measure.clock.timing import Call
 from dwconv.measure.step_share import kernels_in
 from dwconv.problems.workload import PASSES, DType, Workload
 
@@ -36,7 +38,7 @@ _MOST_S = 90.0
 ROADS = {"C++": {}, "Python": {"DWCONV_NATIVE": "0"}}
 """Roads of a call, and what is set for each."""
 CHANNELS = 192
-_LAYERS = 11
+_LAYERS, _CALLS = 11, 5
 DTYPE: DType = "float16"
 
 
@@ -145,3 +147,17 @@ def _kernels_us(call: Callable[[], object]) -> float:
     if not torch.cuda.is_available():
         return 0.0
     return float(sum(event.time_range.elapsed_us() for event in kernels_in(call)))
+
+
+def host_us(call: Call, *, rounds: int) -> float:
+    """Microseconds that a call takes on the host, without waiting for the device: the least of several rounds, since
+    what is more came from outside."""
+    least_s = math.inf
+    for _ in range(rounds):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        started_s = time.perf_counter()
+        for _ in range(_CALLS):
+            call()
+        least_s = min(least_s, (time.perf_counter() - started_s) / _CALLS)
+    return least_s * 1e6

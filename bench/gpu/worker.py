@@ -1,8 +1,7 @@
 """A process that uses the GPU for ``bench cuda``: a request that breaks it is tried once more, in another process.
 
 After an illegal access every CUDA call fails in the process that made it. So the handler says with each refusal whether
-the device still works for it; if not, its process is replaced. At the end the requests of stages to their device,
-except for the clock: the same on a CPU, where tests run them.
+the device still works for it; if not, its process is replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import torch
 from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
 from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import get_ready, is_lost, synchronize
-from dwconv.measure.clock.timing import Call
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
 from dwconv.problems.target import Target
@@ -27,7 +25,6 @@ from dwconv.problems.target import Target
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
-_HOST_ROUNDS, _HOST_CALLS = 40, 5
 _LEAST_S = 1.0
 """A request is not tried again with less time than this."""
 
@@ -108,17 +105,3 @@ def warm_up(target: Target) -> None:
     get_ready(target)
     torch.zeros(1, device=target.kind)
     synchronize(target)
-
-
-def host_us(call: Call, *, rounds: int = _HOST_ROUNDS) -> float:
-    """Microseconds that a call takes on the host, without waiting for the device: the least of several rounds, since
-    what is more came from outside."""
-    least_s = math.inf
-    for _ in range(rounds):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        started_s = time.perf_counter()
-        for _ in range(_HOST_CALLS):
-            call()
-        least_s = min(least_s, (time.perf_counter() - started_s) / _HOST_CALLS)
-    return least_s * 1e6

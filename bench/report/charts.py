@@ -98,7 +98,7 @@ def worst(files: Sequence[ResultFile]) -> str:
     """The losses, and what is next to them."""
     found = sorted(of_all(files), key=lambda contest: contest.ratio)
     losses = [contest for contest in found if contest.ratio < 1]
-    failed = [(file, each) for file in files for each in file.failed]
+    failed = [(file, *each) for file in files for each in file.failed.items()]
     are = "is" if len(losses) == 1 else "are"
     said = f"{counted(len(losses), 'row')} of {len(found)} {are} slower than the other side"
     sure = sum(contest.dot.kind == "loss" for contest in losses)
@@ -109,8 +109,8 @@ def worst(files: Sequence[ResultFile]) -> str:
     if failed:
         parts.append(f"<h3>Without a time: {counted(len(failed), 'row')}</h3><ul>")
         parts += [
-            f'<li class="name">{name(each.name)}<small>{text(file.title)}: {text(each.why)}</small></li>'
-            for file, each in failed
+            f'<li class="name">{name(about)}<small>{text(file.title)}: {text(why)}</small></li>'
+            for file, about, why in failed
         ]
         parts.append("</ul>")
     return "\n".join(parts)

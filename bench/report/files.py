@@ -6,7 +6,7 @@ Then contests: every comparison with another provider that the files hold, in th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -25,13 +25,6 @@ _Row = TypeVar("_Row", bound="msgspec.Struct")
 
 KINDS = ("cpu", "blocks", "train")
 """Benchmarks whose rows are understood; those of others are shown as they are."""
-
-
-class Failed(msgspec.Struct, kw_only=True, frozen=True):
-    """A row without times, of any benchmark, and why it has none."""
-
-    name: str
-    why: str
 
 
 class Row(msgspec.Struct, kw_only=True, frozen=True):
@@ -95,7 +88,6 @@ class StepRow(Row, kw_only=True, frozen=True):
     allocator: str
     median_ms: dict[str, Above0]
     ratio: Ratio
-    compiled: dict[str, Ratio] = {}
     inductor: Ratio | None = None
     blocks: dict[str, Ratio] = {}
     compiled_blocks: dict[str, Ratio] = {}
@@ -122,8 +114,6 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
     layer_rows: Sequence[LayerRow] = ()
     block_rows: Sequence[BlockRow] = ()
     step_rows: Sequence[StepRow] = ()
-    failed: Sequence[Failed] = ()
-    """The rows of these benchmarks that have no times."""
 
     @property
     def kind(self) -> str:
@@ -146,6 +136,15 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
         return self.benchmark.replace("-", ", ")
 
     @property
+    def failed(self) -> dict[str, str]:
+        """Why rows of these benchmarks have no times, by what they are about."""
+        parts = ("layer", "block", "network", "pass", "epilogue", "allocator", "caches")
+        failed = [row for row in self.rows if self.kind in KINDS and "failed" in row]
+        return {
+            " ".join(row[part] for part in parts if isinstance(row.get(part), str)): row["failed"] for row in failed
+        }
+
+    @property
     def where(self) -> str:
         """``bfloat16 on amd-epyc-…``; float32 goes without saying."""
         return " ".join([*(dtype for dtype in DTYPES if dtype in self.benchmark.split("-")), "on", self.device])
@@ -155,15 +154,12 @@ def read(path: Path) -> ResultFile:
     """Raises UnreadableResults, which names the file and what is wrong in it."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=ResultFile)
-        if found.limits is not None and not _is_sound(found.limits):
-            raise UnreadableResults(f"{path}: limits of 0 or less; measure again")
         return msgspec.structs.replace(
             found,
             name=path.name,
             layer_rows=_rows(found, LayerRow, "cpu"),
             block_rows=_rows(found, BlockRow, "blocks"),
             step_rows=_rows(found, StepRow, "train"),
-            failed=[_failed(row) for row in found.rows if found.kind in KINDS and "failed" in row],
         )
     except OSError as error:
         raise UnreadableResults(f"{path}: {error.strerror or error}; give files that a benchmark wrote") from error
@@ -185,22 +181,6 @@ def _rows(found: ResultFile, of: type[_Row], kind: str) -> Sequence[_Row]:
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(f"row {place}: {error}") from error
     return rows
-
-
-def _failed(row: Mapping[str, Any]) -> Failed:
-    parts = (row.get(part) for part in ("layer", "block", "network", "pass", "epilogue", "allocator", "caches"))
-    return Failed(name=" ".join(part for part in parts if isinstance(part, str)), why=str(row["failed"]))
-
-
-def _is_sound(limits: Limits) -> bool:
-    rates = (limits.memory_gb_per_s, limits.cache_gb_per_s, limits.peak_gflop_per_s)
-    levels = (level.gb_per_s for level in limits.levels)
-    return all(math.isfinite(rate) and rate > 0 for rate in (*rates, *levels))
-
-
-def one_of(facts: Mapping[str, Any]) -> str:
-    """``torch 2.13.0, tvm 0.27.0``: what is known of something, in one line."""
-    return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
 
 
 _EAGER = ("plain", "plain, contiguous")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.report.charts import shown, steps
-from bench.report.files import KINDS, BlockRow, ResultFile, StepRow, in_us, of_blocks, of_steps, one_of
+from bench.report.files import KINDS, BlockRow, ResultFile, StepRow, in_us, of_blocks, of_steps
 from dwconv.records.record import CONTENDED
 from dwconv.reporting.drawing import name, stacked, text
 
@@ -152,7 +152,7 @@ def _of(file: ResultFile) -> str:
         "device": file.device,
         "threads": file.threads,
         "date": file.created,
-        "versions": one_of(file.versions),
+        "versions": _said(file.versions),
         "limits": _limits(file),
         "other work": _contention(file),
         "control": _said(file.control),

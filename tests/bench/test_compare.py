@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHMARKS, main
+from bench.__main__ import BENCHMARKS, READERS, main
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import InvalidChoice
@@ -154,8 +154,8 @@ def test_every_result_that_is_kept_equals_itself(name, capsys):
 def test_benchmarks_are_listed_by_group_in_a_line_each(capsys):
     assert main([]) == 2 and main(["nonsense"]) == 2
     out, err = capsys.readouterr()
-    groups = [line.split()[0] for line in err.splitlines() if line.startswith("  ")]
-    assert out == "" and groups == ["layers", "steps", "systems", "gpu", "results"] * 2
+    named = [line.split()[0] for line in err.splitlines() if line.startswith("  ")]
+    assert out == "" and named == [*BENCHMARKS, *READERS] * 2
     assert main(["--help"]) == 0
     assert "each has --help" in capsys.readouterr().out
 

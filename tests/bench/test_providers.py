@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +11,7 @@ import torch.nn.functional as F
 
 from bench import providers
 from bench.cases import odd_workloads
-from bench.providers import causal_conv1d, cudnn_op, is_eager, onednn_blocked, plain
+from bench.providers import cudnn_op, is_eager, onednn_blocked, plain
 from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems.workload import LAYOUTS, Workload
 
@@ -134,71 +132,5 @@ def test_what_onednns_own_layout_does_not_do_is_refused_with_a_reason(changes, w
 
 
 def test_the_op_of_pytorch_is_distinguished_from_other_ways_to_run_it():
-    names = ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw", "onednn-blocked", "inductor-nhwc", "causal-conv1d-nchw"]
+    names = ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw", "onednn-blocked", "inductor-nhwc"]
     assert [name for name in names if is_eager(name)] == ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw"]
-
-
-# -- causal-conv1d ---------------------------------------------------------------------------------------------------
-
-CAUSAL = Workload(
-    pass_="fprop", batch=2, channels=6, input_size=(1, 9), kernel=(1, 4), padding=((0, 0), (3, 0)), layout="nhwc"
-)
-
-
-def causal_conv1d_fn(x, weight, bias=None, *, activation=None):
-    """By PyTorch's operators, as the package documents it: x of (B, C, L), weight of (C, K)."""
-    (channels, taps), length = weight.shape, x.shape[-1]
-    y = F.conv1d(x, weight.unsqueeze(1), bias, padding=taps - 1, groups=channels)[..., :length]
-    return F.silu(y) if activation in ("silu", "swish") else y
-
-
-@pytest.fixture
-def package(monkeypatch):
-    """As if the package were installed."""
-    planted = SimpleNamespace(causal_conv1d_fn=causal_conv1d_fn, __spec__=SimpleNamespace(name="causal_conv1d"))
-    monkeypatch.setitem(sys.modules, "causal_conv1d", planted)
-
-
-@pytest.mark.usefixtures("package")
-@pytest.mark.parametrize(
-    "changes", [{}, {"epilogue": "silu"}, {"bias": True}, {"kernel": (1, 2), "padding": ((0, 0), (1, 0))}]
-)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_causal_conv1d_is_called_with_what_gives_the_result(changes, layout):
-    workload = dataclasses.replace(CAUSAL, **changes)
-    case = make_case(workload, data="integers")
-    assert judge_all([causal_conv1d(workload, layout, case.inputs)()], case).right
-
-
-@pytest.mark.usefixtures("package")
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"padding": ((0, 0), (0, 3))},
-        {"stride": (1, 2)},
-        {"kernel": (1, 5), "padding": ((0, 0), (4, 0))},
-        {"multiplier": 2},
-    ],
-)
-def test_rows_that_causal_conv1d_does_not_take_are_refused_with_a_reason(changes):
-    with pytest.raises(ValueError, match="causal rows of 2 to 4 taps"):
-        causal_conv1d(dataclasses.replace(CAUSAL, **changes), "nhwc", [])
-    with pytest.raises(ValueError, match="all gradients in one call"):
-        causal_conv1d(CAUSAL.for_pass("dgrad"), "nhwc", [])
-
-
-@pytest.mark.usefixtures("package")
-def test_causal_conv1d_races_on_cuda_where_it_is_installed(monkeypatch):
-    monkeypatch.setattr(
-        providers, "pytorch_calls", lambda workload, *inputs: {f"cudnn-{each}": None for each in LAYOUTS}
-    )
-    names = {
-        device: [each.name for each in providers.providers(CAUSAL, [SimpleNamespace(device=torch.device(device))])]
-        for device in ("cuda", "cpu")
-    }
-    assert {name for name in names["cuda"] if "causal" in name} == {"causal-conv1d-nhwc", "causal-conv1d-nchw"}
-    assert not any("causal" in name for name in names["cpu"])
-    monkeypatch.delitem(sys.modules, "causal_conv1d")
-    if importlib.util.find_spec("causal_conv1d") is None:
-        found = providers.providers(CAUSAL, [SimpleNamespace(device=torch.device("cuda"))])
-        assert not any("causal" in each.name for each in found)

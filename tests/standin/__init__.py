@@ -12,7 +12,7 @@
                      │ cuLaunchKernel
                      └────────►  launches.py  cubin.py     checked against the cubin's own table, written to a journal
                                  faults.py                 faults that are asked for
-                                 computing.py              computed by the reference, or in the simulator of GPUs
+                                 computing.py              computed by the reference
 
 The tests in on_gpu/ are for any GPU: without one, test_on_stand_in.py runs them here.
 

@@ -1,36 +1,23 @@
-"""Computes the results of a launched artifact: quickly, by the reference, or thread by thread, in the simulator."""
+"""Computes the results of a launched artifact by the reference."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-import os
 from typing import Any
 
 import torch
 
-from dwconv import settings
 from dwconv.kernels.artifact import Argument, Artifact
 from dwconv.problems.reference import reference, right_answers
 from dwconv.problems.workload import IMAGES
 
-VARIABLE = "STAND_IN_COMPUTING"
-"""``reference``, ``simulator``, or ``nothing`` where only times matter."""
-
-_machines: dict[int, Any] = {}
-
 
 def compute(artifact: Artifact, addresses: dict[str, int], batch: int, *, wrong: bool) -> None:
     """Write the results to their addresses; with ``wrong``, one element is wrong."""
-    way = os.environ.get(VARIABLE, "reference")
-    if way == "nothing":
-        return
     with torch.inference_mode():
         tensors = {each.name: _at(addresses[each.name], each, batch) for each in artifact.arguments}
-        if way == "simulator":
-            _simulate(artifact, batch, list(tensors.values()))
-        else:
-            _refer(artifact, tensors, batch)
+        _refer(artifact, tensors, batch)
         if wrong:
             tensors[artifact.results[0].name].view(-1)[-1] += 1
 
@@ -40,20 +27,6 @@ def _at(address: int, argument: Argument, batch: int) -> torch.Tensor:
     shape, dtype = argument.shape_at(batch), getattr(torch, argument.dtype)
     memory = (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(address)
     return torch.frombuffer(memory, dtype=dtype).view(shape)
-
-
-def _simulate(artifact: Artifact, batch: int, tensors: list[torch.Tensor]) -> None:
-    """Raises RuntimeError for a fault of the kernel."""
-    from dwconv.measure.simulator.machine import Machine  # which imports what this stands in for
-
-    machine = _machines.get(id(artifact))
-    if machine is None:
-        folder = settings.cache_folder() / "simulator"
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        machine = _machines[id(artifact)] = Machine(artifact, folder=folder)
-    machine(batch, *(tensor.data_ptr() for tensor in tensors))
-    if machine.report is not None and not machine.report.clean:
-        raise RuntimeError(f"{artifact.candidate.config}: {machine.report.faults[0]}")
 
 
 def _refer(artifact: Artifact, tensors: dict[str, torch.Tensor], batch: int) -> None:

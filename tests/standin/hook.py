@@ -67,12 +67,6 @@ def _after_launch(module: ModuleType) -> None:
     watch(module)
 
 
-def _after_build(module: ModuleType) -> None:
-    from tests.standin.faults import slow
-
-    module.build = slow(module.build)  # type: ignore[attr-defined]
-
-
 def _after_starting(module: ModuleType) -> None:
     from tests import forked
 
@@ -83,7 +77,6 @@ def _after_starting(module: ModuleType) -> None:
 
 _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
     "torch": (_before_torch, _after_torch),
-    "dwconv.kernels": (_nothing, _after_build),
     "dwconv.kernels.launch": (_nothing, _after_launch),
     "dwconv.measure.processes.started_process": (_nothing, _after_starting),
     "bench.process": (_nothing, _after_starting),

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import threading
-import time
 import traceback
 import zlib
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ from dwconv.problems.workload import ITEMSIZE, Workload
 from tests.standin.computing import compute
 from tests.standin.cubin import Entry, entries
 from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
-from tests.standin.faults import FOREVER_S, Fault, fault_of, is_first_time
+from tests.standin.faults import Fault, fault_of, is_first_time
 from tests.standin.graphs import Graph
 from tests.standin.profiler import noted_launch, unprofiled
 
@@ -108,7 +107,7 @@ def _take(launch: Launch) -> int:
         loaded.passed[threading.get_ident()] = _Passed(_at_size(launch, loaded))
     passed = loaded.passed.setdefault(threading.get_ident(), _Passed(loaded.artifact))
     artifact = passed.artifact
-    fault = fault_of(artifact.candidate.config, "launched")
+    fault = fault_of(artifact.candidate.config)
     capturing = device().standin_capturing()
     _write_down(
         what="launch", kernel=kernel, template=artifact.candidate.config.template, config=artifact.candidate.config
@@ -199,8 +198,6 @@ def _suffer(fault: Fault | None) -> int:
         driver().standin_break(ILLEGAL_ADDRESS)
     elif fault == "memory" or (fault == "crowd" and is_first_time(fault)):
         device().standin_refuse_memory()
-    elif fault == "hang":
-        time.sleep(FOREVER_S)
     return 0
 
 
@@ -342,4 +339,4 @@ def _check_memory(artifact: Artifact, passed: _Passed, batch: int) -> None:
 def _write_down(**line: Any) -> None:
     if path := os.environ.get(JOURNAL_VARIABLE):
         with open(path, "a") as file:  # noqa: PTH123  one write, whole lines: many processes write
-            file.write(json.dumps({"pid": os.getpid(), "at_s": time.time(), **line}) + "\n")
+            file.write(json.dumps({"pid": os.getpid(), **line}) + "\n")

@@ -1,6 +1,6 @@
 """Run a Python command where there seems to be a GPU.
 
-From a shell: ``python -m tests.standin.run [--computing WAY] -- -m bench cuda --seconds 600``.
+From a shell: ``python -m tests.standin.run -- -m bench cuda --seconds 600``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from tests import forked
 from tests.standin import compiled
 from tests.standin import faults as planted
 from tests.standin.faults import Fault
 
-Computing = Literal["reference", "simulator", "nothing"]
 PATIENCE_S = 1500.0
 """Time limit of commands that take seconds on a quiet machine: only what hangs reaches it."""
 _HERE = Path(__file__).parent
@@ -54,26 +53,19 @@ def run_on_stand_in(
     command: Sequence[str],
     *,
     folder: Path,
-    computing: Computing = "reference",
     faults: Mapping[Fault, int] | None = None,
-    environment: Mapping[str, str] | None = None,
-    timeout_s: float = PATIENCE_S,
 ) -> Done:
     """Run ``python *command`` with the stand-in in place of a GPU, in it and in all Python processes that it starts.
 
-    ``folder`` is for the journal and the tuning logs. ``computing`` says what computes the results of launches: the
-    reference (quickly), the simulator (slowly, and it finds faults), or nothing, where only times matter. ``faults``
-    gives the number of the candidate that has each fault, in the order in which they are built or launched.
-    ``environment``: further variables to set. Raises subprocess.TimeoutExpired."""
+    ``folder`` is for the journal and the tuning logs. ``faults`` gives the number of the candidate that has each fault,
+    in the order in which they are launched. Raises subprocess.TimeoutExpired."""
     journal = folder / "journal.jsonl"
-    told = environment_of(folder, computing=computing, faults=faults) | dict(environment or {})
-    done = forked.run([sys.executable, *command], env=told, cwd=_ROOT, text=True, timeout=timeout_s)
+    environment = environment_of(folder, faults=faults)
+    done = forked.run([sys.executable, *command], env=environment, cwd=_ROOT, text=True, timeout=PATIENCE_S)
     return Done(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr, journal=journal)
 
 
-def environment_of(
-    folder: Path, *, computing: Computing = "reference", faults: Mapping[Fault, int] | None = None
-) -> dict[str, str]:
+def environment_of(folder: Path, *, faults: Mapping[Fault, int] | None = None) -> dict[str, str]:
     """The environment of such a process. Compiles the libraries if they are missing."""
     libraries = compiled.usual_folder()
     compiled.driver(libraries)
@@ -87,7 +79,6 @@ def environment_of(
         forked.BRIEF: "1",
         "STAND_IN_FOLDER": str(libraries),
         "STAND_IN_JOURNAL": str(folder / "journal.jsonl"),
-        "STAND_IN_COMPUTING": computing,
         planted.VARIABLE: json.dumps(dict(faults or {})),
         planted.FOLDER_VARIABLE: str(folder),
     }
@@ -95,11 +86,10 @@ def environment_of(
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.standin.run", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--computing", choices=get_args(Computing), default="reference")
     parser.add_argument("--folder", type=Path, default=Path("stand-in"), help="for the journal and the tuning logs")
     parser.add_argument("command", nargs="+", help="of Python, after --")
     given = parser.parse_args()
-    environment = environment_of(given.folder.resolve(), computing=given.computing)
+    environment = environment_of(given.folder.resolve())
     return subprocess.run([sys.executable, *given.command], env=environment).returncode
 
 

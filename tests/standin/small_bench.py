@@ -1,16 +1,11 @@
-"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work.
-
-Says of each stage how many seconds it took to its first kernel: on a GPU that is paid for, these are lost."""
+"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,13 +15,12 @@ from bench.gpu.blocks import blocks_stage
 from bench.gpu.host import host_stage
 from bench.gpu.limits import MeasureLimits
 from bench.gpu.race import race_stage
-from bench.gpu.run import Ended, Pace, Run, State, say
+from bench.gpu.run import Pace, State
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.train import train_stage
 from bench.models import Network
 from dwconv.problems.target import parse_target
 from tests.models import OneBlock, OneLayer
-from tests.standin.launches import JOURNAL_VARIABLE
 
 TINY = square("Tiny", batch=1, channels=16, size=8, kernel=3)
 FPROP, *_ = TINY.workloads(dtype="float32", layout="nhwc")
@@ -42,32 +36,16 @@ def stages() -> dict[str, cuda.Stage]:
     """Stages with so little time that only the first item of each runs."""
     sizes = MeasureLimits(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
     small = {
-        "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
+        "smoke": partial(smoke_stage, sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
         "host": partial(host_stage, batch=1, size=4, rounds=1),
         "blocks": partial(blocks_stage, networks=[WITH_BLOCK]),
         "train": partial(train_stage, networks=[NETWORK], types=("float16",), steps=2, compiled=False),
     }
     return {
-        name: dataclasses.replace(stage, run=_timed(name, small.get(name, stage.run)), first_s=0.0, most_s=600.0)
+        name: dataclasses.replace(stage, run=small.get(name, stage.run), first_s=0.0, most_s=600.0)
         for name, stage in cuda.STAGES.items()
     }
-
-
-def _timed(name: str, stage: Callable[[Run], Ended]) -> Callable[[Run], Ended]:
-    """The stage; afterwards it says when its first kernel was launched."""
-
-    def run(given: Run) -> Ended:
-        began_s = time.time()
-        ended = stage(given)
-        journal = Path(os.environ[JOURNAL_VARIABLE])
-        lines = map(json.loads, journal.read_text().splitlines() if journal.exists() else ())
-        launched_s = (line["at_s"] for line in lines if line["what"] == "launch" and line["at_s"] >= began_s)
-        first_s = next(launched_s, None)
-        say(name, "no kernel" if first_s is None else f"first kernel after {first_s - began_s:.1f} s")
-        return ended
-
-    return run
 
 
 def main() -> int:

@@ -16,12 +16,3 @@ def test_what_a_gpu_must_do(on_stand_in: OnStandIn, marked: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.launches
     assert not done.problems
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("objects")
-def test_the_kernels_themselves_are_run_in_the_simulator(on_stand_in: OnStandIn) -> None:
-    file = "tests/standin/on_gpu/test_templates.py"
-    done = on_stand_in([*PYTEST, "-k", "several_kernels", file], computing="simulator")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.problems
