@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -56,12 +55,11 @@ def _with_dynamic(kernels: dict[str, dict[str, int]], launch: Launch) -> dict[st
 
 def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple[str, tuple[Launch, ...]]:
     """CUDA C++ of a scheduled PrimFunc, and its launches in the order they run."""
-    _check_threads(function)
     return generated(function, arguments, arch)
 
 
 def generated(function: Any, arguments: tuple[Argument, ...], arch: str) -> tuple[str, tuple[Launch, ...]]:
-    """``lower`` without the check."""
+    """The same, by position."""
     import tvm
     from tvm import tirx
     from tvm.tirx.build import codegen_build, split_host_device_mods
@@ -123,38 +121,6 @@ def _compiled_by_nobody() -> Iterator[None]:
 
 _LOWERING = forks.Lock()
 """The callback belongs to the whole process, so only one thread may replace it at a time."""
-
-
-def _check_threads(function: Any) -> None:
-    """Raises BuildError where two loops of different lengths are bound to one thread axis: TVM would drop threads
-    silently."""
-    import tvm_ffi
-    from tvm import s_tir, tirx
-
-    body = function.body
-    while isinstance(body, s_tir.SBlockRealize):
-        body = body.block.body
-    for kernel in _nests_of_blocks(body):
-        lengths: dict[str, set[str]] = defaultdict(set)
-
-        def visit(loop: Any, lengths: dict[str, set[str]] = lengths) -> None:
-            if loop.thread_binding is not None:
-                lengths[str(loop.thread_binding.thread_tag)].add(str(loop.extent))
-
-        tvm_ffi.structural_walk(kernel, [(tirx.For, visit)])
-        for tag, found in lengths.items():
-            if tag.startswith("threadIdx") and len(found) > 1:
-                raise BuildError(f"{tag} is bound to loops of {' and of '.join(sorted(found))}")
-
-
-def _nests_of_blocks(body: Any) -> list[Any]:
-    """The kernels of a function in which every statement is a loop over blocks; else all of it, as one."""
-    from tvm import tirx
-
-    statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
-    loops = [statement for statement in statements if isinstance(statement, tirx.For)]
-    tags = [str(loop.thread_binding.thread_tag) if loop.thread_binding is not None else "" for loop in loops]
-    return loops if loops and all(tag.startswith("blockIdx") for tag in tags) else [body]
 
 
 def self_contained(source: str) -> str:

@@ -132,9 +132,6 @@ def _fits(value: Any, hint: Any) -> bool:
 MOST_ENTRIES = 4000
 """Entries of a kind in a folder; beyond it the oldest go."""
 
-_ABANDONED_S = 24 * 3600.0
-"""A file that has been unfinished for so long has lost its writer."""
-
 
 def key_of(*parts: object) -> str:
     """A name for an entry, from the plain data that went into it."""
@@ -163,18 +160,16 @@ def write_entry(path: Path, value: object) -> None:
 
 
 def _make_room(folder: Path, *, suffix: str) -> None:
-    """Only entries go, and what killed writers left. Other processes may be at it, too: what is gone is gone."""
+    """The oldest entries go, and what killed writers left. Other processes may be at it, too: what is gone is gone."""
     try:
         files = list(folder.iterdir())
     except OSError:
         return
-    for file in files:
-        if file.suffix == UNFINISHED and time.time() - _written(file) > _ABANDONED_S:
-            _remove(file)
-    entries = [file for file in files if file.suffix == suffix]
+    entries = [file for file in files if file.suffix in (suffix, UNFINISHED)]
     if len(entries) > MOST_ENTRIES:
         for file in sorted(entries, key=_written)[: MOST_ENTRIES // 4]:
-            _remove(file)
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 def _written(file: Path) -> float:
@@ -183,8 +178,3 @@ def _written(file: Path) -> float:
         return file.stat(follow_symlinks=False).st_mtime
     except OSError:
         return time.time()
-
-
-def _remove(file: Path) -> None:
-    with contextlib.suppress(OSError):
-        file.unlink()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from dwconv.errors import BrokenInstallation
 from dwconv.kernels import nvrtc
@@ -38,17 +36,8 @@ def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
         return f"the artifact of another candidate, {artifact.candidate.config}"
     if artifact.kind != target.kind:
         return f"an artifact for {artifact.kind}, not for {target.kind}"
-    workload = candidate.workload
-    artifact = artifact.at(workload) if workload.any_size else artifact
-    for name, argument in zip_longest((*workload.inputs, *workload.results), (*artifact.inputs, *artifact.results)):
-        if argument is None or argument.name != name:
-            return f"a kernel without {name}"
-        for batch in (1, 2):
-            elements = math.prod(workload.with_batch(batch).shape_of(name))
-            if argument.dtype != workload.dtype_of(name) or math.prod(argument.shape_at(batch)) != elements:
-                return f"a kernel of {argument} for {workload.key}"
-    others = [argument.name for argument in artifact.workspaces if not argument.name.startswith("workspace")]
-    return f"a kernel of {', '.join(others)}" if others else ""
+    workload, named = candidate.workload, [argument.name for argument in (*artifact.inputs, *artifact.results)]
+    return "" if named == [*workload.inputs, *workload.results] else f"a kernel of {', '.join(named)}"
 
 
 _NICE = 5

@@ -5,8 +5,8 @@
                                          │          │ load, verify B               │          │
 
 On a CPU nothing is built while something is timed. On a GPU, whose clock builds do not disturb, build workers always
-go on. If a request fails, or a kernel wrote where it must not, each candidate of the comparison is tried alone, as in a
-search, so that a bad one costs itself only. The measuring worker is replaced after any that was wrong.
+go on. If a request fails, several kernels are wrong, or one wrote where it must not, each candidate is tried alone, so
+that a bad one costs itself only. The measuring worker is replaced after any that was wrong.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 from dwconv import settings
 from dwconv.errors import RequestFailed, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.measuring import is_late
 from dwconv.measure.requests import (
     Check,
-    Comparison,
     Measured,
+    Time,
+    Tried,
     failed_to_build,
-    found_wrong,
     is_vandalism,
     measured_record,
     right_finalist,
@@ -122,20 +121,18 @@ class Comparisons:
         artifacts, unbuilt = tuple(built.artifacts), built.records(self._target)
         if not artifacts:
             return _Ran(records=unbuilt, winner=None)
-        measurer = self._workers.measurer
         builds = self._target.kind != "cpu"
-        answer = self._answer(Comparison(artifacts=artifacts), share=len(artifacts), builds=builds)
-        if answer is not None and found_wrong(answer):
-            measurer.kill()
-            if any(is_vandalism(verdict) for verdict in answer.verdicts_after):
+        answer = self._answer(Time(artifacts=artifacts, stage="race"), share=len(artifacts), builds=builds)
+        if answer is not None and answer.found_wrong:
+            self._workers.measurer.kill()
+            wrong = [tried.verdict for tried in answer.each if not tried.verdict.right]
+            if len(wrong) > 1 or is_vandalism(wrong[0]):  # perhaps one made the others wrong
                 answer = None
-            elif sum(not verdict.right for verdict in answer.verdicts_after) > 1:  # perhaps one made the others wrong
-                return _Ran(records=[*unbuilt, *self._without_the_first_wrong(artifacts, answer)], winner=None)
         if answer is None:
             return _Ran(records=[*unbuilt, *self._one_by_one(artifacts)], winner=None)
         records = [
-            (artifact, measured_record(artifact, alone, target=self._target))
-            for artifact, alone in zip(artifacts, answer.of_each, strict=True)
+            (artifact, measured_record(artifact, tried, target=self._target))
+            for artifact, tried in zip(artifacts, answer.each, strict=True)
         ]
         artifact, best = min(records, key=lambda each: each[1].slowness)
         counts = answer.is_clear or not best.contended
@@ -144,15 +141,7 @@ class Comparisons:
         others = [record for _, record in records if record is not best]
         return _Ran(records=[*unbuilt, *others], winner=(artifact, best))
 
-    def _without_the_first_wrong(self, artifacts: Sequence[Artifact], answer: Measured) -> list[TuningRecord]:
-        """The verdict on that one stays, the others are tried alone."""
-        verdicts = list(enumerate(answer.verdicts_after))
-        first, verdict = min((each for each in verdicts if not each[1].right), key=lambda each: is_late(each[1]))
-        wrong = measured_record(artifacts[first], Measured(verdict=verdict), target=self._target)
-        others = [artifact for number, artifact in enumerate(artifacts) if number != first]
-        return [wrong, *self._one_by_one(others)]
-
-    def _answer(self, request: Check | Comparison, *, share: int, builds: bool) -> Measured | None:
+    def _answer(self, request: Check | Time, *, share: int, builds: bool) -> Measured | None:
         """What the measuring worker answers, None if it does not; with ``builds`` the next comparisons are built
         meanwhile."""
         measurer = self._workers.measurer
@@ -184,7 +173,7 @@ class Comparisons:
             judged = dataclasses.replace(record, verdict=verdict, raced=True)
             return [right_finalist(artifact, judged, target=self._target, sure=True)]
         self._workers.measurer.kill()
-        return [measured_record(artifact, Measured(verdict=verdict), target=self._target)]
+        return [measured_record(artifact, Tried(verdict=verdict), target=self._target)]
 
     def _one_by_one(self, artifacts: Sequence[Artifact]) -> list[TuningRecord]:
         """The records of candidates that are tried alone; the best is confirmed. Where PyTorch's op cannot be timed

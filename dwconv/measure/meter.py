@@ -60,15 +60,21 @@ class Meter:
         self._rates = self._make_rates()
 
     def __call__(self, _: None) -> Reading:
-        clock, extra = CpuClock(), _Extra(seconds=_EXTRA_S)
-        stopwatches = {name: _Stopwatch(rate.call, clock=clock, extra=extra) for name, rate in self._rates.items()}
-        for _turn in range(_TURNS):
-            for stopwatch in stopwatches.values():
-                stopwatch.run()
-        least_s = {name: stopwatch.least_s for name, stopwatch in stopwatches.items()}
+        clock, extra_s = CpuClock(), _EXTRA_S
+        least_s = dict.fromkeys(self._rates, math.inf)
+        calm = dict.fromkeys(self._rates, False)
+        for name, rate in list(self._rates.items()) * _TURNS:
+            started, taken_s, is_calm = time.perf_counter(), 0.0, False
+            while taken_s < _TURN_S or (not is_calm and taken_s < _TURN_S + extra_s):
+                lap = clock.lap(rate.call, times=1)
+                is_calm |= not lap.contended
+                least_s[name] = min(least_s[name], lap.seconds)
+                taken_s = time.perf_counter() - started
+            extra_s = max(0.0, extra_s - max(0.0, taken_s - _TURN_S))
+            calm[name] |= is_calm
         reached = {name: rate.work / least_s[name] / 1e9 for name, rate in self._rates.items()}
         peaks = ("convolution", "thread", *map(_multiply_add, _ACCUMULATORS))
-        together = not (stopwatches["region"].contended or stopwatches["no region"].contended)
+        region_us = _region_us(least_s["region"] - least_s["no region"])
         limits = Limits(
             memory_gb_per_s=reached["memory"],
             cache_gb_per_s=max(reached["cache"], reached[_level(len(self._level_bytes) - 1)]),
@@ -79,9 +85,9 @@ class Meter:
                 CacheLevel(bytes=size, gb_per_s=reached[_level(number)])
                 for number, size in enumerate(self._level_bytes)
             ),
-            region_us=_region_us(least_s["region"] - least_s["no region"]) if together else 0.0,
+            region_us=region_us if calm["region"] and calm["no region"] else 0.0,
         )
-        return Reading(limits=limits, contended=any(stopwatch.contended for stopwatch in stopwatches.values()))
+        return Reading(limits=limits, contended=not all(calm.values()))
 
     def _make_rates(self) -> dict[str, _Rate]:
         """What is measured; each of the calls is compiled here, so that no reading waits for it."""
@@ -158,37 +164,6 @@ def _convolution() -> _Rate:
     x = torch.randn(batch, channels, size, size).contiguous(memory_format=torch.channels_last)
     w = torch.randn(channels, channels, 1, 1).contiguous(memory_format=torch.channels_last)
     return _Rate(call=lambda: F.conv2d(x, w), work=2 * batch * size**2 * channels**2)
-
-
-@dataclass(kw_only=True)
-class _Extra:
-    """Time that stopwatches share."""
-
-    seconds: float
-
-
-class _Stopwatch:
-    """Finds the shortest of many runs of a call."""
-
-    def __init__(self, call: Callable[[], object], *, clock: CpuClock, extra: _Extra) -> None:
-        self._call = call
-        self._clock = clock
-        self._extra = extra
-        self.least_s = math.inf
-        self.contended = True
-        """True until one run was uncontended."""
-
-    def run(self) -> None:
-        """Take a turn of many runs, or of one long one; it lasts longer, while there is extra time, if all of them are
-        disturbed."""
-        started, taken_s, calm = time.perf_counter(), 0.0, False
-        while taken_s < _TURN_S or (not calm and taken_s < _TURN_S + self._extra.seconds):
-            lap = self._clock.lap(self._call, times=1)
-            calm |= not lap.contended
-            self.least_s = min(self.least_s, lap.seconds)
-            taken_s = time.perf_counter() - started
-        self._extra.seconds = max(0.0, self._extra.seconds - max(0.0, taken_s - _TURN_S))
-        self.contended &= not calm
 
 
 # -- the kernels that it measures with, built as candidates are ------------------------------------------------------

@@ -6,8 +6,8 @@ Every new record carries the same facts, whatever happened to its candidate: dev
 from __future__ import annotations
 
 import dataclasses
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 from dwconv.errors import WorkerDied, WorkerError, WorkerTimeout
 from dwconv.kernels.artifact import Artifact
@@ -52,24 +52,10 @@ class Prepare:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Trial:
-    """Verify a candidate, time it beside the baseline, and judge one more call of it."""
-
-    artifact: Artifact
-    best_us: float | None = None
-    """Time of the best candidate so far. A clearly slower one is given up early."""
-
-    @property
-    def artifacts(self) -> tuple[Artifact, ...]:
-        return (self.artifact,)
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
 class Check:
     """Verify a finalist on other data, at other batch sizes and on other numbers of threads. Then line up the
-    candidates of the comparison that follows: make the inputs and right answers of their workload, load and verify
-    them. Nothing is timed, so others may build meanwhile."""
+    candidates of the race that follows: make the inputs and right answers of their workload, load and verify them.
+    Nothing is timed, so others may build meanwhile."""
 
     finalist: Artifact | None = None
     line_up: tuple[Artifact, ...] = ()
@@ -81,56 +67,50 @@ class Check:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Final:
-    """Time checked finalists side by side with the providers, then verify each on fresh data."""
+class Time:
+    """Verify candidates of a workload, time those that are right side by side with PyTorch's op, and judge each once
+    more: a trial by a glance; those of a race, which may be lined up; finalists for long, then on fresh data."""
 
     artifacts: tuple[Artifact, ...]
+    stage: Literal["trial", "race", "final"]
+    best_us: float | None = None
+    """Time of the best candidate so far. A trial that is clearly slower is given up early."""
+
+
+Request = Prepare | Check | Time
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Time candidates of a workload, side by side with the providers, and judge one more call of each. Those that are
-    not lined up are lined up first."""
+class Tried:
+    """What came of a candidate that was timed."""
 
-    artifacts: tuple[Artifact, ...]
-
-
-Request = Prepare | Trial | Check | Final | Comparison
+    verdict: Verdict
+    times: tuple[AtSize, ...] = ()
+    """At each size of its workload, with the other providers, if it is right."""
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The verdict of a Trial, or of the finalist in a Check; the measurements of a Trial, a Final or a Comparison, one
-    per kernel that is right, in order, and those of the other providers."""
+    """The answer to any request."""
 
     verdict: Verdict | None = None
-    verdicts_after: tuple[Verdict, ...] = ()
-    """After the timing of a Final or a Comparison: one per kernel, in order."""
-    kernels: tuple[Measurement, ...] = ()
-    providers: dict[str, Measurement] = field(default_factory=dict)
-    others: tuple[tuple[AtSize, ...], ...] = ()
-    """What each of these kernels took at the sizes of ``Workload.also_at``, if there are any."""
+    """On the finalist of a Check."""
+    each: tuple[Tried, ...] = ()
+    """Of a Time, in order."""
     is_clear: bool = False
-    """Of a Comparison, that other work disturbed it, and yet the fastest kernel is sure: the times of the others
-    are the least that its turns allow."""
+    """Of a race, that other work disturbed it, and yet the fastest kernel is sure: the times of the others are the
+    least that its turns allow."""
 
     @property
-    def of_each(self) -> list[Measured]:
-        """Of a Final or a Comparison: kernel by kernel, as a Trial would give it."""
-        times = iter(zip(self.kernels, self.others or [()] * len(self.kernels), strict=True))
-        found = []
-        for verdict in self.verdicts_after:
-            one = Measured(verdict=verdict)
-            if verdict.right:
-                taken, elsewhere = next(times)
-                one = Measured(verdict=verdict, kernels=(taken,), providers=self.providers, others=(elsewhere,))
-            found.append(one)
-        return found
+    def found_wrong(self) -> bool:
+        """True if it judges a kernel wrong. What that did to its process, to how its threads compute for one, must not
+        make others wrong: the process is to be replaced. The verdict stays."""
+        verdicts = (self.verdict, *(tried.verdict for tried in self.each))
+        return any(verdict is not None and not verdict.right for verdict in verdicts)
 
 
-# Faults after which the memory of the measuring worker is not to be trusted.
 _VANDALISM = ("guard band", "input changed")
 
 
@@ -139,42 +119,16 @@ def is_vandalism(verdict: Verdict) -> bool:
     return verdict.reason.startswith(_VANDALISM)
 
 
-def found_wrong(answer: Measured) -> bool:
-    """True if it judges a kernel wrong. What that did to its process, to how its threads compute for one, must not
-    make others wrong: the process is to be replaced. The verdict stays."""
-    return any(not verdict.right for verdict in (answer.verdict, *answer.verdicts_after) if verdict is not None)
-
-
 def misfit_of_answer(request: Request, answer: object) -> str:
     """Why ``answer`` does not answer ``request``; empty if it does."""
     if not isinstance(answer, Measured):
         return f"{type(answer).__name__} is not a measurement"
-    judged = isinstance(request, Trial) or (isinstance(request, Check) and request.finalist is not None)
-    if judged and answer.verdict is None:
+    if isinstance(request, Check) and request.finalist is not None and answer.verdict is None:
         return "no verdict"
-    count = len(request.artifacts) if isinstance(request, Final | Comparison) else 0
-    if len(answer.verdicts_after) != count:
-        return f"{len(answer.verdicts_after)} verdicts on {count} kernels"
-    timed = [answer.verdict] if isinstance(request, Trial) else answer.verdicts_after
-    wanted = sum(verdict is not None and verdict.right for verdict in timed)
-    if len(answer.kernels) != wanted:
-        return f"{len(answer.kernels)} measurements of {wanted} kernels"
-    times = [*answer.kernels, *answer.providers.values()]
-    for each in (each for of_kernel in answer.others for each in of_kernel):
-        times += each.measurement, *each.providers.values()
-    if not all(0 < taken.median_us < math.inf for taken in times):
-        return "times that are none"
-    if wanted and isinstance(request, Trial | Final) and not _has_all_sizes(request, answer):
-        return "times at other sizes than those wanted"
-    return ""
-
-
-def _has_all_sizes(request: Trial | Final, answer: Measured) -> bool:
-    wanted = request.artifacts[0].candidate.workload.also_at
-    given = answer.others or [()] * len(answer.kernels)
-    return len(given) == len(answer.kernels) and all(
-        tuple(each.input_size for each in of_kernel) == wanted for of_kernel in given
-    )
+    count = len(request.artifacts) if isinstance(request, Time) else 0
+    if len(answer.each) != count:
+        return f"{len(answer.each)} measurements of {count} kernels"
+    return "" if all(tried.times for tried in answer.each if tried.verdict.right) else "no time"
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
@@ -200,20 +154,14 @@ def status_after(error: WorkerError, *, otherwise: Status) -> Status:
     return Status.CRASHED if isinstance(error, WorkerDied) else otherwise
 
 
-def measured_record(artifact: Artifact, measured: Measured, *, target: Target) -> TuningRecord:
+def measured_record(artifact: Artifact, tried: Tried, *, target: Target) -> TuningRecord:
     """Of a candidate that was verified, and timed if it was right."""
-    verdict = measured.verdict
-    right = verdict is not None and verdict.right
-    known = new_record(artifact.candidate, target, status=Status.OK if right else Status.WRONG)
-    return dataclasses.replace(
-        known,
-        measurement=measured.kernels[0] if measured.kernels else None,
-        verdict=verdict,
-        providers=measured.providers,
-        others=measured.others[0] if measured.others else (),
-        resources=artifact.resources,
-        detail="" if verdict is None else verdict.reason,
-    )
+    known = new_record(artifact.candidate, target, status=Status.OK if tried.verdict.right else Status.WRONG)
+    known = dataclasses.replace(known, verdict=tried.verdict, resources=artifact.resources, detail=tried.verdict.reason)
+    if not tried.times:
+        return known
+    here, *others = tried.times
+    return dataclasses.replace(known, measurement=here.measurement, providers=here.providers, others=tuple(others))
 
 
 def failed_to_build(candidate: Candidate, error: WorkerError, *, target: Target) -> TuningRecord:

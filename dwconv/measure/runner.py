@@ -28,14 +28,13 @@ from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.requests import (
     LOAD,
     Check,
-    Final,
     Measured,
     MeasureSetup,
     Prepare,
-    Trial,
+    Time,
+    Tried,
     failed_to_build,
     failed_to_run,
-    found_wrong,
     measured_record,
     misfit_of_answer,
     right_finalist,
@@ -200,10 +199,10 @@ class LocalRunner(Runner):
             raise
 
     def _try(self, artifact: Artifact) -> TuningRecord:
-        outcome = self._request(Trial(artifact=artifact, best_us=self._best_us))
+        outcome = self._request(Time(artifacts=(artifact,), stage="trial", best_us=self._best_us))
         if not isinstance(outcome, Measured):
             return failed_to_run(artifact, outcome, target=self._target)
-        record = measured_record(artifact, outcome, target=self._target)
+        record = measured_record(artifact, outcome.each[0], target=self._target)
         if record.measurement is not None:
             self._best_us = min(record.measurement.median_us, self._best_us or record.measurement.median_us)
             self._keep(artifact, record.measurement)
@@ -220,33 +219,30 @@ class LocalRunner(Runner):
             outcome = self._request(Check(finalist=artifact), share=CASES_OF_A_FINALIST)
             if not isinstance(outcome, Measured):
                 yield failed_to_run(artifact, outcome, target=self._target)
-            elif outcome.verdict is None or not outcome.verdict.right:
-                yield measured_record(artifact, outcome, target=self._target)
-            else:
+            elif outcome.verdict is not None and outcome.verdict.right:
                 right.append((artifact, outcome.verdict))
+            elif outcome.verdict is not None:
+                yield measured_record(artifact, Tried(verdict=outcome.verdict), target=self._target)
         if right:
             yield from self._time_together(right)
 
     def _time_together(self, finalists: list[tuple[Artifact, Verdict]]) -> Iterator[TuningRecord]:
-        outcome = self._request(Final(artifacts=tuple(artifact for artifact, _ in finalists)), share=len(finalists))
-        if isinstance(outcome, Measured):
-            suspect = False
-            for (artifact, verdict), alone in zip(finalists, outcome.of_each, strict=True):
-                right = alone.verdict is not None and alone.verdict.right
-                if not right and suspect:  # perhaps only for what a wrong one did to their process
-                    yield from self._time_together([(artifact, verdict)])
-                    continue
-                alone = dataclasses.replace(alone, verdict=verdict) if right else alone
-                record = measured_record(artifact, alone, target=self._target)
-                if right:
-                    record = right_finalist(artifact, record, target=self._target, sure=not record.disturbed)
-                suspect |= not right
-                yield record
-        elif len(finalists) == 1:
+        request = Time(artifacts=tuple(artifact for artifact, _ in finalists), stage="final")
+        outcome = self._request(request, share=len(finalists))
+        if not isinstance(outcome, Measured) and len(finalists) == 1:
             yield failed_to_run(finalists[0][0], outcome, target=self._target)
-        else:  # one of them is to blame: time them one by one, so that it costs no other
+        elif not isinstance(outcome, Measured):  # one of them is to blame: time them one by one
             for finalist in finalists:
                 yield from self._time_together([finalist])
+        else:
+            for (artifact, verdict), tried in zip(finalists, outcome.each, strict=True):
+                if tried.verdict.right:
+                    record = measured_record(artifact, dataclasses.replace(tried, verdict=verdict), target=self._target)
+                    yield right_finalist(artifact, record, target=self._target, sure=not record.disturbed)
+                elif len(finalists) > 1:  # perhaps only for what another one did to their process
+                    yield from self._time_together([(artifact, verdict)])
+                else:
+                    yield measured_record(artifact, tried, target=self._target)
 
     # -- workers -----------------------------------------------------------------------------------------------
 
@@ -260,14 +256,14 @@ class LocalRunner(Runner):
                 artifacts[position] = outcome
         return [artifacts[position] for position in sorted(artifacts)]
 
-    def _request(self, body: Trial | Check | Final, *, share: int = 1) -> Measured | WorkerError:
+    def _request(self, body: Check | Time, *, share: int = 1) -> Measured | WorkerError:
         """The measuring worker's answer, or the error that the request is to blame for. The time limit grows with
         ``share`` and with the sizes that the workload is measured at."""
         measurer = self._workers.measurer
         patience = Patience(needs_bytes=_tensor_bytes(body))
         share *= len(self._workload.at_each_size)
         while True:
-            self._prepare(finalists=not isinstance(body, Trial))
+            self._prepare(finalists=isinstance(body, Check) or body.stage == "final")
             try:
                 answer: Measured = measurer.call(body, timeout_s=self._run_timeout_s * share)
             except WorkerError as error:
@@ -277,7 +273,7 @@ class LocalRunner(Runner):
                 if patience.again(error):
                     continue
                 return error
-            if found_wrong(answer):
+            if answer.found_wrong:
                 measurer.kill()
             return answer
 
@@ -305,7 +301,7 @@ class LocalRunner(Runner):
             del self._kept[max(self._kept, key=lambda candidate: self._kept[candidate][0])]
 
 
-def _tensor_bytes(request: Trial | Check | Final) -> int:
+def _tensor_bytes(request: Check | Time) -> int:
     """Memory for the tensors of a candidate; of several candidates, the most that one needs."""
     candidates = [(artifact, artifact.candidate.workload) for artifact in request.artifacts]
     return max(

@@ -18,10 +18,10 @@ from dwconv import settings
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import build, cache, entry
 from dwconv.kernels.artifact import Argument, Artifact, Extent
-from dwconv.measure.requests import Measured
+from dwconv.measure.requests import Measured, Tried
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
-from dwconv.records.record import Measurement, Verdict
+from dwconv.records.record import AtSize, Measurement, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
 
@@ -51,32 +51,25 @@ def only_entry() -> Path:
     return found
 
 
-def test_the_second_call_finds_what_the_first_built(built):
-    first, second = (cache.build_cached(CANDIDATE, TARGET) for _ in range(2))
-    assert built == [CANDIDATE]
-    assert first == second
+def test_what_was_built_is_found_until_anything_about_it_changes(built, monkeypatch):
+    gpu = parse_target("cuda:sm_90")
 
+    def use_nvrtc(*version: int) -> None:
+        monkeypatch.setattr(cache.nvrtc, "library", lambda: SimpleNamespace(version=list(version)))
 
-def test_what_another_nvrtc_compiled_is_another_entry(built, monkeypatch):
-    for version in ([12, 9], [13, 5], [12, 9]):
-        monkeypatch.setattr(cache.nvrtc, "library", lambda version=version: SimpleNamespace(version=version))
-        cache.build_cached(CANDIDATE, parse_target("cuda:sm_90"))
-        cache.build_cached(CANDIDATE, TARGET)
-    assert len(built) == 3, "one for each NVRTC, and the CPU's"
-
-
-def test_another_config_target_or_source_is_another_entry(built, monkeypatch):
-    cache.build_cached(CANDIDATE, TARGET)
+    for version in ((12, 9), (13, 5), (12, 9)):  # a GPU's is another one with each NVRTC
+        use_nvrtc(*version)
+        for target in (TARGET, gpu):
+            assert cache.build_cached(CANDIDATE, target) == cache.build_cached(CANDIDATE, target)
+    assert len(built) == 3
     cache.build_cached(dataclasses.replace(CANDIDATE, config=Config.of("cpu.made_up", tile_w=3)), TARGET)
     cache.build_cached(CANDIDATE, cpu_target(threads=TARGET.threads + 1))
     monkeypatch.setattr(cache, "_versions", lambda: {"tvm": "0.28"})
     cache.build_cached(CANDIDATE, TARGET)
-    assert len(built) == 4
+    assert len(built) == 6
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:-5], lambda data: b"", lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:]]
-)
+@pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:]])
 def test_a_torn_or_changed_entry_is_built_again(built, damage):
     cache.build_cached(CANDIDATE, TARGET)
     path = only_entry()
@@ -114,7 +107,7 @@ def test_what_is_remembered_of_a_kernel_is_found_wherever_it_was_built():
     assert other.stdout.strip() == str((where, has_addresses)) and not has_addresses
 
 
-# -- entries, and messages between processes ---------------------------------------------------------------------------
+# -- entries -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -122,56 +115,23 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     entry.write_entry(path, {"bytes": b"\0\xff", "numbers": (1, 2)})
     assert entry.read_entry(path) == {"bytes": b"\0\xff", "numbers": (1, 2)}
     assert entry.read_entry(tmp_path / "absent") is None
-
-
-def test_the_key_tells_what_went_in() -> None:
     assert entry.key_of("a", ("b",)) == entry.key_of("a", ("b",)) != entry.key_of("a", ("c",))
 
 
-def test_the_oldest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_make_room_and_what_killed_writers_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other file. What another process has removed meanwhile does not stop it."""
     monkeypatch.setattr(entry, "MOST_ENTRIES", 8)
-    for number in range(9):
-        entry.write_entry(tmp_path / str(number), number)
-        os.utime(tmp_path / str(number), (number, number))
-    entry.write_entry(tmp_path / "new", 9)
-    left = {path.name for path in tmp_path.iterdir()}
-    assert len(left) <= 8 and "new" in left and "0" not in left
-
-
-def test_only_entries_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not what another process is writing, nor its lock, nor any other file."""
-    monkeypatch.setattr(entry, "MOST_ENTRIES", 4)
-    others = [".3.kernel.0f.part", "extension.lock", "cache-key", "notes.txt", "one.cubin"]
-    for name in others:
+    others = {"extension.lock", "cache-key", "one.cubin"}
+    for name in (*others, ".3.kernel.0f.part"):
         (tmp_path / name).write_text("")
-    for name in others[1:]:
         os.utime(tmp_path / name, (0, 0))
-    for number in range(12):
-        entry.write_entry(tmp_path / f"{number}.kernel", number)
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left > set(others) and len(left) <= len(others) + 4
-
-
-def test_what_a_killed_writer_left_goes_after_a_day(tmp_path: Path) -> None:
-    left = tmp_path / ".3.kernel.0f.part"
-    left.write_text("half an ent")
-    entry.write_entry(tmp_path / "1.kernel", 1)
-    assert left.exists()
-    os.utime(left, (0, 0))
-    entry.write_entry(tmp_path / "2.kernel", 2)
-    assert not left.exists()
-
-
-def test_two_processes_may_make_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the other has removed does not stop us."""
-    monkeypatch.setattr(entry, "MOST_ENTRIES", 8)
-    for number in range(8):
+    for number in range(7):
         entry.write_entry(tmp_path / f"{number}.kernel", number)
         os.utime(tmp_path / f"{number}.kernel", (number + 1, number + 1))
     stat = Path.stat
 
     def stat_too_late(path: Path, **named: bool) -> os.stat_result:
-        if path.name == "0.kernel":
+        if path.name == "3.kernel":
             path.unlink(missing_ok=True)
         return stat(path, **named)
 
@@ -179,19 +139,20 @@ def test_two_processes_may_make_room_at_once(tmp_path: Path, monkeypatch: pytest
     entry.write_entry(tmp_path / "new.kernel", 9)
     monkeypatch.undo()
     left = {path.name for path in tmp_path.iterdir()}
-    assert "0.kernel" not in left and "1.kernel" not in left and "new.kernel" in left
+    assert left == others | {"new.kernel", *(f"{number}.kernel" for number in (1, 2, 4, 5, 6))}
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
 
 TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
+AT_SIZE = AtSize(input_size=(5, 5), measurement=TIME, providers={"onednn-nhwc": TIME})
 RIGHT = Verdict(right=True, max_error=0.0, allowed_error=math.inf)
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        Measured(verdict=RIGHT, kernels=(TIME, TIME), providers={"onednn-nhwc": TIME}),
+        Measured(each=(Tried(verdict=RIGHT, times=(AT_SIZE, AT_SIZE)),)),
         Measured(),
         Argument("x", "float32", (Extent(), 3, Extent(times=2, over=3))),
         dataclasses.replace(TIME, median_us=2),  # a whole number is a number
@@ -206,9 +167,10 @@ def test_a_message_comes_out_as_it_went_in(value: object) -> None:
     "wrong",
     [
         {"@": "Measured", "verdict": {"@": "Measurement", "median_us": 1.0, "spread_us": 0.0, "rounds": 3}},
-        {"@": "Measured", "kernels": [1.5]},
-        {"@": "Measured", "kernels": 1.5},
-        {"@": "Measured", "providers": {"onednn-nhwc": "fast"}},
+        {"@": "Measured", "each": [1.5]},
+        {"@": "Measured", "each": 1.5},
+        {"@": "Check", "line_up": [{"@": "Verdict", "right": True, "max_error": 0.0, "allowed_error": 0.0}]},
+        {"@": "Time", "artifacts": [], "stage": "for long"},
         {"@": "Measurement", "median_us": "1", "spread_us": 0.0, "rounds": 3},
         {"@": "Measurement", "median_us": 1.0, "spread_us": 0.0, "rounds": True},
         {"@": "Verdict", "right": 1, "max_error": 0.0, "allowed_error": 0.0},

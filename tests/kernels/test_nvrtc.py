@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,11 +39,6 @@ def test_static_shared_memory_and_the_stack_are_reported() -> None:
     resources = nvrtc.compile_cubin(source, arch="sm_80").resources
     assert resources["shared_bytes"] == 400
     assert resources["stack_bytes"] >= 256
-
-
-def test_half_precision_headers_are_found() -> None:
-    source = '#include <cuda_fp16.h>\nextern "C" __global__ void h(__half* y) { *y = __float2half(1.0f); }'
-    assert nvrtc.compile_cubin(source, arch="sm_90").cubin
 
 
 def test_arithmetic_is_ieee_without_fast_math() -> None:
@@ -82,29 +76,12 @@ def test_what_was_compiled_is_found_again(compiled: list[str]) -> None:
     assert len(compiled) == 4
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:-5], lambda data: b"", lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:]]
-)
-def test_a_torn_or_changed_cubin_is_compiled_again(compiled: list[str], damage: Any) -> None:
-    first = nvrtc.compile_cubin(COPY, arch="sm_90")
-    (entry,) = (settings.cache_folder() / "cubins").iterdir()
-    entry.write_bytes(damage(entry.read_bytes()))
-    assert nvrtc.compile_cubin(COPY, arch="sm_90") == first
-    assert nvrtc.compile_cubin(COPY, arch="sm_90") == first
-    assert len(compiled) == 2
-
-
 def test_something_else_in_place_of_a_cubin_is_compiled_again(compiled: list[str]) -> None:
     nvrtc.compile_cubin(COPY, arch="sm_90")
     (entry,) = (settings.cache_folder() / "cubins").iterdir()
     write_entry(entry, {"cubin": b"wrong"})
     nvrtc.compile_cubin(COPY, arch="sm_90")
     assert len(compiled) == 2
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100", "sm_120"])
-def test_other_architectures_compile(arch: str) -> None:
-    assert nvrtc.compile_cubin(COPY, arch=arch).kernels["copy"]["registers"] > 0
 
 
 def test_the_error_names_the_first_complaint() -> None:
@@ -120,7 +97,7 @@ def chosen_anew() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("chosen_anew")
-@pytest.mark.parametrize(("pytorch", "extra"), [(None, "cuda"), (13, "cuda"), (12, "cuda12")])
+@pytest.mark.parametrize(("pytorch", "extra"), [(None, "cuda"), (12, "cuda12")])
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, pytorch: int | None, extra: str) -> None:
     def missing(cuda: int) -> nvrtc.Nvrtc:
         raise OSError(f"libnvrtc.so.{cuda}: no such file")

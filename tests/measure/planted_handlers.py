@@ -73,9 +73,9 @@ class Faulty:
     def exit(self):
         sys.exit(5)
 
-    def take_a_second(self):
-        time.sleep(1.0)
-        return "a second"
+    def take_a_while(self):
+        time.sleep(0.3)
+        return "a while"
 
     def hang(self):
         time.sleep(600)

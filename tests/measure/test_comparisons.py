@@ -11,13 +11,12 @@ from dwconv.kernels import cache
 from dwconv.measure import comparisons as comparisons_module
 from dwconv.measure.clock.timing import Taken, clearly_faster
 from dwconv.measure.comparisons import _AHEAD, Comparisons
-from dwconv.measure.measuring import Measurer
 from dwconv.measure.processes.process import wait_for_any
-from dwconv.measure.requests import Check, Comparison, Measured, MeasureSetup, misfit_of_answer
+from dwconv.measure.requests import Check, Time
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
-from dwconv.records.record import Measurement, Status, Verdict
+from dwconv.records.record import Measurement, Status
 from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 from tests.turns import slow
 
@@ -87,54 +86,41 @@ def test_a_winner_that_is_wrong_as_a_finalist_is_reported(workers):
 FAULTS = {
     "no schedule": Status.COMPILE_ERROR,
     "raises": Status.RUNTIME_ERROR,
+    "wrong, and flushes denormals from then on": Status.WRONG,
 }
 ENDED = {
     "wrong from the 3rd call on": Status.WRONG,
     "segfaults": Status.CRASHED,
     "writes after": Status.WRONG,
     "dies when timed": Status.CRASHED,
+    "flushes denormals from then on": Status.WRONG,
+    "makes all wrong from then on": Status.WRONG,
 }
-"""Each takes a worker with it, whose start takes seconds."""
-WRONG_ONES = (
-    "wrong, and flushes denormals from then on",
-    "flushes denormals from then on",
-    "makes all wrong from then on",
-)
-"""Each harms what runs in its process later."""
+"""Each takes a worker with it, whose start takes seconds, or harms what runs in its process later."""
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *map(slow, ENDED)])
 def test_a_fault_costs_one_candidate(workers, fault):
-    records, following = raced(workers, [candidate(fault), candidate()], [candidate(order=2)])
-    latest = {record.config.fault: record for record in records}
-    assert latest[fault].status is {**FAULTS, **ENDED}[fault]
-    assert latest["none"].status is Status.OK and latest["none"].confirmed and latest["none"].raced
+    records, following = raced(workers, [candidate(fault), candidate(), candidate(order=1)], [candidate(order=2)])
+    faulty, *others = sorted(records, key=lambda record: record.config.fault != fault)
+    assert faulty.status is {**FAULTS, **ENDED}[fault]
+    assert {record.status for record in others} == {Status.OK} and len(others) == 2
+    assert [record.raced for record in others if record.confirmed] == [True]
     assert [record.confirmed for record in following] == [True]
 
 
-@pytest.mark.parametrize("fault", [WRONG_ONES[0], *map(slow, WRONG_ONES[1:])])
-def test_a_wrong_candidate_makes_no_other_wrong(workers, fault):
-    starts = workers.measurer.starts + (not workers.measurer.running)
-    harmful, *others = raced(workers, [candidate(fault), candidate(), candidate(order=1)])[0]
-    assert (harmful.config.fault, harmful.status) == (fault, Status.WRONG)
-    assert {record.status for record in others} == {Status.OK} and any(record.confirmed for record in others)
-    assert workers.measurer.starts == starts + 1, "the measuring worker was replaced once"
-
-
 @pytest.mark.slow
-def test_a_winner_that_is_wrong_harms_no_later_heat(workers):
-    first, second = raced(
-        workers, [candidate("wrong at batch 1, flushes denormals from then on")], [candidate(order=1)]
-    )
-    assert [record.status for record in first] == [Status.WRONG]
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ("wrong at batch 1, flushes denormals from then on", Status.WRONG),
+        ("segfaults at batch 1", Status.CRASHED),  # and is tried alone
+    ],
+)
+def test_a_winner_that_is_none_harms_no_later_race(workers, fault, status):
+    first, second = raced(workers, [candidate(fault)], [candidate()])
+    assert [record.status for record in first] == [status]
     assert [(record.status, record.confirmed) for record in second] == [(Status.OK, True)]
-
-
-@pytest.mark.slow
-def test_a_winner_whose_verification_ends_the_worker_is_tried_alone(workers):
-    first, second = raced(workers, [candidate("segfaults at batch 1")], [candidate()])
-    assert [record.status for record in first] == [Status.CRASHED]
-    assert [record.confirmed for record in second] == [True]
 
 
 def test_small_heats_are_built_together_and_each_gets_its_own(workers, monkeypatch):
@@ -176,7 +162,7 @@ class OneBeside:
                 yield None
 
 
-@pytest.mark.parametrize(("target", "kinds"), [(TARGET, {Check}), (Gpu(**vars(TARGET)), {Check, Comparison})])
+@pytest.mark.parametrize(("target", "kinds"), [(TARGET, {Check}), (Gpu(**vars(TARGET)), {Check, Time})])
 def test_builds_go_on_while_a_gpu_is_timed_and_never_while_a_cpu_is(workers, monkeypatch, target, kinds):
     requests, submit = [], workers.measurer.submit
     builders = OneBeside(requests)
@@ -190,7 +176,7 @@ def test_builds_go_on_while_a_gpu_is_timed_and_never_while_a_cpu_is(workers, mon
     assert set(builders.beside) - {None} == kinds
 
 
-def test_no_more_heats_are_built_than_may_wait(workers):
+def test_no_more_races_are_built_than_may_wait_and_stopping_ends_them(workers):
     asked = []
 
     def next_comparison():
@@ -201,9 +187,11 @@ def test_no_more_heats_are_built_than_may_wait(workers):
     next(running)
     running.close()
     assert len(asked) <= 1 + _AHEAD + workers.jobs
+    ((record,),) = raced(workers, [candidate()])
+    assert record.confirmed, "the processes can be used again"
 
 
-def test_a_heat_that_comes_up_while_another_one_runs_is_run(workers):
+def test_a_race_that_comes_up_while_another_one_runs_is_run(workers):
     comparisons = [[candidate()]]
     results = Comparisons(workers, is_worth=lambda record: True).run(lambda: comparisons.pop() if comparisons else None)
     next(results)
@@ -211,42 +199,12 @@ def test_a_heat_that_comes_up_while_another_one_runs_is_run(workers):
     assert [record.config.order for (record,) in results] == [1]
 
 
-def test_nothing_starts_without_heats():
-    with Workers(
-        TARGET, jobs=1, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:load"
-    ) as idle:
-        assert raced(idle) == []
-        assert idle.measurer.starts == 0
+def test_nothing_starts_without_races():
+    idle = Workers(TARGET, jobs=1)
+    assert raced(idle) == [] and idle.measurer.starts == 0
 
 
-def test_a_caller_that_stops_iterating_can_come_back(workers):
-    comparisons = Comparisons(workers, is_worth=lambda record: True).run(
-        one_by_one([[candidate()], [candidate(order=1)]])
-    )
-    next(comparisons)
-    comparisons.close()
-    ((record,),) = raced(workers, [candidate()])
-    assert record.confirmed
-
-
-# -- in the measuring worker -----------------------------------------------------------------------------------------
-
-
-def test_a_heat_lines_up_what_is_not_lined_up(monkeypatch):
-    loaded = []
-    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
-    usual = measurer._load
-    monkeypatch.setattr(measurer, "_load", lambda built: loaded.append(built.candidate) or usual(built))
-    first, second = artifact(candidate()), artifact(candidate(order=1))
-    measurer(Check(line_up=(first,)))
-    timed = measurer(Comparison(artifacts=(first, second)))
-    assert [verdict.right for verdict in timed.verdicts_after] == [True, True] and len(timed.kernels) == 2
-    assert measurer(Check(finalist=first)).verdict.right
-    assert loaded == [first.candidate, second.candidate], "a winner is not loaded again"
-    measurer(Check(line_up=(artifact(candidate(of=workload("dgrad"))),)))
-    measurer(Check(finalist=first))
-    assert loaded.count(first.candidate) == 2, "another workload took its place"
-
+# -- beside other work ---------------------------------------------------------------------------------------------
 
 SLOWED = [1, 7, 2, 1, 30, 1, 4, 1, 2, 9, 1, 3, 1, 1, 5, 2]
 """What other work makes of a time, turn by turn."""
@@ -290,26 +248,12 @@ def test_the_winner_is_confirmed_beside_other_work_only_where_it_is_clear(worker
 
     def collect():
         answer = usual()
-        if not answer.kernels:
+        if not answer.each:
             return answer
-        kernels = tuple(dataclasses.replace(each, contention=0.6) for each in answer.kernels)
-        return dataclasses.replace(answer, kernels=kernels, is_clear=is_clear)
+        ((tried,), (here,)) = answer.each, answer.each[0].times
+        here = dataclasses.replace(here, measurement=dataclasses.replace(here.measurement, contention=0.6))
+        return dataclasses.replace(answer, each=(dataclasses.replace(tried, times=(here,)),), is_clear=is_clear)
 
     monkeypatch.setattr(workers.measurer, "collect", collect)
     ((record,),) = raced(workers, [candidate()])
     assert record.disturbed and record.confirmed is record.raced is is_clear is not record.contended
-
-
-RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
-TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
-
-
-def test_an_answer_that_does_not_fit_a_heat_is_nonsense():
-    one = artifact(candidate())
-    fitting = Measured(verdicts_after=(RIGHT, WRONG), kernels=(TIME,))
-    assert misfit_of_answer(Comparison(artifacts=(one, one)), fitting) == ""
-    assert misfit_of_answer(Comparison(artifacts=(one, one)), dataclasses.replace(fitting, kernels=(TIME, TIME)))
-    assert misfit_of_answer(Comparison(artifacts=(one,)), fitting)
-    assert misfit_of_answer(Check(line_up=(one,)), Measured()) == ""
-    assert misfit_of_answer(Check(finalist=one, line_up=(one,)), Measured())
-    assert misfit_of_answer(Check(finalist=one), Measured(verdict=RIGHT)) == ""

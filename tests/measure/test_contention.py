@@ -9,11 +9,11 @@ import pytest
 
 from dwconv.measure.clock import contention
 from dwconv.measure.clock.contention import Load, Quiet, Reading, lost, lost_to_the_machine, others, oversubscription
-from dwconv.measure.requests import Check, Measured
+from dwconv.measure.requests import Check, Measured, Tried
 from dwconv.measure.runner import LocalRunner
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Measurement, Verdict
+from dwconv.records.record import AtSize, Measurement, Verdict
 from tests.measure import planted_kernels
 from tests.measure.planted_kernels import TARGET, candidate, workload
 
@@ -176,7 +176,8 @@ def finals(monkeypatch, *, kernel=QUIET, provider=QUIET):
         right = Verdict(right=True, max_error=0, allowed_error=1)
         if isinstance(body, Check):
             return Measured(verdict=right)
-        return Measured(verdicts_after=(right,), kernels=(kernel,), providers={"onednn-nhwc": provider})
+        taken = AtSize(input_size=(9, 7), measurement=kernel, providers={"onednn-nhwc": provider})
+        return Measured(each=(Tried(verdict=right, times=(taken,)),))
 
     def build(self, candidates):
         yield from ()

@@ -65,28 +65,24 @@ def test_measured_for_each_device_until_there_are_enough_readings(measured):
     assert [path.name for path in limits_path(TARGET).parent.iterdir() if "test" in path.name] == ["test-cpu.json"]
 
 
-def test_the_best_of_all_readings_is_kept(measured):
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=23.0), contended=False)
-    assert with_limits(TARGET).limits.memory_gb_per_s == 23.0
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, peak_gflop_per_s=20.0), contended=False)
-    assert with_limits(TARGET).limits == LIMITS
+def reading_of(*rates: float, contended: bool = False, **other: float) -> Reading:
+    """Of the levels' rates, and of what else differs from ``LIMITS``."""
+    levels = tuple(
+        CacheLevel(bytes=level.bytes, gb_per_s=rate)
+        for level, rate in zip(LIMITS.levels, rates or (400.0, 100.0), strict=True)
+    )
+    return Reading(limits=dataclasses.replace(LIMITS, levels=levels, **other), contended=contended)
 
 
-def test_the_best_of_every_level_and_the_shortest_region_are_kept(measured):
-    def reading(*rates: float, region_us: float) -> Reading:
-        levels = tuple(
-            CacheLevel(bytes=level.bytes, gb_per_s=rate) for level, rate in zip(LIMITS.levels, rates, strict=True)
-        )
-        return Reading(limits=dataclasses.replace(LIMITS, levels=levels, region_us=region_us), contended=False)
-
-    for rates, region_us in (((400.0, 90.0), 9.0), ((350.0, 100.0), 4.0), ((1.0, 1.0), 0.0)):
-        measured.reading = reading(*rates, region_us=region_us)
+def test_the_best_of_all_readings_is_kept_and_levels_that_changed_are_new(measured):
+    for measured.reading in (
+        reading_of(400.0, 90.0, memory_gb_per_s=23.0, region_us=9.0),
+        reading_of(350.0, 100.0, peak_gflop_per_s=20.0),
+        reading_of(1.0, 1.0, region_us=0.0),
+    ):
         found = with_limits(TARGET)
     assert found.limits == LIMITS
-
-
-def test_levels_that_have_changed_are_those_of_the_new_reading(measured):
-    with_limits(TARGET)
+    doubt(TARGET)
     levels = (CacheLevel(bytes=1 << 15, gb_per_s=1.0), CacheLevel(bytes=1 << 21, gb_per_s=2.0))
     measured.reading = Reading(limits=dataclasses.replace(LIMITS, levels=levels), contended=False)
     assert [level.gb_per_s for level in with_limits(TARGET).limits.levels] == [400.0, 2.0]
@@ -104,10 +100,8 @@ def test_limits_in_doubt_are_measured_again_and_can_only_rise(measured):
         with_limits(TARGET)
     doubt(TARGET)
     assert not are_settled(TARGET)
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=100.0), contended=False)
-    assert with_limits(TARGET).limits.memory_gb_per_s == 100.0
-    measured.reading = Reading(limits=LIMITS, contended=False)
-    assert with_limits(TARGET).limits.memory_gb_per_s == 100.0
+    for measured.reading in (reading_of(memory_gb_per_s=100.0), reading_of()):
+        assert with_limits(TARGET).limits.memory_gb_per_s == 100.0
 
 
 def test_known_limits_are_left_alone(measured):
@@ -119,14 +113,10 @@ def test_known_limits_are_left_alone(measured):
     "damage",
     [
         lambda whole: whole[: len(whole) // 2],
-        lambda whole: b"",
-        lambda whole: b"\x00" * len(whole),
         lambda whole: whole.replace(b"500.0", b"0.0"),
-        lambda whole: whole.replace(b"500.0", b'"fast"'),
         lambda whole: whole.replace(b"400.0", b"-1.0"),
         lambda whole: whole.replace(b"4.0", b"-4.0"),
         lambda whole: whole.replace(b"levels", b"others"),
-        lambda whole: b"[]",
     ],
 )
 def test_a_damaged_file_is_measured_again_and_mended(measured, damage):
@@ -139,16 +129,10 @@ def test_a_damaged_file_is_measured_again_and_mended(measured, damage):
 
 
 def test_a_reading_of_a_busy_machine_is_used_but_does_not_count(measured):
-    measured.reading = Reading(limits=LIMITS, contended=True)
+    measured.reading = reading_of(contended=True)
     for _ in range(ENOUGH_READINGS + 1):
         assert with_limits(TARGET).limits == LIMITS
     assert len(measured.calls) == ENOUGH_READINGS + 1
-
-
-def test_a_folder_that_cannot_be_written_costs_only_time(measured, tmp_path):
-    (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.warns(DwconvWarning, match="measurements are not kept"):
-        assert with_limits(TARGET).limits == LIMITS
 
 
 def test_what_another_user_kept_is_measured_again(measured, monkeypatch):
@@ -158,9 +142,7 @@ def test_what_another_user_kept_is_measured_again(measured, monkeypatch):
     finally:
         os.umask(before)
     path = limits_path(TARGET)
-    assert [stat.S_IMODE(kept.stat().st_mode) for kept in (path, path.parent, path.parent.parent)] == [
-        0o600, 0o700, 0o700,
-    ]  # fmt: skip
+    assert [stat.S_IMODE(kept.stat().st_mode) for kept in (path, path.parent)] == [0o600, 0o700]
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     monkeypatch.setattr(limits_module, "limits_path", lambda target: path)
     with pytest.warns(DwconvWarning, match="measurements are not kept"):
@@ -255,18 +237,13 @@ def test_each_rate_is_its_own(reading):
     assert limits.region_us == pytest.approx(7.0) and limits.cache_bytes == METERED.cache_bytes
 
 
-def test_a_region_that_takes_milliseconds_was_not_measured(reading):
-    """Threads waited for a core, though nothing else showed it."""
-    found = reading({"thread": 0.004, "level 1": 0.1, "region": 11.6e-3, "no region": 2e-6})
-    assert not found.contended
-    assert found.limits.region_us == 0.0
-
-
-def test_a_busy_machine_gives_a_reading_that_can_be_used(reading):
-    found = reading({"thread": 0.004, "level 1": 0.1, "region": 8e-3, "no region": 2e-6}, lost=0.5)
-    assert found.contended
+@pytest.mark.parametrize("lost", [0.0, 0.5])
+def test_a_region_whose_threads_waited_for_a_core_was_not_measured(reading, lost):
+    """It takes milliseconds, though nothing else may show it. The rest of the reading can be used."""
+    found = reading({"thread": 0.004, "level 1": 0.1, "region": 11.6e-3, "no region": 2e-6}, lost=lost)
+    assert found.contended == (lost > 0) and found.limits.region_us == 0.0
     assert found.limits.peak_gflop_per_s == found.limits.thread_gflop_per_s == pytest.approx(250.0)
-    assert found.limits.cache_gb_per_s == pytest.approx(10.0) and found.limits.region_us == 0.0
+    assert found.limits.cache_gb_per_s == pytest.approx(10.0)
 
 
 def test_one_long_run_is_a_turn(reading, monkeypatch):

@@ -12,20 +12,25 @@ import torch
 
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
-from dwconv.kernels.artifact import Argument, Extent
 from dwconv.measure.building import misfit
 from dwconv.measure.clock.timing import CpuClock
 from dwconv.measure.measuring import Measurer, ready
-from dwconv.measure.requests import Check, Final, MeasureSetup, Prepare, Trial
+from dwconv.measure.requests import Check, Measured, MeasureSetup, Prepare, Time, Tried, misfit_of_answer
 from dwconv.problems.target import parse_target
+from dwconv.records.record import AtSize, Measurement, Verdict
 from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
+
+
+def measurer_of_planted():
+    threads = torch.get_num_threads()
+    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
+    torch.set_num_threads(threads)  # it has set them for its process, which here is that of all tests
+    return measurer
 
 
 @pytest.fixture(scope="module")
 def measurer():
-    threads = torch.get_num_threads()
-    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
-    torch.set_num_threads(threads)  # it has set them for its process, which here is that of all tests
+    measurer = measurer_of_planted()
     measurer(Prepare(workload=workload(), finalists=True))
     return measurer
 
@@ -33,29 +38,30 @@ def measurer():
 def found(measurer, fault, of=None):
     """Where the fault is found, and how; None if it is confirmed."""
     built = artifact(candidate(fault, of=of))
-    for stage in (Trial(artifact=built), Check(finalist=built), Final(artifacts=(built,))):
-        measured = measurer(stage)
-        for verdict in (measured.verdict, *measured.verdicts_after):
+    stages = {stage: Time(artifacts=(built,), stage=stage) for stage in ("trial", "final")}
+    for stage, request in (("trial", stages["trial"]), ("check", Check(finalist=built)), ("final", stages["final"])):
+        measured = measurer(request)
+        for verdict in (measured.verdict, *(tried.verdict for tried in measured.each)):
             if verdict is not None and not verdict.right:
-                return type(stage).__name__, verdict.reason
+                return stage, verdict.reason
     return None
 
 
 @pytest.mark.parametrize(
     ("fault", "stage", "reason"),
     [
-        ("wrong off a cache line", "Trial", "value: 1 of 756 elements"),
-        ("wrong from the 3rd call on", "Trial", "value: 1 of 756 elements"),
-        ("wrong at batch 3", "Check", "value: 1 of 1134 elements"),
-        ("wrong every 10th run", "Trial or Check", ""),
-        ("wrong on one more thread", "Check", "not deterministic: another run on the same inputs, threads="),
-        ("writes after in a later run", "Check", "guard band: it wrote outside y"),
-        ("spreads NaN", "Check", "value: "),
-        ("loses small values", "Check", "value: "),
-        ("wrong for tensors with gaps", "Check", "value: called with tensors with gaps"),
-        ("wrong for users off a cache line", "Check", "value: called with tensors that start off a cache line"),
-        ("wrong for users at another batch", "Check", "value: called with tensors"),
-        ("wrong for users on one more thread", "Check", "value: called with tensors in the other layout, threads=2"),
+        ("wrong off a cache line", "trial", "value: 1 of 756 elements"),
+        ("wrong from the 3rd call on", "trial", "value: 1 of 756 elements"),
+        ("wrong at batch 3", "check", "value: 1 of 1134 elements"),
+        ("wrong every 10th run", "trial or check", ""),
+        ("wrong on one more thread", "check", "not deterministic: another run on the same inputs, threads="),
+        ("writes after in a later run", "check", "guard band: it wrote outside y"),
+        ("spreads NaN", "check", "value: "),
+        ("loses small values", "check", "value: "),
+        ("wrong for tensors with gaps", "check", "value: called with tensors with gaps"),
+        ("wrong for users off a cache line", "check", "value: called with tensors that start off a cache line"),
+        ("wrong for users at another batch", "check", "value: called with tensors"),
+        ("wrong for users on one more thread", "check", "value: called with tensors in the other layout, threads=2"),
     ],
 )
 def test_a_fault_that_hides_is_found(measurer, fault, stage, reason):
@@ -64,39 +70,55 @@ def test_a_fault_that_hides_is_found(measurer, fault, stage, reason):
     assert torch.get_num_threads() == TARGET.threads
 
 
-def test_a_fault_at_one_image_more_is_found(measurer):
-    stage, reason = found(measurer, "wrong at batch 10", workload(batch=9))
-    assert stage == "Check" and "(at batch size 10, integers data" in reason
-
-
-def test_a_fault_at_batch_2_is_found_where_another_batch_is_tuned(measurer):
-    stage, reason = found(measurer, "wrong at batch 2", workload(batch=5))
-    assert stage == "Check" and reason.endswith("(at batch size 2, normal data)")
-
-
-def test_a_fault_on_one_thread_is_found_where_more_are_usual(measurer):
-    torch.set_num_threads(2)
-    stage, reason = found(measurer, "wrong on one thread")
-    assert stage == "Check" and "threads=1)" in reason
-    assert torch.get_num_threads() == 2
+@pytest.mark.parametrize(
+    ("fault", "batch", "threads", "words"),
+    [
+        ("wrong at batch 10", 9, 1, "(at batch size 10, integers data"),  # one image more than it is tuned for
+        ("wrong at batch 2", 5, 1, "(at batch size 2, normal data)"),
+        ("wrong on one thread", 2, 2, "threads=1)"),
+    ],
+)
+def test_a_fault_off_what_is_usual_is_found(measurer, fault, batch, threads, words):
+    torch.set_num_threads(threads)
+    stage, reason = found(measurer, fault, workload(batch=batch))
+    assert stage == "check" and words in reason
+    assert torch.get_num_threads() == threads
 
 
 def test_what_goes_wrong_while_it_is_timed_is_found_after_it(measurer):
     good, bad = (artifact(candidate(fault)) for fault in ("none", "wrong when timed for long"))
-    first, second, third = measurer(Final(artifacts=(good, bad, good))).verdicts_after
-    assert first.right and third.right
-    assert not second.right and second.reason.endswith("(after it was timed)")
+    first, second, third = measurer(Time(artifacts=(good, bad, good), stage="final")).each
+    assert first.verdict.right and third.verdict.right and first.times and third.times
+    assert not second.verdict.right and second.verdict.reason.endswith("(after it was timed)") and not second.times
 
 
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("changes", [{}, {"multiplier": 2, "stride": (2, 1), "bias": True}, {"channels": 1}])
-def test_a_right_kernel_is_confirmed(pass_, layout, changes):
-    of = workload(layout=layout, **changes).for_pass(pass_)
-    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
+@pytest.mark.parametrize(
+    "changes",
+    [{"layout": "nchw", "multiplier": 2, "stride": (2, 1), "bias": True}, {"layout": "nhwc", "channels": 1}],
+)
+def test_a_right_kernel_is_confirmed(pass_, changes):
+    of = workload(**changes).for_pass(pass_)
+    measurer = measurer_of_planted()
     measurer(Prepare(workload=of, finalists=True))
     verdict = measurer(Check(finalist=artifact(candidate(of=of)))).verdict
     assert verdict.right and 0 < verdict.max_error <= verdict.allowed_error < 1e-3  # on data that rounds
+
+
+def test_a_race_loads_what_is_not_lined_up_and_its_winner_once(monkeypatch):
+    loaded = []
+    measurer = measurer_of_planted()
+    usual = measurer._load
+    monkeypatch.setattr(measurer, "_load", lambda built: loaded.append(built.candidate) or usual(built))
+    first, second = artifact(candidate()), artifact(candidate(order=1))
+    measurer(Check(line_up=(first,)))
+    timed = measurer(Time(artifacts=(first, second), stage="race"))
+    assert [tried.verdict.right and len(tried.times) for tried in timed.each] == [1, 1]
+    assert measurer(Check(finalist=first)).verdict.right
+    assert loaded == [first.candidate, second.candidate]
+    measurer(Check(line_up=(artifact(candidate(of=workload("dgrad"))),)))
+    measurer(Check(finalist=first))
+    assert loaded.count(first.candidate) == 2, "another workload took its place"
 
 
 @pytest.mark.parametrize(("target", "expected"), [("cpu", ["compiled"]), ("cuda:sm_90", ["left out"])])
@@ -105,11 +127,7 @@ def test_the_short_way_of_calls_is_compiled_for_the_cpu_alone(target, expected, 
     monkeypatch.setattr(native, "native", lambda **options: asked.append("compiled"))
     monkeypatch.setattr(native, "leave_out", lambda reason: asked.append("left out"))
     monkeypatch.setattr("dwconv.measure.clock.device.leave_default_stream", lambda: None)
-    threads = torch.get_num_threads()
-    try:
-        Measurer(MeasureSetup(target=parse_target(target)))
-    finally:
-        torch.set_num_threads(threads)
+    Measurer(MeasureSetup(target=parse_target(target)))
     assert asked == expected
 
 
@@ -126,7 +144,8 @@ def test_an_error_that_broke_the_context_is_distinguished_from_others(monkeypatc
         raise BuildError("LLVM cannot load it")
 
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
-    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
+    measurer = measurer_of_planted()
+    measurer(Prepare(workload=workload()))
     monkeypatch.setattr(measurer, "_target", parse_target("cuda:sm_90"))
     monkeypatch.setattr(measurer, "_load", load)
     with pytest.raises(raised, match="LLVM cannot load it"):
@@ -149,37 +168,49 @@ def test_calls_that_cannot_be_captured_do_not_take_part():
         ready({"b": lambda: None}, Clock())
 
 
+# -- answers ---------------------------------------------------------------------------------------------------------
+
 GOOD = artifact(candidate())
 X, W, Y, WORKSPACE = GOOD.arguments
-
-
-def with_arguments(*arguments):
-    return dataclasses.replace(GOOD, arguments=arguments)
-
-
-@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_the_artifact_of_the_candidate_fits(pass_, layout):
-    wanted = candidate(of=workload(pass_, layout=layout, bias=pass_ != "dgrad", multiplier=2, stride=(2, 1)))
-    assert misfit(wanted, artifact(wanted), target=TARGET) == ""
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "NoneType is not an artifact"),
+        (GOOD, ""),
         (candidate(), "Candidate is not an artifact"),
         (artifact(candidate(order=1)), "the artifact of another candidate, fault=none order=1"),
-        (artifact(candidate(of=workload(channels=7))), "the artifact of another candidate"),
         (dataclasses.replace(GOOD, kind="cuda"), "an artifact for cuda, not for cpu"),
-        (with_arguments(), "a kernel without x"),
-        (with_arguments(X, W), "a kernel without y"),
-        (with_arguments(W, X, Y), "a kernel without x"),
-        (with_arguments(X, W, dataclasses.replace(Y, dtype="float16")), "a kernel of Argument"),
-        (with_arguments(X, W, dataclasses.replace(Y, shape=(Extent(), 9, 7, 7))), "a kernel of Argument"),
-        (with_arguments(X, W, dataclasses.replace(Y, shape=(2, 9, 7, 6))), "a kernel of Argument"),
-        (with_arguments(X, W, Y, WORKSPACE, Argument("bias", "float32", (6,))), "a kernel of bias"),
+        (dataclasses.replace(GOOD, arguments=(X, W)), "a kernel of x, w"),
+        (dataclasses.replace(GOOD, arguments=(W, X, Y)), "a kernel of w, x, y"),
     ],
 )
-def test_others_do_not(answer, words):
-    assert misfit(candidate(), answer, target=TARGET).startswith(words)
+def test_a_builder_answers_with_the_artifact_of_the_candidate(answer, words):
+    assert misfit(candidate(), answer, target=TARGET) == words
+
+
+RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
+TIMED = AtSize(input_size=(9, 7), measurement=Measurement(median_us=1.0, spread_us=0.0, rounds=3))
+TRIED, REFUSED = Tried(verdict=RIGHT, times=(TIMED,)), Tried(verdict=WRONG)
+TRIAL, FINAL = Time(artifacts=(GOOD,), stage="trial"), Time(artifacts=(GOOD, GOOD), stage="final")
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "fits"),
+    [
+        (Prepare(workload=workload()), Measured(), True),
+        (TRIAL, Measured(each=(TRIED,)), True),
+        (TRIAL, Measured(each=(REFUSED,)), True),
+        (FINAL, Measured(each=(TRIED, REFUSED)), True),
+        (Check(finalist=GOOD), Measured(verdict=RIGHT), True),
+        (Check(line_up=(GOOD,)), Measured(), True),
+        (TRIAL, RIGHT, False),
+        (TRIAL, Measured(verdict=RIGHT), False),
+        (TRIAL, Measured(each=(Tried(verdict=RIGHT),)), False),
+        (FINAL, Measured(each=(TRIED,)), False),
+        (Check(finalist=GOOD, line_up=(GOOD,)), Measured(), False),
+        (Check(finalist=GOOD), Measured(verdict=RIGHT, each=(TRIED,)), False),
+    ],
+)
+def test_the_measuring_worker_answers_what_was_requested(request_, answer, fits):
+    assert bool(misfit_of_answer(request_, answer)) != fits

@@ -90,12 +90,7 @@ def test_errors_say_what_the_machine_was_short_of(faulty, deed, shortage):
 
 
 @pytest.mark.parametrize(
-    "told",
-    [
-        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.81 GiB",
-        "CUDA error: out of memory",
-        "CUDA driver: CUDA_ERROR_OUT_OF_MEMORY for cuda.fprop_nchw",
-    ],
+    "told", ["CUDA out of memory. Tried to allocate 2.00 GiB", "CUDA error: out of memory", "CUDA_ERROR_OUT_OF_MEMORY"]
 )
 def test_memory_of_a_gpu_is_the_machines(told):
     assert shortage_of(RuntimeError(told)) is Shortage.GPU_MEMORY
@@ -159,19 +154,14 @@ class Waiting:
 
 def test_time_without_a_core_does_not_count(faulty, monkeypatch):
     monkeypatch.setattr(started_process, "Watch", lambda pid: Waiting(share=0.25))
-    started = time.monotonic()
-    assert faulty.call("take_a_second", timeout_s=0.9) == "a second"
-    with pytest.raises(WorkerTimeout, match=r"no answer after 0.3 s") as raised:
-        faulty.call("hang", timeout_s=0.3)
+    assert faulty.call("take_a_while", timeout_s=0.25) == "a while"
+    with pytest.raises(WorkerTimeout, match=r"no answer after 0.1 s") as raised:
+        faulty.call("hang", timeout_s=0.1)
     assert not raised.value.may_be_the_machine, "it had its time, and more"
-    assert time.monotonic() - started > 1 + 0.3 / 0.25
-
-
-def test_a_process_that_never_gets_a_core_is_not_to_blame(faulty, monkeypatch):
     monkeypatch.setattr(started_process, "Watch", lambda pid: Waiting(share=0.01))
     with pytest.raises(WorkerTimeout) as raised:
-        faulty.call("hang", timeout_s=0.2)
-    assert raised.value.shortage is Shortage.CORES
+        faulty.call("hang", timeout_s=0.1)
+    assert raised.value.shortage is Shortage.CORES, "it never got a core"
 
 
 # -- a pool ----------------------------------------------------------------------------------------------------------
@@ -184,20 +174,16 @@ def pool():
     pool.kill()
 
 
-def test_pool_shares_the_work(pool):
-    answers = dict(pool.map([0.1] * 6, timeout_s=10))
-    assert sorted(answers) == [0, 1, 2, 3, 4, 5]
-    assert len({pid for _, pid in answers.values()}) == 2
-
-
-def test_pool_gives_answers_as_they_come(pool):
-    assert [position for position, _ in pool.map([0.6, 0.0, 0.0], timeout_s=10)] == [1, 2, 0]
+def test_pool_shares_the_work_and_gives_answers_as_they_come(pool):
+    answers = list(pool.map([0.3, 0.0, 0.0], timeout_s=10))
+    assert [position for position, _ in answers] == [1, 2, 0]
+    assert len({pid for _, (_, pid) in answers}) == 2
 
 
 def test_a_stream_takes_a_request_when_a_process_is_idle_and_ends_no_other_one(pool):
     beside = Pool("tests.measure.planted_handlers:Sleeper", None, size=1)._processes[0]
     beside.call(0.0, timeout_s=30)
-    coming, taken = iter([0.0, 1.0, 0.0, 0.0]), []
+    coming, taken = iter([0.0, 0.4, 0.0, 0.0]), []
     beside.submit(0.0, timeout_s=30)
     stream = pool.stream(lambda: taken.append(next(coming, None)) or taken[-1], timeout_s=30, beside=beside)
     seen = [next(stream)]
@@ -211,8 +197,8 @@ def test_a_stream_takes_a_request_when_a_process_is_idle_and_ends_no_other_one(p
 def test_an_answer_that_waited_counts(pool):
     """The caller may be late; the worker was not."""
     (process, _) = pool._processes
-    process.submit(0.0, timeout_s=0.2)
-    time.sleep(0.4)
+    process.submit(0.0, timeout_s=0.1)
+    time.sleep(0.2)
     assert process.collect()[0] == 0.0
 
 
@@ -240,7 +226,7 @@ def faulty_pool():
     pool.kill()
 
 
-@pytest.mark.parametrize("deed", ["no_space", "no_space_for_the_compiler", "no_memory", "be_killed"])
+@pytest.mark.parametrize("deed", ["no_space", "be_killed"])
 def test_what_passes_is_tried_again(faulty_pool, tmp_path, capsys, deed):
     bodies = ["print_noise", f"{deed} {tmp_path / 'mark'}", "print_noise"]
     answers = dict(faulty_pool.map(bodies, timeout_s=30))

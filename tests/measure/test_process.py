@@ -33,22 +33,18 @@ from tests.waiting import eventually, gone
 pytestmark = pytest.mark.usefixtures("started_anew")
 
 
-def test_answers_and_lives_on(faulty):
+FAULTY = "tests.measure.planted_handlers:Faulty"
+
+
+def test_answers_apart_from_the_terminal_and_lives_on(faulty):
     assert not faulty.running
     first = faulty.call("answer", timeout_s=10)
     assert first["setup"] == "fine" and first["pid"] != os.getpid()
-    assert faulty.call("answer", timeout_s=10) == first
-    assert faulty.starts == 1
-
-
-def test_runs_apart_from_the_terminal_and_with_honest_allocation(faulty):
+    assert faulty.call("print_noise", timeout_s=10) == "quiet"
     assert faulty.call("be_hard_to_interrupt", timeout_s=10) == (True, True)
     expected = {"threads": "2", "malloc": "0", "parent": os.getpid(), "looks for garbage": True}
     assert faulty.call("environment", timeout_s=10) == expected
-
-
-def test_what_is_printed_does_no_harm(faulty):
-    assert faulty.call("print_noise", timeout_s=10) == "quiet"
+    assert faulty.call("answer", timeout_s=10) == first and faulty.starts == 1
 
 
 def test_an_exception_costs_the_request_only(faulty):
@@ -98,26 +94,24 @@ def test_a_death_between_requests_costs_nothing(faulty):
 
 @pytest.mark.parametrize(
     ("setup", "reason", "starts"),
-    [("refuse", "no such device", 1), ("die", "exit status 3: cannot map memory", 3)],
+    [("refuse", "no such device", 1), ("die", "exit status 3: cannot map memory", 3), ("killed twice: ", None, 3)],
 )
-def test_no_start_is_one_clear_error(setup, reason, starts):
-    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", setup, threads=1)
-    with pytest.raises(WorkerCannotStart, match=f"a worker cannot start: .*{reason}"):
+def test_a_death_while_starting_is_tried_again_and_no_start_is_one_clear_error(tmp_path, setup, reason, starts):
+    process = IsolatedProcess(FAULTY, setup if reason else f"{setup}{tmp_path}", threads=1)
+    if reason:
+        with pytest.raises(WorkerCannotStart, match=f"a worker cannot start: .*{reason}"):
+            process.call("answer", timeout_s=10)
+        assert not process.running
+    else:
         process.call("answer", timeout_s=10)
-    assert not process.running and process.starts == starts
-
-
-def test_a_death_while_starting_is_tried_again(tmp_path):
-    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", f"killed twice: {tmp_path}", threads=1)
-    process.call("answer", timeout_s=10)
-    assert process.starts == 3
+    assert process.starts == starts
     process.kill()
 
 
 @pytest.mark.skipif(not cpu_facts.cpu_facts().has("avx2"), reason="this CPU has no avx2")
 def test_pytorch_uses_no_wider_vectors_than_the_target():
     """A kernel for forced vectors would else be compared with one that has wider ones."""
-    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1, vector_set="avx2")
+    process = IsolatedProcess(FAULTY, "fine", threads=1, vector_set="avx2")
     try:
         assert process.call("name_vectors", timeout_s=60) == ("AVX2", "AVX2")
     finally:
@@ -174,7 +168,7 @@ def test_an_answer_that_does_not_fit_is_nonsense():
     def misfit(request, answer):
         return f"{answer} for {request}" if answer == "quiet" else ""
 
-    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1, misfit=misfit)
+    process = IsolatedProcess(FAULTY, "fine", threads=1, misfit=misfit)
     with pytest.raises(NonsenseAnswer, match=r"^its answer is invalid: quiet for print_noise$"):
         process.call("print_noise", timeout_s=10)
     assert not process.running
@@ -226,74 +220,58 @@ def test_a_forgotten_one_ends():
     assert gone(pid)
 
 
-@pytest.mark.parametrize("deed", ["answer", "hang", "hang_natively", "hang_with_children"])
+def parent_of(tmp_path, deed, setup="fine"):
+    """A process that has started a worker, which does the deed; and the worker's number."""
+    program = textwrap.dedent("""
+        import sys, time
+        sys.path.insert(0, sys.argv[1])
+        from dwconv.measure.processes.process import IsolatedProcess
+        process = IsolatedProcess("tests.measure.planted_handlers:Faulty", sys.argv[3], threads=1)
+        print(process.call("answer", timeout_s=100)["pid"], flush=True)
+        process.submit(sys.argv[2], timeout_s=0.2 if sys.argv[2] == "hang_natively" else 100)
+        time.sleep(1000)
+    """)
+    command = [sys.executable, "-c", program, str(Path(__file__).parents[2]), deed, setup]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)})
+    return parent, int(parent.stdout.readline())
+
+
+@pytest.mark.parametrize("deed", ["answer", "hang_natively", "hang_with_children"])
 def test_ends_when_its_parent_is_killed(tmp_path, deed):
     """Not even a busy worker, or its children, or their files, outlive a parent that had no chance to end them."""
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent("""
-            import sys, time
-            sys.path.insert(0, sys.argv[1])
-            from dwconv.measure.processes.process import IsolatedProcess
-            process = IsolatedProcess("tests.measure.planted_handlers:Faulty", sys.argv[3], threads=1)
-            print(process.call("answer", timeout_s=10)["pid"], flush=True)
-            process.submit(sys.argv[2], timeout_s=0.2 if sys.argv[2] == "hang_natively" else 100)
-            time.sleep(100)
-        """), str(Path(__file__).parents[2]), deed, str(marks / "children")],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
-    worker = int(parent.stdout.readline())
+    (tmp_path / "marks").mkdir()
+    written = tmp_path / "marks" / "children"
+    parent, worker = parent_of(tmp_path, deed, str(written))
     if deed == "hang_with_children":
-        assert eventually(lambda: (marks / "children").exists() and len((marks / "children").read_text().split()) == 2)
-    else:
-        time.sleep(0.2)
-    parent.send_signal(signal.SIGKILL)
+        assert eventually(lambda: written.exists() and len(written.read_text().split()) == 2)
+    parent.kill()
     parent.wait()
     assert gone(worker)
     if deed == "hang_with_children":
-        children = [int(line) for line in (marks / "children").read_text().split()]
-        assert all(map(gone, children))
+        assert all(gone(int(line)) for line in written.read_text().split())
     if deed != "hang_natively":  # then the kernel ended it, at the time limit
         assert eventually(lambda: list(tmp_path.glob("dwconv-*")) == [])
 
 
 def test_the_next_start_removes_what_is_left_of_a_killed_process(tmp_path, monkeypatch):
     """Folders of workers that were killed together with their parents; not those of the living."""
-    program = textwrap.dedent("""
-        import sys, time
-        sys.path.insert(0, sys.argv[1])
-        from dwconv.measure.processes.process import IsolatedProcess
-        process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
-        print(process.call("answer", timeout_s=100)["pid"], flush=True)
-        time.sleep(1000)
-    """)
-    parents = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(Path(__file__).parents[2])],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-        )
-        for _ in range(2)
-    ]
+    (dead, worker), (other, living_worker) = (parent_of(tmp_path, "hang") for _ in range(2))
     try:
-        workers = [int(parent.stdout.readline()) for parent in parents]
-        abandoned, living = (Path(psutil.Process(worker).environ()["TMPDIR"]) for worker in workers)
-        parents[0].send_signal(signal.SIGSTOP)  # or it would tidy up
-        os.kill(workers[0], signal.SIGKILL)
-        parents[0].kill()
-        parents[0].wait()
+        abandoned, living = (Path(psutil.Process(each).environ()["TMPDIR"]) for each in (worker, living_worker))
+        dead.send_signal(signal.SIGSTOP)  # or it would tidy up
+        os.kill(worker, signal.SIGKILL)
+        dead.kill()
+        dead.wait()
         assert eventually(lambda: unlocked(abandoned / "printed"))  # a zombie's other threads may still be ending
         (tmp_path / "dwconv-worker-of-nobody").mkdir()
         assert len(list(tmp_path.iterdir())) == 3
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
+        process = IsolatedProcess(FAULTY, "fine", threads=1)
         process.call("answer", timeout_s=10)
         process.kill()
         assert list(tmp_path.iterdir()) == [living]
     finally:
-        for parent in parents:
+        for parent in (dead, other):
             parent.kill()
             parent.wait()
 
@@ -307,8 +285,7 @@ def unlocked(path):
     return True
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_commands_work_with_closed_standard_streams(tmp_path, closed):
+def test_commands_work_with_closed_standard_streams(tmp_path):
     program = textwrap.dedent("""
         import os, sys
         sys.path.insert(0, sys.argv[1])
@@ -328,11 +305,10 @@ def test_commands_work_with_closed_standard_streams(tmp_path, closed):
 
         sys.exit(run(command))
     """)
-    written = tmp_path / "written"
-    arguments = [sys.executable, "-c", program, str(Path(__file__).parents[2]), str(written)]
-    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *arguments], capture_output=True, timeout=300)
+    arguments = [sys.executable, "-c", program, str(Path(__file__).parents[2]), str(tmp_path / "written")]
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *arguments], capture_output=True, timeout=300)
     assert done.returncode == 7, done.stderr
-    assert written.read_text() == "fine"
+    assert (tmp_path / "written").read_text() == "fine"
 
 
 def test_leaves_no_files(tmp_path, monkeypatch):

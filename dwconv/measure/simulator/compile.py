@@ -159,7 +159,6 @@ _KERNEL = (
     "-O1",
     "-g1",  # source lines for faults
     "-fsanitize=thread",  # a hook before every access
-    "--param=tsan-distinguish-volatile=1",
     "-fsanitize=bounds",
     "-ftrivial-auto-var-init=pattern",  # a variable used before it is set must not look right
     "-fno-strict-aliasing",

@@ -42,8 +42,6 @@ unsigned sim_shared_offset(const void* address);
 void sim_enter_iteration(unsigned long long number);
 void sim_leave_iteration();
 void sim_barrier(int line);
-void sim_warp_barrier(int line, unsigned mask);
-unsigned sim_shuffle(int line, unsigned mask, int kind, unsigned value, int lane, int width);
 sim_matrices sim_load_matrices(int count, int transposed, unsigned address);
 sim_tile sim_multiply(int depth, int brain, sim_matrices a, sim_matrices b, sim_tile c);
 void sim_copy_async(unsigned to, const void* from, unsigned bytes, unsigned valid_bytes, int issued);
@@ -52,11 +50,6 @@ void sim_wait_group(unsigned most_left);
 }
 
 #define __syncthreads() sim_barrier(__LINE__)
-#define __syncwarp(...) sim_warp_barrier(__LINE__, sim::mask_or_all(__VA_ARGS__))
-#define __shfl_sync(mask, value, lane, ...) sim::shuffle(__LINE__, mask, 0, value, lane, sim::width_or_32(__VA_ARGS__))
-#define __shfl_up_sync(mask, value, by, ...) sim::shuffle(__LINE__, mask, 1, value, by, sim::width_or_32(__VA_ARGS__))
-#define __shfl_down_sync(mask, value, by, ...) sim::shuffle(__LINE__, mask, 2, value, by, sim::width_or_32(__VA_ARGS__))
-#define __shfl_xor_sync(mask, value, by, ...) sim::shuffle(__LINE__, mask, 3, value, by, sim::width_or_32(__VA_ARGS__))
 #define __cvta_generic_to_shared(address) sim_shared_offset(address)
 
 namespace sim {
@@ -66,19 +59,6 @@ struct Iteration {
   explicit Iteration(unsigned long long number) { sim_enter_iteration(number); }
   ~Iteration() { sim_leave_iteration(); }
 };
-
-inline unsigned mask_or_all(unsigned mask = 0xffffffffu) { return mask; }
-inline int width_or_32(int width = 32) { return width; }
-
-template <class T>
-inline T shuffle(int line, unsigned mask, int kind, T value, int lane, int width) {
-  static_assert(sizeof(T) <= 4, "a shuffle moves 32 bits");
-  unsigned bits = 0;
-  __builtin_memcpy(&bits, &value, sizeof(T));
-  bits = sim_shuffle(line, mask, kind, bits, lane, width);
-  __builtin_memcpy(&value, &bits, sizeof(T));
-  return value;
-}
 
 // -- vectors ----------------------------------------------------------------------------------------------------------
 
@@ -160,12 +140,6 @@ struct Small {
   friend Small operator-(Small a, Small b) { return Small((float)a - (float)b); }
   friend Small operator*(Small a, Small b) { return Small((float)a * (float)b); }
   friend Small operator/(Small a, Small b) { return Small((float)a / (float)b); }
-  friend bool operator<(Small a, Small b) { return (float)a < (float)b; }
-  friend bool operator>(Small a, Small b) { return (float)a > (float)b; }
-  friend bool operator<=(Small a, Small b) { return (float)a <= (float)b; }
-  friend bool operator>=(Small a, Small b) { return (float)a >= (float)b; }
-  friend bool operator==(Small a, Small b) { return (float)a == (float)b; }
-  friend bool operator!=(Small a, Small b) { return (float)a != (float)b; }
   Small& operator+=(Small other) { return *this = *this + other; }
   Small& operator*=(Small other) { return *this = *this * other; }
 };
@@ -216,27 +190,6 @@ inline nv_bfloat162 __float22bfloat162_rn(float2 a) { return nv_bfloat162(a.x, a
 inline nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return nv_bfloat162(x, y); }
 inline float2 __bfloat1622float2(nv_bfloat162 a) { return float2(a.x, a.y); }
 
-template <class F>
-inline bool __hgt(sim::Small<F> a, sim::Small<F> b) { return a > b; }
-template <class F>
-inline bool __hlt(sim::Small<F> a, sim::Small<F> b) { return a < b; }
-template <class F>
-inline sim::Small<F> __hadd(sim::Small<F> a, sim::Small<F> b) { return a + b; }
-template <class F>
-inline sim::Small<F> __hmul(sim::Small<F> a, sim::Small<F> b) { return a * b; }
-template <class F>
-inline sim::Small<F> __hfma(sim::Small<F> a, sim::Small<F> b, sim::Small<F> c) {
-  return sim::Small<F>((float)((double)(float)a * (float)b + (float)c));
-}
-template <class F>
-inline sim::SmallPair<F> __hadd2(sim::SmallPair<F> a, sim::SmallPair<F> b) { return {a.x + b.x, a.y + b.y}; }
-template <class F>
-inline sim::SmallPair<F> __hmul2(sim::SmallPair<F> a, sim::SmallPair<F> b) { return {a.x * b.x, a.y * b.y}; }
-template <class F>
-inline sim::SmallPair<F> __hfma2(sim::SmallPair<F> a, sim::SmallPair<F> b, sim::SmallPair<F> c) {
-  return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
-}
-
 // -- the rest ---------------------------------------------------------------------------------------------------------
 
 template <class T>
@@ -256,10 +209,6 @@ inline float min(float a, float b) { return a < b ? a : b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float a) { return 1.0f / __builtin_sqrtf(a); }
 extern "C" float expf(float);
-extern "C" float powf(float, float);
-extern "C" float tanf(float);
-extern "C" float atanf(float);
-extern "C" double erf(double);
 
 namespace sim {
 

@@ -50,12 +50,10 @@ class Fault:
     """Line of the CUDA source; 0 if unknown."""
     text: str
     """The text of that line."""
-    count: int
-    """How often it occurred at this line."""
 
     def __str__(self) -> str:
         line = f", line {self.line}: {self.text[:120]}" if self.line else ""
-        at = f" at byte {self.offset}" if self.where not in ("barrier", "warp", "shuffle") else ""
+        at = f" at byte {self.offset}" if self.where not in ("barrier", "warp") else ""
         return f"{self.kind.value}: {self.where}{at} {self.detail} (block {self.block}, thread {self.thread}{line})"
 
 
@@ -79,13 +77,6 @@ class Counts:
     store_ideal: int = 0
     blocks: int = 0
     """Blocks that were counted."""
-    threads: int = 0
-    """Threads that ran, in all blocks."""
-    barriers: int = 0
-    accesses: int = 0
-    in_step: int = 0
-    """Accesses that are ordered only because the lanes of a warp run in step, which CUDA does not promise: a
-    __syncwarp() is missing."""
 
     @property
     def wavefronts_per_ideal(self) -> float:
@@ -128,8 +119,8 @@ class Report:
 
 class NativeFault(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int32) for name in ("kind", "thread", "line", "unused")),
-        *((name, ctypes.c_int64) for name in ("block", "offset", "count")),
+        *((name, ctypes.c_int32) for name in ("kind", "thread")),
+        *((name, ctypes.c_int64) for name in ("block", "offset", "line")),
         ("place", ctypes.c_uint64),
         ("region", ctypes.c_char * 40),
         ("detail", ctypes.c_char * 88),
@@ -140,12 +131,15 @@ class NativeCounts(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in Counts.__dataclass_fields__)
 
 
+_MOST_PLACES = 3
+"""Of a kind of faults."""
+
+
 class NativeFound(ctypes.Structure):
     _fields_ = (
         ("counts", NativeCounts),
-        ("faults", ctypes.c_int32),
-        ("stopped", ctypes.c_int32),
-        ("fault", NativeFault * 24),
+        ("faults", ctypes.c_int64),
+        ("fault", NativeFault * (_MOST_PLACES * len(Kind))),
     )
 
 
@@ -252,7 +246,6 @@ class Machine(AbstractContextManager["Machine"]):
                 block=fault.block,
                 line=line,
                 text=source[line - 1].strip() if 0 < line <= len(source) else "",
-                count=fault.count,
             )
             for fault, line in zip(native, lines, strict=True)
         ]

@@ -23,6 +23,7 @@ constexpr int PARTS = 4;
 
 // What a thread brings to its warp, and takes away.
 struct Matrices {
+  bool multiplies = false;           // mma, or else ldmatrix
   int count = 0, transposed = 0;     // of ldmatrix
   int depth = 0, brain = 0;          // of mma
   unsigned a[PARTS], b[PARTS / 2];   // two numbers of 16 bits each

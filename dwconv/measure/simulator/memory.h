@@ -15,12 +15,11 @@ enum Role : int32_t { INPUT, RESULT, SHARED };
 
 // The last write and the last reads of an element. Zero: never.
 struct Cell {
-  uint32_t written, read;            // when, on the clock
-  uint32_t written_step, read_step;  // when, on the clock of the warp
+  uint32_t written, read;  // when, on the clock
   uint16_t writer, reader;
-  uint16_t other_reader;     // of the same phase
-  uint8_t in_flight;         // cp.async has not been waited for
-  uint8_t read_by_another;   // block of the launch with this number
+  uint16_t other_reader;    // of the same phase
+  uint8_t in_flight;        // cp.async has not been waited for
+  uint8_t read_by_another;  // block of the launch with this number
 };
 
 struct Region {
@@ -122,14 +121,10 @@ inline Region* region_of(const char* address) {
 // -- races ------------------------------------------------------------------------------------------------------------
 
 // Is an access that another thread made then certain to be over now?
-inline bool over(uint32_t when, unsigned who, uint32_t step) {
+inline bool over(uint32_t when, unsigned who) {
   if (when < clock_.launch_start) return true;
   if (when < clock_.block_start) return false;  // by another block
-  if (when < clock_.now || int(who) == thread) return true;
-  const WarpClock& warp = warp_clocks[thread / WARP];
-  if (int(who) / WARP != thread / WARP || step >= warp.now) return false;
-  found.counts.in_step += step >= warp.synced;
-  return true;
+  return when < clock_.now || int(who) == thread;
 }
 
 inline void say_race(const Region& region, size_t offset, uint64_t place, const char* what, unsigned who,
@@ -143,17 +138,16 @@ inline void say_race(const Region& region, size_t offset, uint64_t place, const 
 
 inline void check_write(Region& region, Cell& cell, size_t offset, uint64_t place) {
   if (cell.in_flight) report(IN_FLIGHT, region.name, offset, place, "written before its cp.async was waited for");
-  if (cell.written && !over(cell.written, cell.writer, cell.written_step))
+  if (cell.written && !over(cell.written, cell.writer))
     say_race(region, offset, place, "written, after a write", cell.writer, cell.written);
-  else if (cell.read && !over(cell.read, cell.reader, cell.read_step))
+  else if (cell.read && !over(cell.read, cell.reader))
     say_race(region, offset, place, "written, after a read", cell.reader, cell.read);
-  else if (cell.read == clock_.now && !over(cell.read, cell.other_reader, cell.read_step))
+  else if (cell.read == clock_.now && !over(cell.read, cell.other_reader))
     say_race(region, offset, place, "written, after a read", cell.other_reader, cell.read);
   else if (cell.read_by_another == launch_number && region.role != SHARED)
     say_race(region, offset, place, "written, after a read", cell.other_reader, 0);
   cell.written = clock_.now;
   cell.writer = uint16_t(thread);
-  cell.written_step = warp_clocks[thread / WARP].now;
   cell.in_flight = 0;
 }
 
@@ -161,17 +155,16 @@ inline void check_read(Region& region, Cell& cell, size_t offset, uint64_t place
   if (cell.in_flight) report(IN_FLIGHT, region.name, offset, place, "read before its cp.async was waited for");
   if (!cell.written) {
     if (region.role == SHARED || !sampled) report(UNINITIALISED, region.name, offset, place, "read, never written");
-  } else if (!over(cell.written, cell.writer, cell.written_step)) {
+  } else if (!over(cell.written, cell.writer)) {
     say_race(region, offset, place, "read, after a write", cell.writer, cell.written);
   }
   if (cell.read >= clock_.launch_start && cell.read < clock_.block_start) cell.read_by_another = launch_number;
   if (cell.read != clock_.now)
     cell.other_reader = uint16_t(thread);
-  else if (cell.reader / WARP != thread / WARP || cell.other_reader == cell.reader)
+  else if (int(cell.reader) != thread)
     cell.other_reader = cell.reader;
   cell.read = clock_.now;
   cell.reader = uint16_t(thread);
-  cell.read_step = warp_clocks[thread / WARP].now;
 }
 
 // Every element of an access; `offset` is in bytes from the region's start.

@@ -17,7 +17,7 @@ bool own_data(const void* address) {
          of_address.dli_fbase == of_runtime.dli_fbase;
 }
 
-void access(const void* address, unsigned bytes, bool write, bool in_step, void* code) {
+void access(const void* address, unsigned bytes, bool write, void* code) {
   const char* const at = (const char*)address;
   if (!running || on_stack(at)) return;
   const uint64_t place = (uint64_t)code;
@@ -40,9 +40,7 @@ void access(const void* address, unsigned bytes, bool write, bool in_step, void*
     report(MISALIGNED, region->name, offset, place, text);
     stop();
   }
-  if (in_step && region->role == SHARED) wait_as(IN_STEP);
   if (!watched) return;
-  ++found.counts.accesses;
   if (write && region->role == INPUT) report(INPUT_CHANGED, region->name, offset, place, "write");
   check(*region, offset, bytes, write, place);
   if (counting) requests.add(place, uint64_t(at), bytes, write, region->role == SHARED);
@@ -59,7 +57,6 @@ void complete(std::vector<Copy>& group) {
       cell.in_flight = 0;
       cell.written = clock_.now;
       cell.writer = uint16_t(thread);
-      cell.written_step = warp_clocks[thread / WARP].now;
     }
   }
 }
@@ -67,15 +64,11 @@ void complete(std::vector<Copy>& group) {
 }  // namespace
 
 #define HERE __builtin_return_address(0)
-#define HOOKS(bytes)                                                                                      \
-  extern "C" void __tsan_read##bytes(void* a) { access(a, bytes, false, false, HERE); }                   \
-  extern "C" void __tsan_write##bytes(void* a) { access(a, bytes, true, false, HERE); }                   \
-  extern "C" void __tsan_unaligned_read##bytes(void* a) { access(a, bytes, false, false, HERE); }         \
-  extern "C" void __tsan_unaligned_write##bytes(void* a) { access(a, bytes, true, false, HERE); }         \
-  extern "C" void __tsan_volatile_read##bytes(void* a) { access(a, bytes, false, true, HERE); }           \
-  extern "C" void __tsan_volatile_write##bytes(void* a) { access(a, bytes, true, true, HERE); }           \
-  extern "C" void __tsan_unaligned_volatile_read##bytes(void* a) { access(a, bytes, false, true, HERE); } \
-  extern "C" void __tsan_unaligned_volatile_write##bytes(void* a) { access(a, bytes, true, true, HERE); }
+#define HOOKS(bytes)                                                                             \
+  extern "C" void __tsan_read##bytes(void* a) { access(a, bytes, false, HERE); }                 \
+  extern "C" void __tsan_write##bytes(void* a) { access(a, bytes, true, HERE); }                 \
+  extern "C" void __tsan_unaligned_read##bytes(void* a) { access(a, bytes, false, HERE); }       \
+  extern "C" void __tsan_unaligned_write##bytes(void* a) { access(a, bytes, true, HERE); }
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
@@ -138,19 +131,6 @@ void sim_leave_iteration() {
 
 void sim_barrier(int line) { wait_as(AT_BARRIER, line); }
 
-unsigned sim_shuffle(int line, unsigned mask, int kind, unsigned value, int lane, int width) {
-  Fiber& fiber = fibers[thread];
-  fiber.exchange = kind;
-  fiber.mask = mask;
-  fiber.value = value;
-  fiber.lane = lane;
-  fiber.width = width;
-  wait_as(AT_WARP, line);
-  return fiber.value;
-}
-
-void sim_warp_barrier(int line, unsigned mask) { sim_shuffle(line, mask, BARRIER_OF_WARP, 0, 0, WARP); }
-
 // Threads that load no row of their own take part, too. A row is a vector of 16 bytes: those of a matrix make one turn
 // of shared memory if no two are in one bank.
 PartsOfMatrices sim_load_matrices(int count, int transposed, unsigned address) {
@@ -160,12 +140,12 @@ PartsOfMatrices sim_load_matrices(int count, int transposed, unsigned address) {
   own.transposed = transposed;
   if (thread % WARP < 8 * count) {
     const char* const row = shared_arena + address;
-    access(row, sizeof(own.row), false, false, HERE);
+    access(row, sizeof(own.row), false, HERE);
     memcpy(own.row, row, sizeof(own.row));
   }
-  fiber.exchange = LOAD_MATRICES;
+  own.multiplies = false;
   fiber.place = (uint64_t)HERE;
-  wait_as(AT_WARP);
+  wait_as(AT_MATRICES);
   PartsOfMatrices taken;
   memcpy(taken.part, fiber.matrices.loaded, sizeof(taken.part));
   return taken;
@@ -179,9 +159,9 @@ PartsOfTile sim_multiply(int depth, int brain, PartsOfMatrices a, PartsOfMatrice
   memcpy(own.a, a.part, sizeof(own.a));
   memcpy(own.b, b.part, sizeof(own.b));
   memcpy(own.c, c.part, sizeof(own.c));
-  fiber.exchange = MULTIPLY;
+  own.multiplies = true;
   fiber.place = (uint64_t)HERE;
-  wait_as(AT_WARP);
+  wait_as(AT_MATRICES);
   memcpy(c.part, fiber.matrices.c, sizeof(c.part));
   return c;
 }
@@ -191,8 +171,8 @@ void sim_copy_async(unsigned to, const void* from, unsigned bytes, unsigned vali
   Fiber& fiber = fibers[thread];
   if (!issued) return;
   if (fiber.groups.empty()) fiber.groups.emplace_back();
-  if (valid_bytes) access(from, valid_bytes, false, false, HERE);
-  access(target, bytes, true, false, (char*)HERE + 1);  // its own place: another request, to another memory
+  if (valid_bytes) access(from, valid_bytes, false, HERE);
+  access(target, bytes, true, (char*)HERE + 1);  // its own place: another request, to another memory
   memset(target, 0xFF, bytes);
   Region& region = *region_of(target);
   const size_t offset = target - region.base;
@@ -247,7 +227,6 @@ int sim_launch(void (*function)(), const unsigned long long* values, const int* 
   const long counts = !watch ? 0 : std::min(run, most_counted);
   sampled |= run < blocks;
   watched = watch;
-  warp_clocks.assign(MOST_THREADS / WARP, WarpClock());
   ++clock_.now;
   clock_.launch_start = clock_.now;
   ++launch_number;
@@ -255,16 +234,13 @@ int sim_launch(void (*function)(), const unsigned long long* values, const int* 
   if (dynamic_bytes) shared_array(0, "dynamic shared memory", dynamic_bytes);
   stopped = false;
   running = true;
-  const long threads = long(block_size.x) * block_size.y * block_size.z;
   for (long i = 0, counted = 0; i < run && !stopped; ++i) {
     counting = counted < counts && i == (counts == 1 ? 0 : counted * (run - 1) / (counts - 1));
     counted += counting;
     found.counts.blocks += counting;
-    found.counts.threads += threads;
     run_block(run == 1 ? 0 : long((__int128)i * (blocks - 1) / (run - 1)));
   }
   running = false;
-  found.stopped |= stopped;
   return stopped;
 }
 

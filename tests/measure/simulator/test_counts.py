@@ -26,50 +26,29 @@ def filled(body: str, *, words: int = 4096) -> str:
 
 
 @pytest.mark.parametrize(
-    ("index", "wavefronts"),
-    [
-        ("t", 1),
-        ("0", 1),  # all lanes get the same word
-        ("(31 - t)", 1),
-        ("(t * 2)", 2),
-        ("(t * 3)", 1),
-        ("(t * 4)", 4),
-        ("(t * 32)", 32),
-        ("(t * 33)", 1),
-        ("((t / 2) * 32)", 16),
-        ("((t % 7) + ((t / 7) * 9))", 2),
-        ("((t % 7) + ((t / 7) * 39))", 1),
-        ("((t % 7) + ((t / 7) * 32))", 5),
-        ("(((t % 8) * 2) + ((t / 8) * 20))", 3),
-    ],
-)
-def test_bank_conflicts(index: str, wavefronts: int, objects: Path) -> None:
-    found = counts(filled(f"  y_ptr[t] = tile[{index}];"), objects, threads=32)
-    assert found.shared_requests == found.shared_ideal == 128 + 1
-    assert found.shared_wavefronts == 128 + wavefronts
-
-
-@pytest.mark.parametrize(
     ("kind", "index", "wavefronts", "ideal"),
     [
-        ("float2", "(t * 2)", 2, 2),
-        ("float2", "(t * 4)", 4, 2),
+        ("float", "t", 1, 1),
+        ("float", "0", 1, 1),  # all lanes get the same word
+        ("float", "(t * 2)", 2, 1),
+        ("float", "(t * 33)", 1, 1),
+        ("float", "((t / 2) * 32)", 16, 1),
+        ("float", "((t % 7) + ((t / 7) * 32))", 5, 1),
+        ("float2", "(t * 4)", 4, 2),  # wide loads take their lanes in groups
         ("float2", "0", 2, 2),
         ("float4", "(t * 4)", 4, 4),
-        ("float4", "(t * 8)", 8, 4),
-        ("float4", "(t * 36)", 4, 4),
         ("float4", "(t * 32)", 32, 4),
     ],
 )
-def test_wide_loads_take_their_lanes_in_groups(
-    kind: str, index: str, wavefronts: int, ideal: int, objects: Path
-) -> None:
-    body = filled(f"  {kind} v = *({kind}*)(tile + {index});\n  y_ptr[t] = v.x + v.y;")
+def test_bank_conflicts(kind: str, index: str, wavefronts: int, ideal: int, objects: Path) -> None:
+    value = {"float": "v", "float2": "v.x + v.y", "float4": "v.x + v.y"}[kind]
+    body = filled(f"  {kind} v = *({kind}*)(tile + {index});\n  y_ptr[t] = {value};")
     found = counts(body, objects, threads=32)
+    assert found.shared_requests == 128 + 1
     assert (found.shared_wavefronts - 128, found.shared_ideal - 128) == (wavefronts, ideal)
 
 
-@pytest.mark.parametrize(("index", "wavefronts"), [("t", 1), ("(t * 2)", 1), ("(t * 4)", 2), ("(t * 64)", 32)])
+@pytest.mark.parametrize(("index", "wavefronts"), [("(t * 2)", 1), ("(t * 64)", 32)])
 def test_two_halves_share_a_word(index: str, wavefronts: int, objects: Path) -> None:
     body = f"  __shared__ half tile[2048];\n  tile[{index}] = x_ptr[t];\n"
     found = run(kernel(body, element="half"), objects, threads=32, dtype="float16").report.counts
@@ -87,12 +66,8 @@ def test_only_lanes_that_take_part_conflict(objects: Path) -> None:
         ("x_ptr[t]", 4, 4),
         ("x_ptr[0]", 1, 1),
         ("x_ptr[(t + 1)]", 5, 4),  # misaligned
-        ("x_ptr[(t + 8)]", 4, 4),
         ("x_ptr[(t * 2)]", 8, 4),  # every other word
-        ("x_ptr[(t * 8)]", 32, 4),
-        ("x_ptr[((t % 7) + ((t / 7) * 56))]", 5, 4),
         ("x_ptr[(t / 4)]", 1, 1),
-        ("(*(float4*)(x_ptr + (t * 4))).y", 16, 16),
         ("(*(float4*)(x_ptr + (t * 8))).y", 32, 16),
         ("((t < 9) ? x_ptr[t] : 0.0f)", 2, 2),
     ],
@@ -108,7 +83,7 @@ def test_sectors_of_loads(load: str, sectors: int, ideal: int, objects: Path) ->
     assert (found.store_requests, found.store_sectors, found.store_ideal) == (1, 4, 4)
 
 
-@pytest.mark.parametrize(("index", "sectors"), [("t", 4), ("(t + 3)", 5), ("(t * 2)", 8), ("(t * 4)", 16)])
+@pytest.mark.parametrize(("index", "sectors"), [("(t + 3)", 5), ("(t * 4)", 16)])
 def test_sectors_of_stores(index: str, sectors: int, objects: Path) -> None:
     found = counts(f"  y_ptr[{index}] = 0.0f;", objects, threads=32, size=256)
     assert (found.store_requests, found.store_sectors, found.store_ideal) == (1, sectors, 4)
@@ -216,37 +191,28 @@ def expected(*, depth: int = 16) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_a_product(dtype: str, objects: Path) -> None:
-    found = ran(PRODUCT, objects, dtype=dtype)
-    assert found.report.clean, found.report
-    assert torch.equal(found.y[:128].float(), expected())
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_a_product_of_half_the_depth(dtype: str, objects: Path) -> None:
-    body = PRODUCT.replace(
-        "mma_16(d[0], d[1], d[2], d[3], a[0], a[1], a[2], a[3], bb[0], bb[1]",
-        "mma_8(d[0], d[1], d[2], d[3], a[0], a[1], bb[0]",
-    )
-    body = body.replace(
-        "load_2(bb[0], bb[1], __cvta_generic_to_shared(&(tile[(384 + ((t % 16) * 8))])))",
-        "load_1(bb[0], __cvta_generic_to_shared(&(tile[(384 + ((t % 8) * 8))])))",
-    )
+@pytest.mark.parametrize("depth", [16, 8])
+def test_a_product(dtype: str, depth: int, objects: Path) -> None:
+    body = PRODUCT
+    if depth == 8:
+        of_16 = "mma_16(d[0], d[1], d[2], d[3], a[0], a[1], a[2], a[3], bb[0], bb[1]"
+        body = body.replace(of_16, "mma_8(d[0], d[1], d[2], d[3], a[0], a[1], bb[0]")
+        body = body.replace("load_2(bb[0], bb[1], ", "load_1(bb[0], ").replace(
+            "(384 + ((t % 16) * 8))", "(384 + ((t % 8) * 8))"
+        )
     found = ran(body, objects, dtype=dtype)
     assert found.report.clean, found.report
-    assert torch.equal(found.y[:128].float(), expected(depth=8))
+    assert torch.equal(found.y[:128].float(), expected(depth=depth))
 
 
 @pytest.mark.parametrize(
     ("part", "replacement"),
     [
         ("a[0], a[1], a[2], a[3], b", "a[0], a[2], a[1], a[3], b"),
-        ("bb[0], bb[1], d", "bb[1], bb[0], d"),
         ("((t % 16) * 24) + ((t / 16) * 8)", "((t / 2) * 24) + ((t % 2) * 8)"),
-        ("+ ((t % 4) * 2) + (i % 2)", "+ (t % 4) + ((i % 2) * 4)"),
         ("d[0], d[1], d[2], d[3]);", "d[2], d[3], d[0], d[1] + 1.0f);"),
     ],
-    ids=["parts of A", "parts of B", "rows of A", "columns of y", "sums"],
+    ids=["parts of A", "rows of A", "sums"],
 )  # fmt: skip
 def test_a_wrong_mapping_gives_wrong_numbers(part: str, replacement: str, objects: Path) -> None:
     found = ran(planted(part, replacement), objects)
@@ -270,18 +236,15 @@ def test_planted(part: str, replacement: str, kind: Kind, objects: Path) -> None
     assert kind in found.kinds, found.report
 
 
-def test_two_instructions_are_not_one(objects: Path) -> None:
+def test_a_warp_is_whole_and_at_one_instruction(objects: Path) -> None:
     """Half of the warp comes to another multiplication, which TVM prints as a call of the same function."""
     call = PRODUCT.split("  mma_16")[1].split("\n")[0]
     body = planted(f"  mma_16{call}", f"  if (t < 16) {{\n  mma_16{call}\n  }} else {{\n  mma_16{call}\n  }}")
     assert ran(body, objects).kinds == {Kind.DIVERGENCE}
-
-
-def test_a_warp_that_is_not_whole(objects: Path) -> None:
     assert Kind.DIVERGENCE in ran(PRODUCT, objects, threads=31).kinds
 
 
-@pytest.mark.parametrize(("pitch", "turns"), [(8, 4), (24, 4), (16, 8), (32, 16), (64, 32), (40, 4)])
+@pytest.mark.parametrize(("pitch", "turns"), [(24, 4), (16, 8), (64, 32)])
 def test_rows_in_the_same_banks_take_turns(pitch: int, turns: int, objects: Path) -> None:
     """Four matrices of eight rows of 16 bytes: four turns, if no two rows of a matrix are in one bank."""
     body = f"""\

@@ -49,11 +49,6 @@ def lowered(workload: Workload = LAYER) -> Artifact:
     return source_only(Candidate(workload, template("cuda.fprop_nchw").space(workload, SM_90).default), SM_90)
 
 
-def without_barriers(artifact: Artifact) -> Artifact:
-    assert "__syncthreads();" in artifact.source
-    return dataclasses.replace(artifact, source=artifact.source.replace("__syncthreads();", ""))
-
-
 def test_a_small_workload_is_run_whole(objects: Path) -> None:
     simulation = simulate(lowered(), SM_90, folder=objects)
     assert simulation.verdict.right and simulation.verdict.max_error == 0
@@ -61,33 +56,39 @@ def test_a_small_workload_is_run_whole(objects: Path) -> None:
     assert all(100 <= percent < 1000 for percent in simulation.resources.values())
 
 
-def test_a_fault_is_a_wrong_verdict_that_names_it(objects: Path) -> None:
-    verdict = simulate(without_barriers(lowered()), SM_90, folder=objects).verdict
-    assert not verdict.right
-    assert verdict.reason.startswith("race: staged_shared") and "line" in verdict.reason
-
-
-def test_wrong_numbers_are_a_wrong_verdict(objects: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "replacement", "reason"),
+    [("__syncthreads();", "", "race: staged_shared"), (" * w_ptr[", " + w_ptr[", "value: ")],
+)
+def test_a_fault_or_wrong_numbers_are_a_wrong_verdict(part: str, replacement: str, reason: str, objects: Path) -> None:
     artifact = lowered()
-    wrong = dataclasses.replace(artifact, source=artifact.source.replace(" * w_ptr[", " + w_ptr["))
-    verdict = simulate(wrong, SM_90, folder=objects).verdict
-    assert not verdict.right and verdict.reason.startswith("value: ")
+    assert part in artifact.source
+    faulty = dataclasses.replace(artifact, source=artifact.source.replace(part, replacement))
+    verdict = simulate(faulty, SM_90, folder=objects).verdict
+    assert not verdict.right and verdict.reason.startswith(reason)
 
 
-def test_of_a_middling_workload_two_images_are_run_whole(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[Workload] = []
-    original = simulating.verified
-    monkeypatch.setattr(simulating, "verified", lambda a, w, **kw: ran.append(w) or original(a, w, **kw))
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
+    """What was run whole."""
+    found: list[Workload] = []
+    usual = simulating.verified
+    monkeypatch.setattr(simulating, "verified", lambda built, of, **how: found.append(of) or usual(built, of, **how))
+    return found
+
+
+def test_of_a_middling_workload_two_images_are_run_whole(
+    objects: Path, ran: list[Workload], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert simulate(lowered(MIDDLING), SM_90, folder=objects).verdict.right
     assert ran == [MIDDLING.with_batch(2)]
+    monkeypatch.setattr(simulating, "MOST_OF_TWO_IMAGES", 0)
+    monkeypatch.setattr(simulating, "verified", lambda artifact, of, **_: (ran.append(of), (RIGHT, None))[1])
+    assert simulate(lowered(MIDDLING), SM_90, folder=objects).verdict is RIGHT
+    assert ran[-1].batch == 1, "at least one"
 
 
-def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(
-    objects: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran: list[Workload] = []
-    original = simulating.verified
-    monkeypatch.setattr(simulating, "verified", lambda a, w, **kw: ran.append(w) or original(a, w, **kw))
+def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(objects: Path, ran: list[Workload]) -> None:
     artifact = lowered(LARGE)
     simulation = simulate(artifact, SM_90, folder=objects)
     assert simulation.verdict.right
@@ -97,16 +98,9 @@ def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(
     with Machine(artifact, folder=objects) as machine:
         report = machine.sample(batch=4)
     assert report.counts.blocks == 8 and simulation.resources == report.counts.resources()
-    faulty = simulate(without_barriers(artifact), SM_90, folder=objects)
+    racing = dataclasses.replace(artifact, source=artifact.source.replace("__syncthreads();", ""))
+    faulty = simulate(racing, SM_90, folder=objects)
     assert faulty.verdict.reason.startswith("race") and len(ran) == 1, "found in the blocks that were counted"
-
-
-def test_at_least_one_image_is_verified(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[Workload] = []
-    monkeypatch.setattr(simulating, "MOST_OF_TWO_IMAGES", 0)
-    monkeypatch.setattr(simulating, "verified", lambda artifact, of, **_: (ran.append(of), (RIGHT, None))[1])
-    assert simulate(lowered(MIDDLING), SM_90, folder=objects).verdict is RIGHT
-    assert [of.batch for of in ran] == [1]
 
 
 def test_a_workload_is_made_smaller_by_channels_alone() -> None:
