@@ -1,17 +1,16 @@
-"""The code of the NCHW templates of CUDA: vectors of 16 bytes, no spills, a bias before rounding."""
+"""The code of the NCHW templates of CUDA: vectors of 16 bytes, no spills."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Artifact
-from dwconv.measure.simulator.simulate import source_only, verified
+from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import DTYPES, Workload
 from dwconv.schedules.template import Candidate, all_templates
@@ -148,17 +147,3 @@ def test_defaults_stay_in_registers(name: str, shape: dict[str, Any]) -> None:
     """Of each family on each layer, fprop and the gradient in turns."""
     resources = built(name, dtype="float16", **shape).resources
     assert resources["spill_bytes"] == resources["stack_bytes"] == 0
-
-
-# -- numbers -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "knobs", [{}, {"pipeline": 2, "turns": 4, "vthread_w": 1}, {"stage": "registers", "vthread_w": 1}]
-)
-def test_a_bias_is_added_before_rounding(knobs: dict[str, Any], objects: Path) -> None:
-    artifact = built("cuda.fprop_nchw", {"planes": 4, **knobs}, channels=16, dtype="float16", bias=True)
-    assert [argument.name for argument in artifact.arguments] == ["x", "w", "bias", "y"]
-    verdict, report = verified(artifact, artifact.candidate.workload, folder=objects)
-    assert verdict.right, verdict.reason
-    assert report.clean, str(report)

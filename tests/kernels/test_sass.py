@@ -85,11 +85,6 @@ def test_loops_are_found(arch: str) -> None:
     assert f"-> {code.instructions[first].address:04x}" in code.text
 
 
-def test_straight_code_has_no_loop() -> None:
-    code = code_of("k(float* y) { y[threadIdx.x] = 1; }")
-    assert [loop for loop in code.loops if loop[0] != loop[1]] == []
-
-
 def test_what_is_no_cubin_is_an_error() -> None:
     with pytest.raises(BuildError, match="nvdisasm"):
         sass.disassemble(b"no cubin")

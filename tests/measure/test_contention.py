@@ -1,6 +1,5 @@
 """The time that other work took, from planted readings; and this system's own readings can be read."""
 
-import dataclasses
 import threading
 from types import SimpleNamespace
 
@@ -11,8 +10,6 @@ from dwconv.measure.clock import contention
 from dwconv.measure.clock.contention import Load, Quiet, Reading, lost, lost_to_the_machine, others, oversubscription
 from dwconv.measure.requests import Check, Measured, Tried
 from dwconv.measure.runner import LocalRunner
-from dwconv.records.database import Database
-from dwconv.records.log import TuningLog
 from dwconv.records.record import AtSize, Measurement, Verdict
 from tests.measure import planted_kernels
 from tests.measure.planted_kernels import TARGET, candidate, workload
@@ -70,10 +67,17 @@ def test_what_the_machine_lost(later, oversubscribed, share):
     assert lost_to_the_machine(NOTHING, later, oversubscribed=oversubscribed) == pytest.approx(share)
 
 
-def test_the_work_of_others_is_what_is_not_our_own():
+def test_the_work_of_others_is_what_is_not_our_own(monkeypatch):
     assert others(NOTHING, load(busy_s=3.0, own_s=1.0)) == pytest.approx(0.5)
     assert others(NOTHING, load(busy_s=1.0, own_s=1.2)) == 0.0
     assert others(NOTHING, NOTHING) == 0.0
+
+    def refused(*, percpu):
+        raise PermissionError("/proc/stat")
+
+    monkeypatch.setattr(psutil, "cpu_times", refused)
+    now = contention.load(own_s=lambda: 1.0)
+    assert (now.total_s, now.busy_s) == (0.0, 0.0), "a system that reports nothing"
 
 
 def test_only_the_cores_that_we_may_use_count(monkeypatch):
@@ -88,15 +92,6 @@ def test_only_the_cores_that_we_may_use_count(monkeypatch):
     assert now == Load(total_s=20.0, busy_s=7.0, stolen_s=2.0, own_s=4.0)  # guest is in user already
     monkeypatch.setattr(contention, "allowed_cores", lambda: None)
     assert contention.load(own_s=lambda: 4.0).total_s == 26.0
-
-
-def test_a_system_that_tells_nothing_is_quiet(monkeypatch):
-    def refused(*_, **__):
-        raise PermissionError("/proc/stat")
-
-    monkeypatch.setattr(psutil, "cpu_times", refused)
-    monkeypatch.setattr(contention, "_LOOK_S", 0.01)
-    assert Quiet(threads=64).look()
 
 
 @pytest.fixture
@@ -157,10 +152,9 @@ def test_this_system_can_be_read():
 def test_where_the_run_queue_is_not_counted(tmp_path):
     assert contention._RunQueue(tmp_path / "absent").waited_s() is None
     (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "schedstat").write_text("")
-    assert contention._RunQueue(tmp_path).waited_s() is None
-    (tmp_path / "7" / "schedstat").write_text("5000 2500000000 3\n")
-    assert contention._RunQueue(tmp_path).waited_s() == 2.5
+    for text, waited_s in (("", None), ("5000 2500000000 3\n", 2.5)):
+        (tmp_path / "7" / "schedstat").write_text(text)
+        assert contention._RunQueue(tmp_path).waited_s() == waited_s
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------------------
@@ -196,15 +190,3 @@ def test_finalists_are_confirmed_unless_other_work_disturbed_them_or_their_rival
     record = finals(monkeypatch, **{who: BUSY})
     assert not record.confirmed and record.contended and record.contention == 0.5
     assert record.measured and record.speedup > 0
-
-
-def test_the_log_keeps_it_and_dispatch_does_not_choose_by_it(monkeypatch, tmp_path):
-    log = TuningLog(tmp_path / "log.jsonl")
-    quiet, busy = (dataclasses.replace(finals(monkeypatch, kernel=taken), confirmed=False) for taken in (QUIET, BUSY))
-    log.append(busy)
-    assert log.load().records == [busy]
-    assert Database.load([log.path]).best(busy.workload, "test-cpu") is None
-    log.append(quiet)
-    log.append(busy)
-    assert Database.load([log.path]).best(busy.workload, "test-cpu") == quiet
-    assert quiet.rank < busy.rank and quiet.replaces(busy) and not busy.replaces(quiet)

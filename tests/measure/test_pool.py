@@ -4,9 +4,7 @@ try again."""
 import errno
 import os
 import subprocess
-import sys
 import tempfile
-import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,19 +51,6 @@ def test_a_worker_that_prints_without_end_is_ended(faulty, monkeypatch):
     monkeypatch.setattr(process_module, "MOST_PRINTED_BYTES", 1 << 20)
     with pytest.raises(WorkerDied, match=r"^it printed more than 1 MiB$"):
         faulty.call("print_without_end", timeout_s=60)
-
-
-def test_only_the_end_of_what_is_printed_is_read(faulty, monkeypatch):
-    """And only of what the last request printed."""
-    most = []
-    usual = os.pread
-    monkeypatch.setattr(os, "pread", lambda file, count, at: most.append(count) or usual(file, count, at))
-    faulty.call("print_noise", timeout_s=10)
-    with pytest.raises(WorkerDied, match=r"^killed by SIGABRT: LLVM ERROR"):
-        faulty.call("no_space_for_the_compiler", timeout_s=10)
-    with pytest.raises(WorkerDied, match=r"^killed by SIGKILL$"):
-        faulty.call("be_killed", timeout_s=10)
-    assert len(most) == 2 and max(most) < 10_000
 
 
 # -- what the machine is short of ------------------------------------------------------------------------------------
@@ -271,33 +256,6 @@ def test_a_process_that_cannot_start_does_not_stop_the_others(monkeypatch):
     pool.kill()
     with pytest.raises(EnvironmentFailure, match=r"short of open files: .*; raise the limit \(ulimit -n\)"):
         list(pool.map([0.0], timeout_s=30))
-
-
-def test_real_want_of_open_files(tmp_path):
-    program = textwrap.dedent("""
-        import os, resource, sys
-        sys.path.insert(0, sys.argv[1])
-        from dwconv import settings
-        from dwconv.errors import EnvironmentFailure
-        from dwconv.measure.processes.pool import Pool
-        settings.RETRY_PAUSES_S = (0.0, 0.0)
-        pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2)
-        opened = len(os.listdir("/proc/self/fd"))
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 2, most))
-        try:
-            print(list(pool.map([0.0, 0.0], timeout_s=30)))
-        except EnvironmentFailure as error:
-            print(error)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1024), most))
-        print(len(list(pool.map([0.0, 0.0], timeout_s=30))))
-        pool.kill()
-    """)
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(Path(__file__).parents[2])], capture_output=True, text=True, timeout=300
-    )
-    short, answered = done.stdout.splitlines()
-    assert short.startswith("the machine is short of open files: ") and answered == "2", done.stderr
 
 
 def test_real_want_of_disk_space(tmp_path, monkeypatch, capsys):

@@ -69,7 +69,7 @@ GLANCE = Effort(round_s=0.001, rounds=5, budget_s=0.05, patience_s=0.25)
 
 @dataclass(frozen=True, kw_only=True)
 class Lap:
-    """Some calls in a row."""
+    """Some calls in a row; of a round, the time of one call."""
 
     seconds: float
     lost: float = 0.0
@@ -205,22 +205,14 @@ def rounds_in_turns(
     return Taken(
         measurements={
             name: Measurement.of(
-                [each.us for each in rounds], contention=max(lost, statistics.mean(each.lost for each in rounds))
+                [each.seconds * 1e6 for each in rounds],
+                contention=max(lost, statistics.mean(each.lost for each in rounds)),
             )
             for name, rounds in kept.items()
         },
-        rounds_us={name: tuple(round_.us for round_ in rounds) for name, rounds in kept.items()},
+        rounds_us={name: tuple(each.seconds * 1e6 for each in rounds) for name, rounds in kept.items()},
         turns_us=turns.all_us(),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Round:
-    """A lap, as the time per call."""
-
-    us: float
-    lost: float
-    contended: bool
 
 
 class _Turns:
@@ -231,7 +223,7 @@ class _Turns:
         self._clock = clock
         self._usual_round_s = self._round_s = round_s
         self._least_s = {name: self._warm_up(call) for name, call in self._calls.items()}
-        self._turns: list[dict[str, _Round]] = []
+        self._turns: list[dict[str, Lap]] = []
         self.uncontended = 0
         """Turns in which no round was contended."""
 
@@ -261,10 +253,10 @@ class _Turns:
     def first_is_slower_than(self, us: float) -> bool:
         """True if all uncontended rounds of the first call are slower; False if there are too few to decide."""
         first = next(iter(self._calls))
-        calm_us = [turn[first].us for turn in self._turns if not turn[first].contended]
-        return len(calm_us) >= _LEAST_ROUNDS and min(calm_us) > us
+        calm_s = [turn[first].seconds for turn in self._turns if not turn[first].contended]
+        return len(calm_s) >= _LEAST_ROUNDS and min(calm_s) * 1e6 > us
 
-    def kept(self) -> dict[str, list[_Round]]:
+    def kept(self) -> dict[str, list[Lap]]:
         """The uncontended turns. If they are too few, equally many uncontended rounds of each call; if even those are
         too few, the least contended quarter of all rounds."""
         if self.uncontended >= self._least:
@@ -279,7 +271,7 @@ class _Turns:
         }
 
     def all_us(self) -> dict[str, tuple[float, ...]]:
-        return {name: tuple(turn[name].us for turn in self._turns) for name in self._calls}
+        return {name: tuple(turn[name].seconds * 1e6 for turn in self._turns) for name in self._calls}
 
     def _uncontended_rounds(self, name: str) -> int:
         return sum(not turn[name].contended for turn in self._turns)
@@ -298,14 +290,14 @@ class _Turns:
             once_s = min(once_s, max(self._clock.lap(call, times=times).seconds / times, 1e-7))
         return once_s
 
-    def _round(self, name: str) -> _Round:
+    def _round(self, name: str) -> Lap:
         call = self._calls[name]
         if self._least_s[name] < self._usual_round_s:
             call()  # fill the caches, which the call before has used; if one call fills a round, that hardly matters
         times = max(1, math.ceil(self._round_s / self._least_s[name]))
         lap = self._clock.lap(call, times=times)
         self._least_s[name] = max(min(self._least_s[name], lap.seconds / times), 1e-7)
-        return _Round(us=lap.seconds / times * 1e6, lost=lap.lost, contended=lap.contended)
+        return dataclasses.replace(lap, seconds=lap.seconds / times)
 
 
 _CLEAR = 2.0

@@ -152,8 +152,7 @@ class IsolatedProcess:
         """End it with all its children. The next request starts another process."""
         if self._end is not None:
             self._end()
-        self._running = self._end = self._request = None
-        self._ready = False
+        self._forget()
 
     def leave(self) -> None:
         """In a forked child: the process is the parent's, and is not to end with this object."""
@@ -161,6 +160,9 @@ class IsolatedProcess:
             self._end.detach()
         if self._running is not None:
             self._running.connection.close()
+        self._forget()
+
+    def _forget(self) -> None:
         self._running = self._end = self._request = None
         self._ready = False
 

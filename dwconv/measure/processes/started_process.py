@@ -82,24 +82,15 @@ class Scratch:
 def _sweep(parent: str) -> None:
     """Remove folders in ``parent`` of this user's workers that were killed together with their parents."""
     for folder in Path(parent).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's, or another process is sweeping
+        with contextlib.suppress(OSError):  # another user's, or in use, or another process is sweeping
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
-            _remove_if_nobodys(folder)
-
-
-def _remove_if_nobodys(folder: Path) -> None:
-    """Remove an abandoned folder. Raises OSError if it is still in use."""
-    try:
-        descriptor = os.open(folder / _PRINTED, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        folder.rmdir()  # killed before there was anything in it
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-    finally:
-        os.close(descriptor)
+            if not (folder / _PRINTED).exists():  # killed before there was anything in it
+                folder.rmdir()
+                continue
+            with (folder / _PRINTED).open("r+") as printed:
+                fcntl.flock(printed, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
 
 
 class Watch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -232,44 +231,6 @@ def test_planted_in_a_pipeline(part: str, replacement: str, kind: Kind, objects:
     assert kind in ran.kinds, ran.report
 
 
-@pytest.mark.parametrize("words", ["4", "16"])
-def test_padding_by_predicated_copies(words: str, objects: Path) -> None:
-    """The form TVM prints, with zeros where the predicate is false."""
-    zero = {"4": '" @!p st.shared.u32 [%0], {%4};\\n"', "16": '" @!p st.shared.v4.u32 [%0], {%4, %4, %4, %4};\\n"'}
-    extra = re.sub(
-        r"int src_off\).*",
-        f"""int src_off, int predicate) {{
-  unsigned char* dst_p = (unsigned char*)dst + dst_off * 4;
-  unsigned char* src_p = (unsigned char*)src + src_off * 4;
-  unsigned int dst_addr = __cvta_generic_to_shared(dst_p);
-  __asm__ __volatile__(
-    "{{\\\\n"
-    " .reg .pred p;\\\\n"
-    " setp.eq.u32 p, %3, 1;\\\\n"
-    " @p cp.async.ca.shared.global [%0], [%1], %2;\\\\n"
-    {zero[words].replace(chr(92), chr(92) * 2)}
-    "}}\\\\n"
-    :: "r"(dst_addr), "l"(src_p), "n"({words}), "r"(predicate), "r"(0)
-  );
-}}
-""",
-        COPY,
-        flags=re.DOTALL,
-    )
-    width = int(words) // 4
-    source = kernel(
-        f"""\
-  __shared__ float tile[{32 * width}];
-  copy_async(tile, t * {width}, x_ptr, (t - 4) * {width}, t >= 4);
-  asm volatile("cp.async.wait_all;");
-  y_ptr[t] = tile[(t * {width})];""",
-        extra=extra,
-    )
-    ran = run(source, objects, threads=32, size=128)
-    assert ran.report.clean, ran.report
-    assert ran.y[:32].tolist() == [max(0, t - 4) * width for t in range(32)]
-
-
 # -- vectors and 16-bit numbers --------------------------------------------------------------------------------------
 
 
@@ -279,30 +240,6 @@ def test_vectors_of_floats(objects: Path) -> None:
     assert ran.report.clean and ran.y[:4].tolist() == [0, 3, 2, 3]
     shifted = source.replace("x_ptr + (t * 4)", "x_ptr + ((t * 3) + 1)")
     assert run(shifted, objects, threads=16).kinds == {Kind.MISALIGNED}
-
-
-@pytest.mark.parametrize(("dtype", "name"), [("float16", "half"), ("bfloat16", "nv_bfloat16")])
-def test_vectors_of_halves(dtype: str, name: str, objects: Path) -> None:
-    body = """\
-  uint4 v = *(uint4*)(x_ptr + (t * 8));
-  float own[8];
-  own[0] = (float)(((NAME2*)(&(v.x)))->x);
-  own[1] = (float)(((NAME2*)(&(v.x)))->y);
-  own[7] = (float)(((NAME2*)(&(v.w)))->y);
-  NAME out[8];
-  for (int i = 0; i < 8; ++i) {
-    out[i] = ((NAME)((own[1] * 3.0f) + ((float)w_ptr[i])));
-  }
-  out[7] = ((NAME)own[7]) * w_ptr[0];
-  *(uint4*)(y_ptr + (t * 8)) = *(uint4*)(out + 0);"""
-    source = kernel(body.replace("NAME", name), element=name)
-    ran = run(source, objects, threads=8, dtype=dtype)
-    assert ran.report.clean, ran.report
-    expected = [(8 * t + 1) * 3 + 2 for t in range(8)]
-    torch.testing.assert_close(ran.y.view(8, 8)[:, 3], torch.tensor(expected).to(ran.y.dtype))
-    torch.testing.assert_close(
-        ran.y.view(8, 8)[:, 7], torch.tensor([(8 * t + 7) * 2 for t in range(8)]).to(ran.y.dtype)
-    )
 
 
 @pytest.mark.parametrize(("dtype", "name"), [("float16", "half"), ("bfloat16", "nv_bfloat16")])

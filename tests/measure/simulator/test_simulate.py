@@ -24,7 +24,7 @@ from dwconv.measure.simulator import simulate as simulating
 from dwconv.measure.simulator.compile import translate
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import MOST_PRODUCTS, products, simulate, smaller, source_only
-from dwconv.problems.workload import DTYPES, DType, Workload
+from dwconv.problems.workload import DType, Workload
 from dwconv.records.record import Verdict
 from dwconv.schedules.template import Candidate, template
 from tests.measure.simulator.sources import HandlerSetup, kernel
@@ -185,14 +185,6 @@ def test_what_cannot_be_translated_is_an_error(source: str, unknown: str) -> Non
         translate(source, ["k"])
 
 
-def test_lines_keep_their_numbers() -> None:
-    source = lowered().source
-    text = translate(source, ["main_kernel"]).partition('#line 1 "kernel.cc"\n')[2]
-    for number, line in enumerate(source.splitlines()):
-        if "y_ptr[" in line and "__global__" not in line:
-            assert text.splitlines()[number].startswith(line[:20])
-
-
 VARIANTS: list[tuple[DType, str]] = [("float32", "default"), ("float16", "drawn"), ("bfloat16", "default")]
 LAYERS = {
     "56² K3 s2": layer(96, (56, 56), (3, 3), stride=(2, 2)),
@@ -245,13 +237,3 @@ def test_defaults_are_free_of_bank_conflicts(name: str, shape: str, variant: tup
         report = machine.sample(batch=2, most_blocks=3)
     assert report.clean, f"{config}: {report}"
     assert report.counts.resources()["shared_wavefronts_percent"] <= MOST_WAVEFRONTS_PERCENT, str(config)
-
-
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_every_template_meets_every_type_and_choice(name: str) -> None:
-    """Without what is slow, too, on several shapes."""
-    quick = [case.values for case in cases(SHAPES, VARIANTS, quick_of=6) if not case.marks and case.values[0] == name]
-    met = {dtype for dtype in DTYPES if any(fitted(shape, TEMPLATES[name], dtype) for shape in SHAPES.values())}
-    assert {variant for _, _, variant in quick} == {(dtype, choice) for dtype, choice in VARIANTS if dtype in met}
-    assert {"float16", "bfloat16"} <= met
-    assert len(quick) >= len(met)
