@@ -164,16 +164,13 @@ def kernel_resources(log: str) -> dict[str, dict[str, int]]:
 
 def resources(log: str) -> dict[str, int]:
     """The resources that ptxas reports in ``log``: the maximum over all kernels."""
-    found = {"registers": 0, "shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0}
     patterns = {
         "registers": r"Used (\d+) registers",
         "shared_bytes": r"(\d+) bytes smem",
-        "stack_bytes": r"(\d+) bytes stack frame",
         "spill_bytes": r"(\d+) bytes spill stores",
+        "stack_bytes": r"(\d+) bytes stack frame",
     }
-    for name, pattern in patterns.items():
-        found[name] = max((int(number) for number in re.findall(pattern, log)), default=0)
-    return found
+    return {name: max(map(int, re.findall(pattern, log)), default=0) for name, pattern in patterns.items()}
 
 
 def _complaint(log: str) -> str | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, Workload
 from dwconv.schedules.template import Candidate, templates_for
+from dwconv.system.threads import on_threads
 
 ASKED = (os.cpu_count() or 1) + 3
 """More threads than there are processors: with OMP_DYNAMIC they are never granted."""
@@ -41,7 +40,7 @@ class Case:
         drawn = torch.Generator().manual_seed(0)
         self._inputs = [torch.randn(each.shape_at(batch), generator=drawn) for each in artifact.inputs]
         self.name = artifact.candidate.config.template
-        with threads(1):
+        with on_threads(1):
             self._exact = self._run()
         assert all(result.isfinite().all() for result in self._exact)
 
@@ -74,16 +73,6 @@ def all_cases() -> list[Case]:
     return cases
 
 
-@contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def granted() -> int:
     """How many threads a region gets that asks for as many as PyTorch uses."""
     counts: list[int] = []
@@ -94,7 +83,7 @@ def granted() -> int:
 
 def wrong(cases: list[Case]) -> list[str]:
     """Names of the kernels that give other bits than on one thread, where fewer are granted than are asked for."""
-    with threads(ASKED):
+    with on_threads(ASKED):
         assert OPENMP.omp_get_max_threads() == ASKED > granted()
         return [case.name for case in cases if not case.is_right()]
 
@@ -122,7 +111,7 @@ def test_inside_a_parallel_region_of_somebody_else(cases: list[Case], levels: in
     region = CALLBACK(lambda _: found.append([case.name for case in cases if not case.is_right()]))
     OPENMP.omp_set_max_active_levels(levels)
     try:
-        with threads(ASKED):
+        with on_threads(ASKED):
             for team in (1, 3):
                 OPENMP.GOMP_parallel(region, None, team, 0)
     finally:

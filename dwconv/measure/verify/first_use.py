@@ -12,8 +12,8 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import math
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -42,21 +42,8 @@ _MOST_ELEMENTS = 1 << 24
 def fault_at_first_use(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
     """What is wrong with the results of a kernel on ``device``, in one line; empty if nothing is. ``threads``: the
     numbers of threads that a CPU's kernel is run on. Raises what the kernel raises, and MemoryError."""
-    ended: list[str | BaseException] = []
-
-    def check() -> None:
-        try:
-            ended.append(_fault(kernel, device, threads=threads, fast_math=fast_math))
-        except BaseException as error:  # noqa: BLE001  the caller raises it
-            ended.append(error)
-
-    thread = threading.Thread(target=check, name="dwconv-first-use", daemon=True)
-    thread.start()
-    thread.join()
-    (outcome,) = ended
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
+    with ThreadPoolExecutor(1, thread_name_prefix="dwconv-first-use") as thread:
+        return thread.submit(_fault, kernel, device, threads=threads, fast_math=fast_math).result()
 
 
 def _fault(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
@@ -117,10 +104,10 @@ def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
         inputs = tuple(_repeated(workload, name, tensor, channels) for name, tensor in named)
         answers = tuple(
             Answer(
-                expected=_repeated(workload, name, answer.expected, channels),
-                allowed=_repeated_if_any(workload, name, answer.allowed, channels),
-                may_be_nan=_repeated_if_any(workload, name, answer.may_be_nan, channels),
-                may_be_nan_beside=_repeated_if_any(workload, name, answer.may_be_nan_beside, channels),
+                **{
+                    field: None if tensor is None else _repeated(workload, name, tensor, channels)
+                    for field, tensor in vars(answer).items()
+                }
             )
             for name, answer in zip(workload.results, answers, strict=True)
         )
@@ -137,12 +124,6 @@ def _different_channels(workload: Workload) -> int:
         return count
     whole = [few for few in range(_FEWEST_CHANNELS, count + 1, 2) if workload.channels % few == 0]
     return max(whole, default=workload.channels)
-
-
-def _repeated_if_any(
-    workload: Workload, name: str, tensor: torch.Tensor | None, channels: torch.Tensor
-) -> torch.Tensor | None:
-    return None if tensor is None else _repeated(workload, name, tensor, channels)
 
 
 def _repeated(workload: Workload, name: str, tensor: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
