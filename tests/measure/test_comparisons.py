@@ -102,7 +102,9 @@ ENDED = {
 @pytest.mark.parametrize("fault", [*FAULTS, *map(slow, ENDED)])
 def test_a_fault_costs_one_candidate(workers, fault):
     records, following = raced(workers, [candidate(fault), candidate(), candidate(order=1)], [candidate(order=2)])
-    faulty, *others = sorted(records, key=lambda record: record.config.fault != fault)
+    latest = {record.config: record for record in records}
+    faulty = latest.pop(candidate(fault).config)
+    others = latest.values()
     assert faulty.status is {**FAULTS, **ENDED}[fault]
     assert {record.status for record in others} == {Status.OK} and len(others) == 2
     assert [record.raced for record in others if record.confirmed] == [True]
