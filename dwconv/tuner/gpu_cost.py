@@ -267,7 +267,7 @@ class PredictSetup:
 class Prediction:
     microseconds: float
     resources: dict[str, int]
-    """Reported by the compiler and, if the candidate was checked, by the simulator."""
+    """Reported by the compiler."""
     verdict: Verdict | None = None
     """None if the candidate was not checked."""
 
@@ -295,11 +295,10 @@ class Predictor:
         )
         if self._folder is None:
             return computed
-        simulation = simulate(artifact, self._target, folder=self._folder)
+        verdict = simulate(artifact, self._target, folder=self._folder)
         for compiled in self._folder.glob("*.so"):
             compiled.unlink()
-        resources = {**computed.resources, **simulation.resources}
-        return dataclasses.replace(computed, verdict=simulation.verdict, resources=resources)
+        return dataclasses.replace(computed, verdict=verdict)
 
 
 class ComputeRunner(Runner):

@@ -168,7 +168,7 @@ def test_right_and_clean(name: str, shape: str, dtype: DType, choice: str, objec
     workload, template = of(name, shape, dtype), TEMPLATES[name]
     config = drawn(workload, template) if choice == "drawn" else template.space(workload, SM_90).default
     report = assert_right_and_clean(workload, config, objects)
-    assert report.counts.shared_wavefronts > 0
+    assert report.counts.wavefronts > 0
 
 
 @pytest.mark.parametrize("taps_h", [2, 3, 5])

@@ -9,5 +9,5 @@
 It finds races between barriers, in shared and in global memory and between blocks; accesses that are out of bounds or
 misaligned; reads of uninitialised memory; barriers that some threads do not reach; asynchronous copies that are used
 before they were waited for; matrix instructions that not all lanes of a warp come to. It counts wavefronts of shared
-memory and sectors of global memory. It does not model time.
+memory. It does not model time.
 """

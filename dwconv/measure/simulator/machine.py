@@ -59,45 +59,20 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Memory requests in the blocks that were counted; a request is one instruction of one warp."""
+    """Requests to shared memory in the blocks that were counted; a request is one instruction of one warp."""
 
-    shared_requests: int = 0
-    shared_wavefronts: int = 0
-    """Wavefronts that shared memory took."""
-    shared_ideal: int = 0
-    """Wavefronts that the same requests would take without bank conflicts."""
-    load_requests: int = 0
-    """Loads from global memory."""
-    load_sectors: int = 0
-    """Sectors of 32 bytes that the loads touched."""
-    load_ideal: int = 0
-    """Sectors that the accessed bytes would fill, were they side by side and aligned."""
-    store_requests: int = 0
-    store_sectors: int = 0
-    store_ideal: int = 0
+    requests: int = 0
+    wavefronts: int = 0
+    """Turns that shared memory took."""
+    ideal: int = 0
+    """Turns that the same requests would take without bank conflicts."""
     blocks: int = 0
     """Blocks that were counted."""
 
     @property
     def wavefronts_per_ideal(self) -> float:
-        """Wavefronts over the ideal; 1.0 means no bank conflict."""
-        return self.shared_wavefronts / self.shared_ideal if self.shared_ideal else 1.0
-
-    @property
-    def load_sectors_per_ideal(self) -> float:
-        return self.load_sectors / self.load_ideal if self.load_ideal else 1.0
-
-    @property
-    def store_sectors_per_ideal(self) -> float:
-        return self.store_sectors / self.store_ideal if self.store_ideal else 1.0
-
-    def resources(self) -> dict[str, int]:
-        """Numbers for a record, in whole percent of the ideal; 100 is perfect."""
-        return {
-            "shared_wavefronts_percent": round(100 * self.wavefronts_per_ideal),
-            "load_sectors_percent": round(100 * self.load_sectors_per_ideal),
-            "store_sectors_percent": round(100 * self.store_sectors_per_ideal),
-        }
+        """1.0 means no bank conflict."""
+        return self.wavefronts / self.ideal if self.ideal else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ void access(const void* address, unsigned bytes, bool write, void* code) {
   if (!watched) return;
   if (write && region->role == INPUT) report(INPUT_CHANGED, region->name, offset, place, "write");
   check(*region, offset, bytes, write, place);
-  if (counting) requests.add(place, uint64_t(at), bytes, write, region->role == SHARED);
+  if (counting && region->role == SHARED) requests.add(place, uint64_t(at), bytes);
 }
 
 void complete(std::vector<Copy>& group) {
@@ -172,7 +172,7 @@ void sim_copy_async(unsigned to, const void* from, unsigned bytes, unsigned vali
   if (!issued) return;
   if (fiber.groups.empty()) fiber.groups.emplace_back();
   if (valid_bytes) access(from, valid_bytes, false, HERE);
-  access(target, bytes, true, (char*)HERE + 1);  // its own place: another request, to another memory
+  access(target, bytes, true, HERE);
   memset(target, 0xFF, bytes);
   Region& region = *region_of(target);
   const size_t offset = target - region.base;

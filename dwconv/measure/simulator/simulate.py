@@ -1,4 +1,4 @@
-"""An artifact -> a verdict, and the cost of its memory accesses.
+"""An artifact -> a verdict.
 
 A workload that is too large to be simulated whole is simulated with the same configuration on fewer channels.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from dwconv.kernels.cpu import describe
 from dwconv.kernels.cuda import lower
 from dwconv.kernels.entry import message
 from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Counts, Machine, Report
+from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Machine, Report
 from dwconv.measure.verify.cases import Case, make_case
 from dwconv.measure.verify.verify import verify_runs
 from dwconv.problems.target import CudaTarget
@@ -82,29 +81,20 @@ message(Verdict)
 _IMAGES = 4
 
 
-@message
-@dataclass(frozen=True, kw_only=True)
-class Simulation:
-    verdict: Verdict
-    resources: dict[str, int]
-    """``Counts.resources``."""
-
-
-def simulate(artifact: Artifact, target: CudaTarget, *, folder: Path) -> Simulation:
+def simulate(artifact: Artifact, target: CudaTarget, *, folder: Path) -> Verdict:
     """Run all of a small workload, or a few of its images. If the images are too large, run a few blocks, spread over
-    the grid, to count accesses and look for faults; then run the same configuration on fewer channels, to verify it.
+    the grid, to look for faults; then run the same configuration on fewer channels, to verify it.
 
     Raises BuildError for a source that cannot be simulated, BrokenInstallation without g++."""
     workload = artifact.candidate.workload
     if batch := _batch(workload):
-        verdict, report = verified(artifact, workload.with_batch(batch), folder=folder)
-        return Simulation(verdict=verdict, resources=report.counts.resources())
-    counts, verdict = _sampled(artifact, folder=folder)
-    if verdict.right:
-        small = smaller(artifact.candidate, target)
-        whole = source_only(small, target) if small != artifact.candidate else artifact
-        verdict, _ = verified(whole, small.workload.with_batch(_batch(small.workload) or 1), folder=folder)
-    return Simulation(verdict=verdict, resources=counts.resources())
+        return verified(artifact, workload.with_batch(batch), folder=folder)[0]
+    verdict = _sampled(artifact, folder=folder)
+    if not verdict.right:
+        return verdict
+    small = smaller(artifact.candidate, target)
+    whole = source_only(small, target) if small != artifact.candidate else artifact
+    return verified(whole, small.workload.with_batch(_batch(small.workload) or 1), folder=folder)[0]
 
 
 def _batch(workload: Workload) -> int:
@@ -132,14 +122,14 @@ def _case(workload: Workload) -> Case:
     return make_case(workload, data="integers")
 
 
-def _sampled(artifact: Artifact, *, folder: Path) -> tuple[Counts, Verdict]:
+def _sampled(artifact: Artifact, *, folder: Path) -> Verdict:
     batch = min(artifact.candidate.workload.batch, _IMAGES)
     launch = artifact.launches[0]
     blocks = math.prod(size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
     of_a_block = max(1, products(artifact.candidate.workload.with_batch(batch)) // blocks)
     with Machine(artifact, folder=folder) as machine:
         report = machine.sample(batch=batch, most_blocks=max(2, min(COUNTED_BLOCKS, MOST_PRODUCTS // of_a_block)))
-    return report.counts, _with_faults(Verdict(right=True, max_error=0.0, allowed_error=0.0), report)
+    return _with_faults(Verdict(right=True, max_error=0.0, allowed_error=0.0), report)
 
 
 def _with_faults(verdict: Verdict, report: Report) -> Verdict:

@@ -50,9 +50,7 @@ struct Fault {
 };
 
 struct Counts {
-  int64_t shared_requests, shared_wavefronts, shared_ideal;
-  int64_t load_requests, load_sectors, load_ideal;
-  int64_t store_requests, store_sectors, store_ideal;
+  int64_t requests, wavefronts, ideal;  // of shared memory
   int64_t blocks;
 };
 

@@ -11,9 +11,10 @@ import torch
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch
 from dwconv.kernels.entry import message
 from dwconv.measure.simulator.machine import Kind, Machine, Report
-from dwconv.measure.simulator.simulate import Simulation, source_only, verified
+from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
+from dwconv.records.record import Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 
@@ -85,10 +86,10 @@ class Vandal:
         self._target = setup.target
         self._folder = Path(setup.folder)
 
-    def __call__(self, candidate: Candidate) -> Simulation:
+    def __call__(self, candidate: Candidate) -> Verdict:
         artifact = source_only(candidate, self._target)
         planted = "while (n > 0) {}" if candidate.workload.channels == 1 else "__builtin_trap();"
         source = artifact.source.replace("int n) {", f"int n) {{ {planted}", 1)
         artifact = dataclasses.replace(artifact, source=source)
         verdict, _ = verified(artifact, candidate.workload, folder=self._folder)
-        return Simulation(verdict=verdict, resources={})
+        return verdict

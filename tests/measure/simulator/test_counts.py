@@ -1,5 +1,5 @@
-"""What accesses cost, on patterns of which it is known: wavefronts of shared memory, sectors of global memory. Tensor
-cores: right numbers, cut off as on the least exact GPU, and planted faults that show.
+"""What accesses to shared memory cost, on patterns of which it is known. Tensor cores: right numbers, cut off as on the
+least exact GPU, and planted faults that show.
 """
 
 from __future__ import annotations
@@ -44,77 +44,39 @@ def test_bank_conflicts(kind: str, index: str, wavefronts: int, ideal: int, obje
     value = {"float": "v", "float2": "v.x + v.y", "float4": "v.x + v.y"}[kind]
     body = filled(f"  {kind} v = *({kind}*)(tile + {index});\n  y_ptr[t] = {value};")
     found = counts(body, objects, threads=32)
-    assert found.shared_requests == 128 + 1
-    assert (found.shared_wavefronts - 128, found.shared_ideal - 128) == (wavefronts, ideal)
+    assert found.requests == 128 + 1
+    assert (found.wavefronts - 128, found.ideal - 128) == (wavefronts, ideal)
 
 
 @pytest.mark.parametrize(("index", "wavefronts"), [("(t * 2)", 1), ("(t * 64)", 32)])
 def test_two_halves_share_a_word(index: str, wavefronts: int, objects: Path) -> None:
     body = f"  __shared__ half tile[2048];\n  tile[{index}] = x_ptr[t];\n"
     found = run(kernel(body, element="half"), objects, threads=32, dtype="float16").report.counts
-    assert (found.shared_requests, found.shared_wavefronts) == (1, wavefronts)
+    assert (found.requests, found.wavefronts) == (1, wavefronts)
 
 
 def test_only_lanes_that_take_part_conflict(objects: Path) -> None:
     body = filled("  if (t < 3) {\n    y_ptr[t] = tile[(t * 32)];\n  }")
-    assert counts(body, objects, threads=32).shared_wavefronts == 128 + 3
-
-
-@pytest.mark.parametrize(
-    ("load", "sectors", "ideal"),
-    [
-        ("x_ptr[t]", 4, 4),
-        ("x_ptr[0]", 1, 1),
-        ("x_ptr[(t + 1)]", 5, 4),  # misaligned
-        ("x_ptr[(t * 2)]", 8, 4),  # every other word
-        ("x_ptr[(t / 4)]", 1, 1),
-        ("(*(float4*)(x_ptr + (t * 8))).y", 32, 16),
-        ("((t < 9) ? x_ptr[t] : 0.0f)", 2, 2),
-    ],
-)
-def test_sectors_of_loads(load: str, sectors: int, ideal: int, objects: Path) -> None:
-    if load.startswith("(*"):  # all of the vector is loaded, as on the GPU
-        load = load.replace("(*(float4*)", "sum(*(float4*)").replace(").y", ")")
-    extra = "__forceinline__ __device__ float sum(float4 v) { return (v.x + v.y) + (v.z + v.w); }"
-    ran = run(kernel(f"  y_ptr[t] = {load};", extra=extra), objects, threads=32, size=256)
-    found = ran.report.counts
-    assert ran.report.clean, ran.report
-    assert (found.load_requests, found.load_sectors, found.load_ideal) == (1, sectors, ideal)
-    assert (found.store_requests, found.store_sectors, found.store_ideal) == (1, 4, 4)
-
-
-@pytest.mark.parametrize(("index", "sectors"), [("(t + 3)", 5), ("(t * 4)", 16)])
-def test_sectors_of_stores(index: str, sectors: int, objects: Path) -> None:
-    found = counts(f"  y_ptr[{index}] = 0.0f;", objects, threads=32, size=256)
-    assert (found.store_requests, found.store_sectors, found.store_ideal) == (1, sectors, 4)
-    assert found.load_requests == 0
+    assert counts(body, objects, threads=32).wavefronts == 128 + 3
 
 
 def test_lanes_are_matched_by_iteration(objects: Path) -> None:
     """The upper half skips the first turn: its second turn belongs to the second of the lower half."""
-    body = (
+    body = filled(
         "  float sum = 0.0f;\n  for (int i = 0; i < 2; ++i) {\n    if ((16 <= t) <= i) {\n"
-        "      sum = sum + x_ptr[((i * 32) + t)];\n    }\n  }\n  y_ptr[t] = sum;"
+        "      sum = sum + tile[(((i * 33) + t) * 2)];\n    }\n  }\n  y_ptr[t] = sum;"
     )
     found = counts(body, objects, threads=32)
-    assert (found.load_requests, found.load_sectors) == (2, 2 + 4)
+    assert (found.requests - 128, found.wavefronts - 128) == (2, 1 + 2)
 
 
 def test_every_warp_and_block_is_counted_alike(objects: Path) -> None:
-    body = "  y_ptr[((b * 64) + t)] = x_ptr[((b * 64) + t)];"
+    read = "  __syncthreads();\n  y_ptr[((b * 64) + t)] = tile[(63 - t)];"
+    body = f"  __shared__ float tile[64];\n  tile[t] = x_ptr[((b * 64) + t)];\n{read}"
     found = counts(body, objects, threads=64, blocks=5, size=320)
-    assert (found.blocks, found.load_requests, found.load_sectors) == (5, 10, 40)
+    assert (found.blocks, found.requests, found.wavefronts_per_ideal) == (5, 20, 1.0)
     many = counts(body, objects, threads=64, blocks=100, size=6400)
-    assert (many.blocks, many.load_requests, many.load_sectors) == (8, 16, 64)
-
-
-def test_resources_are_whole_percent(objects: Path) -> None:
-    found = counts(filled("  y_ptr[t] = tile[(t * 2)] + x_ptr[(t + 1)];", words=1024), objects, threads=32)
-    assert found.resources() == {
-        "shared_wavefronts_percent": round(100 * 34 / 33),
-        "load_sectors_percent": 125,
-        "store_sectors_percent": 100,
-    }
+    assert (many.blocks, many.requests) == (8, 32)
 
 
 EXTRA = """
@@ -257,7 +219,7 @@ def test_rows_in_the_same_banks_take_turns(pitch: int, turns: int, objects: Path
   load_4(a[0], a[1], a[2], a[3], __cvta_generic_to_shared(&(tile[((t * {pitch}) % 2048)])));
   y_ptr[t] = __ushort_as_half((unsigned short)((a[0] ^ a[1]) ^ (a[2] ^ a[3])));"""
     counts = ran(body, objects).report.counts
-    assert (counts.shared_wavefronts - 64, counts.shared_ideal - 64) == (turns, 4)
+    assert (counts.wavefronts - 64, counts.ideal - 64) == (turns, 4)
 
 
 def test_sums_are_cut_off_as_by_tensor_cores(objects: Path) -> None:
