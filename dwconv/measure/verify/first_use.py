@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 
@@ -102,15 +103,15 @@ def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
         channels = torch.arange(workload.channels, device=device) % count
         named = zip(workload.inputs, inputs, strict=True)
         inputs = tuple(_repeated(workload, name, tensor, channels) for name, tensor in named)
-        answers = tuple(
-            Answer(
-                **{
-                    field: None if tensor is None else _repeated(workload, name, tensor, channels)
-                    for field, tensor in vars(answer).items()
-                }
-            )
-            for name, answer in zip(workload.results, answers, strict=True)
-        )
+
+        def repeated(name: str, answer: Answer) -> Answer:
+            fields: dict[str, Any] = {
+                field: None if tensor is None else _repeated(workload, name, tensor, channels)
+                for field, tensor in vars(answer).items()
+            }
+            return Answer(**fields)
+
+        answers = tuple(map(repeated, workload.results, answers))
     return Case(workload=workload, data=data, inputs=inputs, answers=answers)
 
 
