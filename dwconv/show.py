@@ -222,7 +222,7 @@ def _sass(candidate: Candidate, target: Target) -> _Answer:
 
     artifact = _gpu_artifact(candidate, target, what="sass")
     codes = disassemble(artifact.cubin)
-    texts = {launch.kernel: codes[launch.kernel].text for launch in artifact.launches}
+    texts = {launch.kernel: codes[launch.kernel] for launch in artifact.launches}
     return _Answer("\n".join(texts.values()), config=candidate.config.to_dict(), sass=texts)
 
 

@@ -26,6 +26,7 @@ from dwconv.problems.workload import PASSES, DType, Layout, Pass, Sizes, Workloa
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
 from tests.conftest import Golden, digests
+from tests.machine_code import count, loops
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90
 from tests.turns import in_turns
@@ -234,9 +235,8 @@ def test_the_inner_loop_is_as_lean(pass_: Pass) -> None:
         artifact = build(Candidate(own, config), SM_90)
         (code,) = disassemble(artifact.cubin).values()
         assert artifact.resources["spill_bytes"] == 0
-        loops = [code.instructions[first:stop] for first, stop in code.loops]
-        found.append(max(loops, key=lambda loop: sum(each.kind == "fma" for each in loop)))
-    one, any_size = (len([each for each in loop if each.base != "NOP"]) for loop in found)
+        found.append(max(loops(code), key=lambda loop: count("\n".join(loop), "FFMA|FMUL")))
+    one, any_size = map(len, found)
     assert any_size <= 1.1 * one
 
 
