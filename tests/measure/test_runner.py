@@ -20,7 +20,7 @@ from dwconv.records.record import AtSize, Measurement, Status, Verdict, is_curre
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.system import versions
+from dwconv.system import memory, versions
 from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 from tests.planted_records import workload_of
 from tests.turns import slow
@@ -200,6 +200,16 @@ def test_a_kernel_that_writes_to_the_socket_does_not_shift_the_answers(runner):
     ok, wrong, crashed = Status.OK, Status.WRONG, Status.CRASHED
     assert [record.status for record in records] == [ok, wrong, ok, crashed, ok]
     assert records[3].detail.startswith("its answer is invalid: ")
+
+
+@pytest.mark.slow
+def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypatch):
+    list(runner.measure([candidate()]))  # what all share is made
+    monkeypatch.setattr(memory, "available_bytes", lambda: 640 << 20)
+    monkeypatch.setattr(memory, "LITTLE_BYTES", 64 << 20)
+    bad, good = runner.measure([candidate("allocates without end"), candidate(order=1)])
+    assert (bad.status, good.status) == (Status.CRASHED, Status.OK)
+    assert bad.detail.startswith("it took more than ") and bad.detail.endswith(" GiB of memory")
 
 
 def test_a_caller_that_stops_iterating_can_come_back(runner):
