@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "state.h"
 
@@ -181,12 +183,13 @@ inline void check(Region& region, size_t offset, unsigned bytes, bool write, uin
   }
 }
 
-// One instruction of one warp, on shared memory.
+// One instruction of one warp, on shared memory: its place, iteration and bytes, and a number in case one lane comes by
+// again.
+using Key = std::array<uint64_t, 4>;
+
 struct Request {
-  uint64_t place, iteration;
-  uint32_t occurrence;  // in case one lane comes by again
+  Key key;
   uint32_t lanes;
-  uint8_t bytes;
   uint64_t address[WARP];
 };
 
@@ -194,12 +197,10 @@ class Requests {
  public:
   void add(uint64_t place, uint64_t address, unsigned bytes) {
     const int lane = thread % WARP;
-    if (lane != lane_) {
-      lane_ = lane;
-      next_ = 0;
-    }
-    for (uint32_t occurrence = 0;; ++occurrence) {
-      Request& request = find(place, occurrence, bytes);
+    if (lane != lane_) next_ = 0;
+    lane_ = lane;
+    for (uint64_t occurrence = 0;; ++occurrence) {
+      Request& request = find({place, iteration, bytes, occurrence});
       if (request.lanes >> lane & 1) continue;
       request.lanes |= 1u << lane;
       request.address[lane] = address;
@@ -210,56 +211,32 @@ class Requests {
   void count(Counts& counts) {
     for (const Request& request : requests_) count_one(request, counts);
     requests_.clear();
-    std::fill(table_.begin(), table_.end(), 0);
+    positions_.clear();
     lane_ = -1;
-    next_ = 0;
   }
 
  private:
   // Lanes mostly do the same in the same order: look first behind the last request found.
-  Request& find(uint64_t place, uint32_t occurrence, unsigned bytes) {
-    const auto fits = [&](const Request& r) {
-      return r.place == place && r.iteration == iteration && r.occurrence == occurrence && r.bytes == bytes;
-    };
-    if (next_ < requests_.size() && fits(requests_[next_])) return requests_[next_++];
-    if (requests_.size() * 2 >= table_.size()) grow();
-    size_t slot = start(place, iteration, occurrence);
-    for (; table_[slot]; slot = (slot + 1) % table_.size()) {
-      if (!fits(requests_[table_[slot] - 1])) continue;
-      next_ = table_[slot];
-      return requests_[next_ - 1];
-    }
-    requests_.push_back({place, iteration, occurrence, 0, uint8_t(bytes), {}});
-    table_[slot] = uint32_t(requests_.size());
-    next_ = requests_.size();
-    return requests_.back();
-  }
-
-  size_t start(uint64_t place, uint64_t at, uint32_t occurrence) const {
-    const uint64_t mixed = (place * 0x9E3779B97F4A7C15u) ^ (at * 0xC2B2AE3D27D4EB4Fu) ^ occurrence * 0x165667B19E3779F9u;
-    return (mixed ^ mixed >> 29) % table_.size();
-  }
-
-  void grow() {
-    table_.assign(std::max<size_t>(1024, table_.size() * 4), 0);
-    for (size_t i = 0; i < requests_.size(); ++i) {
-      size_t slot = start(requests_[i].place, requests_[i].iteration, requests_[i].occurrence);
-      while (table_[slot]) slot = (slot + 1) % table_.size();
-      table_[slot] = uint32_t(i + 1);
-    }
+  Request& find(const Key& key) {
+    if (next_ < requests_.size() && requests_[next_].key == key) return requests_[next_++];
+    const auto [at, is_new] = positions_.try_emplace(key, requests_.size());
+    if (is_new) requests_.push_back({key, 0, {}});
+    next_ = at->second + 1;
+    return requests_[at->second];
   }
 
   // Shared memory gives each of 32 banks' 4-byte words in a turn: a wavefront. Lanes take part in groups that ask for
   // 128 bytes; within a group, each bank takes as many turns as there are different words of it wanted.
   static void count_one(const Request& request, Counts& counts) {
-    const int in_group = WARP / std::max(1, request.bytes / 4);
+    const unsigned bytes = unsigned(request.key[2]);
+    const int in_group = WARP / std::max(1, int(bytes) / 4);
     ++counts.requests;
     for (int first = 0; first < WARP; first += in_group) {
       uint64_t words[WARP];
       int count = 0, turns[32] = {}, most = 0;
       for (int lane = first; lane < first + in_group; ++lane) {
         if (!(request.lanes >> lane & 1)) continue;
-        for (unsigned byte = 0; byte < request.bytes; byte += 4) words[count++] = (request.address[lane] + byte) / 4;
+        for (unsigned byte = 0; byte < bytes; byte += 4) words[count++] = (request.address[lane] + byte) / 4;
       }
       if (!count) continue;
       std::sort(words, words + count);
@@ -271,7 +248,7 @@ class Requests {
   }
 
   std::vector<Request> requests_;
-  std::vector<uint32_t> table_ = std::vector<uint32_t>(1024);  // positions in requests_, from 1
+  std::map<Key, size_t> positions_;  // in requests_
   int lane_ = -1;
   size_t next_ = 0;
 };
