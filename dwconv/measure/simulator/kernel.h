@@ -213,22 +213,16 @@ extern "C" float expf(float);
 namespace sim {
 
 // A launch passes eight bytes an argument: a pointer, or a number in the lower ones.
-template <int... at>
+template <unsigned long... at>
 struct Places {};
-template <int count, int... at>
-struct Count : Count<count - 1, count - 1, at...> {};
-template <int... at>
-struct Count<0, at...> {
-  typedef Places<at...> type;
-};
 
-template <class... Parameters, int... at>
+template <class... Parameters, unsigned long... at>
 inline void call(void (*kernel)(Parameters...), Places<at...>) {
   kernel((Parameters)sim_argument(at)...);
 }
 template <class... Parameters>
 inline void call(void (*kernel)(Parameters...)) {
-  call(kernel, typename Count<sizeof...(Parameters)>::type());
+  call(kernel, Places<__integer_pack(sizeof...(Parameters))...>());
 }
 
 }  // namespace sim
