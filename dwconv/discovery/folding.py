@@ -68,13 +68,9 @@ def _activation_of_module(module: nn.Module) -> Activation | None:
 
 def _activation_of(function: Any, node: Node) -> Activation | None:
     name, others = _FUNCTIONS.get(function, (None, ()))
-    given: dict[str, Any] = {
-        **_USUAL.get(function, {}),
-        **dict(zip(others, node.args[1:], strict=False)),
-        **node.kwargs,
-    }
-    known = {key: value for key, value in given.items() if key not in ("input", "inplace")}
-    return name if known == _WANTED.get(function, {}) else None
+    given: dict[str, Any] = {**dict(zip(others, node.args[1:], strict=False)), **node.kwargs}
+    asked = {key: value for key, value in given.items() if key not in ("input", "inplace")}
+    return name if asked in ({}, {"approximate": "none"}) else None
 
 
 _MODULES: dict[type[nn.Module], Activation] = {
@@ -92,15 +88,11 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[Activation, tuple[str, ...]]] = {
     Tensor.relu: ("relu", ()),
     Tensor.relu_: ("relu", ()),
     F.relu6: ("relu6", ("inplace",)),
-    F.hardtanh: ("relu6", ("min_val", "max_val", "inplace")),
     F.hardswish: ("hardswish", ("inplace",)),
     F.silu: ("silu", ("inplace",)),
     F.gelu: ("gelu", ()),
 }
 """By function, with what it may be given besides its input."""
-_USUAL: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": -1.0, "max_val": 1.0}, F.gelu: {"approximate": "none"}}
-_WANTED: dict[Any, dict[str, Any]] = {F.hardtanh: {"min_val": 0.0, "max_val": 6.0}, F.gelu: {"approximate": "none"}}
-
 _TENSORS = {
     F.batch_norm: ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")),
     F.layer_norm: ((2, "weight"), (3, "bias")),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.ao import quantization
-from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+from torch.ao.quantization.quantize_fx import prepare_fx
 from torch.fx.experimental.optimization import fuse
 
 import dwconv
@@ -98,22 +98,6 @@ def test_a_reverted_model_fuses(reverted):
     fused = quantization.fuse_modules(reverted, [["body.1", "body.2"]])
     assert type(fused.body[2]) is nn.Identity
     torch.testing.assert_close(fused(x), y, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore:Please use quant_min", "ignore:torch.quantize_per_tensor")
-def test_a_reverted_model_is_quantised(logs):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU()).eval()
-    x = torch.randn(4, 8, 12, 10)
-    dwconv.convert(model)
-    dwconv.revert(model)
-    mapping = quantization.get_default_qconfig_mapping(torch.backends.quantized.engine)
-    prepared = prepare_fx(copy.deepcopy(model), mapping, (x,))
-    prepared(x)
-    quantised = convert_fx(prepared)
-    layers = [type(module) for module in quantised.modules() if "Conv" in type(module).__name__]
-    assert layers and all("quantized" in layer.__module__ for layer in layers)
-    torch.testing.assert_close(quantised(x), model(x), rtol=0.2, atol=0.2)
 
 
 @pytest.mark.parametrize("learns", [False, True], ids=["prepare", "prepare_qat"])

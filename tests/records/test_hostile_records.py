@@ -28,7 +28,6 @@ from tests.planted_records import record_of, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-Line = dict[str, object]
 
 
 def tensors(workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,11 +126,6 @@ DAMAGES = {
     "a knob with the name of a parameter": lambda config: {**dict(config.values), "cls": 1, "self": 2, "values": 3},
     "nothing": lambda config: {},
 }
-ODDITIES = {
-    "a huge number": {"block_h": 2**63},
-    "zero": {"block_h": 0},
-    "an unknown word": {"unroll": "backwards"},
-}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -147,49 +141,5 @@ def test_damaged_knobs_are_refused(logs: Path, pass_: Pass, layout: Layout) -> N
             assert "no tuned configuration is valid any more" in message, (what, message)
 
 
-@pytest.mark.parametrize("change", ODDITIES.values(), ids=list(ODDITIES))
-def test_odd_values_are_refused_or_the_nearest_is_run(logs: Path, change: dict[str, Value]) -> None:
-    workload = workload_of(pass_="wgrad")
-    default = default_of(workload)
-    config = {"template": default.template, **dict(default.values), **change}
-    plant_lines(logs, [json_of({**as_data(promising(workload, default)), "config": config})])
-    check_calls(workload)
-
-
-# -- the rest of a line ----------------------------------------------------------------------------------------------
-
-STRANGE: dict[str, Line] = {
-    "the largest batch": {"workload": {"batch": 2**31 - 1}},
-    "as fast as can be": {"measurement": {"median_us": 5e-324, "spread_us": 0, "rounds": 0}},
-    "a provider without a name": {"providers": {"": {"median_us": 1e6, "spread_us": 1, "rounds": 1}}},
-    "a leading zero": {"device": "01t"},
-    "many threads": {"device": "99999t"},
-    "no time": {"created": "yesterday"},
-    "no text": {"created": "\\x00", "detail": "\\ud800"},
-}
-
-
-@pytest.mark.parametrize("line", STRANGE.values(), ids=list(STRANGE))
-def test_strange_facts_stop_no_call(logs: Path, line: Line) -> None:
-    lines = []
-    for pass_ in PASSES:
-        workload = workload_of(pass_=pass_)
-        data = as_data(promising(workload, default_of(workload)))
-        for name, value in line.items():
-            if name == "device":
-                value = cpu_target().device.removesuffix(f"{cpu_target().threads}t") + str(value)
-            data[name] = {**data[name], **value} if name == "workload" else value
-        lines.append(json_of(data))
-    plant_lines(logs, lines)
-    check_calls(workload_of())
-
-
 def as_data(record: TuningRecord) -> dict:
     return msgspec.json.decode(encode(record))
-
-
-def json_of(data: dict) -> bytes:
-    """JSON with numbers of any length."""
-    import json
-
-    return json.dumps(data).encode()
