@@ -19,7 +19,7 @@ from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
 from dwconv.model.swaps import Convolution, why_left
 from dwconv.nn import LAYERS
-from dwconv.reporting.ran import in_an_example, share_on_pytorch, so_far, step_on_gpu
+from dwconv.reporting.ran import in_an_example, so_far, step_on_gpu
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
 
@@ -36,9 +36,8 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
 
     Calls are counted since decisions were last made anew (by ``dwconv.reset``, by ``convert`` with an example, or by
     ``tune``), in this process, and not timed: times are the medians of the tuning log. With ``example_inputs`` (as for
-    ``convert``) the model takes a few steps on them, which change nothing in it, and the report is of such a step; it
-    then also shows depthwise convolution's share of the step, and on a GPU the time of the host, op by op, beside that
-    of the kernels.
+    ``convert``) the model takes a step on them, which changes nothing in it, and the report is of such a step; on a GPU
+    it takes a few, and the time of the host, op by op, is shown beside that of the kernels.
 
     Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
     """
@@ -55,7 +54,6 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
         left=left,
         is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
         of_an_example=example_inputs is not None,
-        share_on_pytorch=None if example_inputs is None else share_on_pytorch(model, example_inputs),
         on_gpu=None if example_inputs is None else step_on_gpu(model, example_inputs),
     )
 

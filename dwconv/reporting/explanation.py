@@ -16,36 +16,14 @@ from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.operand import alignment_bytes, why_copied, x_pitch_of
-from dwconv.measure.limits import known_limits
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import IMAGES, Layout, Pass, by
 from dwconv.records.record import Measurement, TuningRecord, in_us
 from dwconv.schedules.template import template
 from dwconv.system import versions
 from dwconv.untuned.gain import Expected
-
-
-@dataclass(frozen=True, kw_only=True)
-class Copy:
-    """A tensor that a kernel cannot read without a copy."""
-
-    tensor: str
-    """``x`` or ``w``."""
-    reason: str
-    bytes: int
-    about_us: float | None
-    """None where the bandwidth of the device was never measured."""
-    measured: bool
-    """True if the time measured has such a copy in it."""
-
-    def __str__(self) -> str:
-        cost = "in the time measured" if self.measured else "on top of the time measured"
-        if self.about_us is not None:
-            cost = f"about {in_us(self.about_us)}, {cost}"
-        return f"copies {self.tensor} first ({self.bytes / 1e6:.1f} MB, {cost}): {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +40,9 @@ class PassExplanation:
     """What the choice relies on where nothing that was measured with the versions installed decides."""
     is_of_another_size: bool = False
     """True if ``record`` is of a kernel of any size that was measured at another one."""
-    copies: tuple[Copy, ...] = ()
-    """Copies of the call's tensors by dwconv's kernel. Without those of the gradient, whose layout is not decided
-    yet."""
+    copies: tuple[str, ...] = ()
+    """Copies of the call's tensors by dwconv's kernel, with the reasons. Without those of the gradient, whose layout is
+    not decided yet."""
 
     @property
     def measured(self) -> Measurement | None:
@@ -85,7 +63,7 @@ class PassExplanation:
             lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}{at}")
         if self.config:
             lines.append(f"         {self.config}")
-        lines += [f"         {copy}" for copy in self.copies]
+        lines += [f"         {each}" for each in self.copies]
         return "\n".join(lines)
 
 
@@ -182,34 +160,19 @@ def _config(decision: decision.DispatchDecision) -> str:
     return f"{config.template} {config}" if config else ""
 
 
-def _copies(decision: decision.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
+def _copies(decision: decision.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     workload, config, target = decision.workload, decision.config, decision.target
     if workload is None or config is None or target is None:
         return ()
-    kernel_layout = template(config.template).layout
     alignment = alignment_bytes(target.kind, workload.dtype)
-    limits = known_limits(target) if isinstance(target, CpuTarget) else target.limits
     found = []
     for name, tensor in tensors.items():
-        if name not in workload.inputs:
-            continue
-        layout: Layout
-        given: Layout
-        layout, given = (kernel_layout, workload.layout) if name in IMAGES else ("nchw", "nchw")
-        reason = why_copied(tensor, layout=layout, alignment=alignment)
-        if name == "x" and (x_pitch := x_pitch_of(tensor, layout=layout)) and reads_slices(decision, x_pitch):
-            reason = None
-        if reason:
-            moved = 2 * tensor.numel() * tensor.element_size()
-            found.append(
-                Copy(
-                    tensor=name,
-                    reason=reason,
-                    bytes=moved // 2,
-                    about_us=limits.limit_us(bytes_moved=moved, flops=0) if limits else None,
-                    measured=why_copied(tensor, layout=given, alignment=alignment) is None,
-                )
-            )
+        if name in workload.inputs:
+            layout: Layout = template(config.template).layout if name in IMAGES else "nchw"
+            x_pitch = x_pitch_of(tensor, layout=layout) if name == "x" else 0
+            reason = why_copied(tensor, layout=layout, alignment=alignment)
+            if reason and not (x_pitch and reads_slices(decision, x_pitch)):
+                found.append(f"copies {name} first ({tensor.numel() * tensor.element_size() / 1e6:.1f} MB): {reason}")
     return tuple(found)
 
 

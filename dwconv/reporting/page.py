@@ -25,7 +25,7 @@ def fragment(report: ReportSums) -> str:
     """A part of another page, as of a notebook."""
     parts = [f"<h1>{text(words.heading(report))}</h1>"]
     if report.rows:
-        parts += [_lines([*words.sums(report), *words.without_share(report)]), _commands(report)]
+        parts += [_lines(words.sums(report)), _commands(report)]
         parts += [_table(report), _lines([words.TIMES_ARE, words.COUNTS_ARE], kind="dim")]
     else:
         parts.append(_lines([words.nothing_ran(report)]))

@@ -35,9 +35,6 @@ class ReportSums:
     """True if torch.compile compiles the model or a part of it."""
     of_an_example: bool
     """True if a step is one on the example; else it is taken from what was counted."""
-    share_on_pytorch: float | None = None
-    """The share of a whole step on the example that they would take on PyTorch's op, without the optimizer; None if it
-    was not measured."""
     on_gpu: OnGpu | None = None
     """What a step on the example takes of the host and of the GPU, without the optimizer; None on a CPU."""
 
@@ -50,14 +47,6 @@ class ReportSums:
     def depthwise_us(self) -> float:
         """The time of depthwise convolution in a step, as far as it is known."""
         return sum(each.step_us or 0.0 for each in self.passes)
-
-    @property
-    def share(self) -> float | None:
-        """The share of a whole step that depthwise convolution takes; None if that is not known."""
-        if self.share_on_pytorch is None or not self.depthwise_us:
-            return None
-        now = self.share_on_pytorch * self.depthwise_us / (self.depthwise_us + self.saved_us)
-        return now / (now + 1 - self.share_on_pytorch)
 
     @property
     def saved_us(self) -> float:

@@ -44,11 +44,6 @@ def sums(report: ReportSums) -> list[str]:
             f"a step: {in_ms(now_us)} of depthwise convolution, {in_ms(without_us)} on PyTorch's op: "
             f"{in_ms(report.saved_us)} saved ({report.saved_us / without_us:.0%})"
         ]
-    if report.share_on_pytorch is not None:
-        ours = f"it is {percent(report.share)}, " if report.share is not None else ""
-        lines.append(
-            f"of a whole step, without the optimizer, {ours}on PyTorch's op {percent(report.share_on_pytorch)}"
-        )
     if step := report.on_gpu:
         lines.append(
             f"op by op it takes {in_ms(step.host_ms * 1e3)} of the host beside {in_ms(step.kernels_ms * 1e3)} of "
@@ -65,13 +60,6 @@ def sums(report: ReportSums) -> list[str]:
     else:
         lines.append("still to win by tuning: nothing is expected")
     return lines
-
-
-def without_share(report: ReportSums) -> list[str]:
-    """How to see its share of a whole step."""
-    if report.of_an_example:
-        return []
-    return ["dwconv.report(model, example_inputs) shows the share of a whole step"]
 
 
 def commands(report: ReportSums) -> list[str]:
@@ -127,11 +115,6 @@ def figures(row: LayerRow, each: PassRow) -> dict[str, str]:
 def numbered(reasons: Sequence[str]) -> dict[str, int]:
     """Each different reason, and its number among them."""
     return {reason: place for place, reason in enumerate(dict.fromkeys(reasons), start=1)}
-
-
-def percent(share: float) -> str:
-    """``25%``, ``0.4%``"""
-    return f"{share:.0%}" if share >= 0.095 or not share else f"{100 * share:.2g}%"
 
 
 def in_ms(time_us: float) -> str:

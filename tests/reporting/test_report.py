@@ -14,7 +14,6 @@ from dwconv.errors import InvalidWorkload
 from dwconv.measure.step_share import OnGpu
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
-from dwconv.reporting.ran import share_on_pytorch
 from tests.models import TinyNet
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
@@ -152,35 +151,6 @@ def test_a_kernel_that_could_not_be_built_is_not_said_to_run(logs, monkeypatch):
     assert fprop.provider == "pytorch" and "could not be built: division by zero" in fprop.why
 
 
-def test_what_share_of_a_step_they_are(logs, monkeypatch):
-    plant_one(logs, "fprop")
-    ran = []
-    profile = {"step": 5.0, "depthwise fprop": 1.5, "depthwise backward": 0.5, "others": 2.0}
-    monkeypatch.setattr("dwconv.reporting.share_on_pytorch", share_on_pytorch)
-    monkeypatch.setattr("dwconv.reporting.ran.fastest_profile", lambda step, device: (ran.append(step()), profile)[1])
-    model = layer()
-    model[1].weight.grad = torch.ones_like(model[1].weight)
-    with monkeypatch.context() as patched:
-        patched.setattr("dwconv.call.loaded.kernel_of", lambda *_: pytest.fail("PyTorch's op runs, nothing is built"))
-        report = dwconv.report(model, X)
-    assert ran and report.share_on_pytorch == 0.4, "2 of 5 ms"
-    assert report.share == pytest.approx(0.25), "half of these are 1 of 4 ms"
-    assert "of a whole step, without the optimizer, it is 25%, on PyTorch's op 40%" in str(report)
-    assert model[1].weight.grad.eq(1).all() and not any(each.calls for each in dwconv.report(model, X).passes)
-    model(X)
-    assert "dwconv.report(model, example_inputs) shows the share" in dwconv.report(model).to_html()
-
-
-def test_the_share_is_that_of_the_depthwise_layers_alone(logs):
-    model = layer()
-    share = share_on_pytorch(model, X)
-    assert share is not None and 0 < share < 1
-    with torch.profiler.profile():
-        assert share_on_pytorch(model, X) is None
-    model.forward = lambda x: model[0](x)
-    assert share_on_pytorch(model, X) == 0
-
-
 @pytest.mark.parametrize("kernels_ms", [2.0, 9.0])
 def test_a_step_that_the_host_limits_is_reported(logs, monkeypatch, kernels_ms):
     on_gpu = OnGpu(host_ms=9.5, step_ms=10.0, kernels_ms=kernels_ms, launches=40)
@@ -306,7 +276,6 @@ def parsed(html):
 
 
 def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path, monkeypatch):
-    monkeypatch.setattr("dwconv.reporting.share_on_pytorch", lambda *_: 0.8)
     plant(logs / "log.jsonl", [workload_of()])
     report = dwconv.report(layer(), X)
     html = report.to_html(tmp_path / "report.html")
