@@ -31,7 +31,7 @@ GROUPS = {
 BENCHMARKS = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 READERS = {
     "compare": "what got faster or slower from one result of a benchmark to another",
-    "report": "one page made from result files: losses first, every layer, rooflines, steps; or pictures",
+    "report": "one page made from result files: headlines, losses, every layer, rooflines, steps; or pictures",
 }
 """What reads results that benchmarks wrote."""
 _IN_FOLDERS = {

@@ -1,8 +1,9 @@
-"""``python -m bench report``: one page, or two pictures, made from the files that benchmarks wrote.
+"""``python -m bench report``: one page, or pictures, made from the files that benchmarks wrote.
 
 report        the command
   ├─ files        what is in the files, checked; every comparison in them, in the same words
-  ├─ charts       the worst, every layer, networks, which provider is fastest where
+  ├─ gpu          what ``bench cuda`` wrote, in the same words
+  ├─ charts       headlines by device, the worst, every layer, networks, which provider is fastest where
   ├─ steps        training steps and blocks; how to reproduce; the rows of all other benchmarks
   └─ pictures     kernels under the limits of their device; pictures for a README
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from bench.report import charts, pictures, steps
 from bench.report.files import ResultFile, read
+from bench.report.gpu import parts
 from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import InvalidChoice
 from dwconv.reporting import frame
@@ -31,9 +33,9 @@ def command(argv: Sequence[str] | None) -> int:
         "files", nargs="+", type=Path, metavar="FILE", help="JSON that benchmarks wrote: bench/results/*"
     )
     parser.add_argument("--out", type=Path, help=f"the page, default {PAGE}, or none with --pictures alone")
-    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write speedups.svg and roofline.svg there")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw layers by device, and steps, there")
     arguments = parser.parse_args(argv)
-    files = [read(path) for path in arguments.files]
+    files = [part for path in arguments.files for part in parts(read(path))]
     if arguments.pictures:
         for name, picture in pictures.of(files).items():
             _write(arguments.pictures / name, picture)
@@ -49,10 +51,12 @@ def page(files: Sequence[ResultFile]) -> str:
 
 def _sections(files: Sequence[ResultFile]) -> list[str]:
     devices = ", ".join(dict.fromkeys(file.device for file in files if file.device))
-    rows = sum(len(file.rows) for file in files)
+    by_name = {file.name: len(file.rows) for file in files}
+    counted = f"{sum(by_name.values())} rows of {len(by_name)} files"
     return [
         "<h1>dwconv, measured</h1>",
-        f"<p>{rows} rows of {len(files)} files, from {text(devices) or 'a device that no file names'}.</p>",
+        f"<p>{counted}, from {text(devices) or 'a device that no file names'}.</p>",
+        charts.headlines(files),
         charts.worst(files),
         charts.networks(files),
         charts.speedups(files),

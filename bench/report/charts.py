@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import geometric_mean
 from typing import TypeVar
 
-from bench.cases import CPU_LAYERS, Layer, listed_layers
-from bench.report.files import BlockRow, Contest, LayerRow, ResultFile, of_all, of_blocks, of_layers
+from bench.cases import CPU_LAYERS, GPU_LAYERS, Layer, listed_layers
+from bench.report.files import BlockRow, Contest, LayerRow, ResultFile, of_all, of_blocks, of_layers, ratios_of
 from dwconv.problems.layer_files import shipped_networks
 from dwconv.problems.workload import PASSES, DType, Layout, Workload
 from dwconv.reporting.drawing import LogAxis, axis_row, name, row, text
@@ -61,12 +61,13 @@ def _short(sizes: str, *, is_row: bool) -> str:
 
 def workload_of(row: LayerRow, file: ResultFile) -> Workload | None:
     """What was measured; None for a layer that no list of the benchmarks has."""
-    return _workloads(file.dtype, file.layout).get((row.layer, row.pass_, row.epilogue))
+    found = _workloads(file.dtype, file.layout).get((row.layer, row.pass_, row.epilogue))
+    return found.with_batch(row.batch) if found and row.batch else found
 
 
 @cache
 def _workloads(dtype: DType, layout: Layout) -> dict[tuple[str, str, str], Workload]:
-    layers: tuple[Layer, ...] = (*CPU_LAYERS, *listed_layers(list(shipped_networks())))
+    layers: tuple[Layer, ...] = (*CPU_LAYERS, *GPU_LAYERS, *listed_layers(list(shipped_networks())))
     found: dict[tuple[str, str, str], Workload] = {}
     for layer in layers:
         if layer.layer.block:
@@ -92,6 +93,42 @@ def grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
 def shown(ratio: float) -> str:
     """Three digits, without an exponent: ``0.98``, ``2.19``, ``29.4``, ``354``"""
     return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.3g}"
+
+
+def headlines(files: Sequence[ResultFile]) -> str:
+    """A table for each device: the geometric mean and the least of kernels, blocks and steps."""
+    by_device = grouped(files, lambda file: file.device)
+    return "\n".join(_headlines(device, found) for device, of in by_device.items() if (found := _ratios(of)))
+
+
+def _headlines(device: str, found: Mapping[str, Sequence[float]]) -> str:
+    lines = "".join(
+        f'<tr><th class="name">{text(said)}</th><td class="n">{len(ratios)}</td>'
+        f'<td class="n">{shown(geometric_mean(ratios))}</td><td class="n">{shown(min(ratios))}</td></tr>'
+        for said, ratios in found.items()
+    )
+    head = "".join(f'<th class="n">{each}</th>' for each in ("rows", "mean", "least"))
+    return (
+        f"<h2>{text(device or 'An unknown device')}, times as fast</h2>\n"
+        f'<table class="cards"><thead><tr><th></th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>'
+    )
+
+
+def _ratios(files: Sequence[ResultFile]) -> dict[str, list[float]]:
+    """By what is compared with what. A step with several allocators counts once."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for file in files:
+        for layer in file.layer_rows:
+            found[f"{file.title}: kernels over PyTorch's best"].append(layer.ratio)
+    for file in files:
+        for block in file.block_rows:
+            found[f"{file.title} over PyTorch's ops"].append(block.over_eager)
+    for file in files:
+        of_type = "" if file.dtype == "float32" else f", {file.dtype}"
+        for step in {step.network: step for step in reversed(file.step_rows)}.values():
+            for (ours, other), ratio in ratios_of(step).items():
+                found[f"steps{of_type}: {ours} over {other}"].append(ratio.median)
+    return found
 
 
 def worst(files: Sequence[ResultFile]) -> str:
@@ -133,7 +170,7 @@ def speedups(files: Sequence[ResultFile]) -> str:
         contests = list(of_layers(file))
         if not contests:
             continue
-        parts.append(f"<details open><summary><b>{text(file.title)}</b> {text(_where(file))}</summary>")
+        parts.append(f"<details open><summary><b>{text(file.heading)}</b> {text(file.created)}</summary>")
         axis = axis_of(contests)
         for group, members in grouped(contests, lambda contest: contest.group).items():
             mean = geometric_mean(contest.ratio for contest in members)
@@ -141,10 +178,6 @@ def speedups(files: Sequence[ResultFile]) -> str:
             parts.append(_rows(members, _with_its_times, axis=axis))
         parts.append("</details>")
     return "\n".join(parts) if len(parts) > 2 else ""
-
-
-def _where(file: ResultFile) -> str:
-    return f"{file.device or 'device unknown'}, {file.created or 'time unknown'}"
 
 
 def axis_of(contests: Sequence[Contest]) -> LogAxis:
@@ -155,7 +188,7 @@ def axis_of(contests: Sequence[Contest]) -> LogAxis:
 
 
 def _with_its_file(contest: Contest) -> str:
-    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.title}"
+    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.heading}"
 
 
 def _with_its_times(contest: Contest) -> str:
@@ -180,7 +213,7 @@ def steps(files: Sequence[ResultFile], of: Callable[[ResultFile], Iterable[Conte
     contests = [contest for file in files for contest in of(file)]
     if not contests:
         return ""
-    return _rows(contests, lambda contest: f"over {contest.over}; {contest.times}; {contest.file.where}")
+    return _rows(contests, lambda each: f"{each.group} over {each.over}; {each.times}; {each.file.where}")
 
 
 # -- networks ----------------------------------------------------------------------------------------------------------
@@ -212,7 +245,7 @@ def _networks_of(file: ResultFile) -> str:
         cells.append(_heat(min(contest.ratio for _, contest in pairs)))
         bodies.append(f'<tr><th class="name">{name(network)}<small>{said}</small></th>{"".join(cells)}</tr>')
     return (
-        f'<div><h3>{text(file.title)}</h3><table class="heat wide networks" style="--columns: {len(groups) + 1}">'
+        f'<div><h3>{text(file.heading)}</h3><table class="heat wide networks" style="--columns: {len(groups) + 1}">'
         f'<thead><tr><th class="first">network</th>{head}</tr></thead>'
         f"<tbody>{''.join(bodies)}</tbody></table></div>"
     )
@@ -253,7 +286,7 @@ def _winners_of(file: ResultFile) -> str:
     )
     wide = " wide" if len(groups) > len(PASSES) else ""
     return (
-        f'<div><h3>{text(file.title)}</h3><table class="heat{wide}" style="--columns: {len(groups)}">'
+        f'<div><h3>{text(file.heading)}</h3><table class="heat{wide}" style="--columns: {len(groups)}">'
         f'<thead><tr><th class="first">K</th><th class="first">size</th>{head}</tr></thead>'
         f"<tbody>{bodies}</tbody></table></div>"
     )

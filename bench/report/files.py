@@ -23,7 +23,7 @@ Interval = tuple[Above0, Above0]
 _Row = TypeVar("_Row", bound="msgspec.Struct")
 
 
-KINDS = ("cpu", "blocks", "train")
+KINDS = ("cpu", "cuda", "blocks", "train")
 """Benchmarks whose rows are understood; those of others are shown as they are."""
 
 
@@ -46,6 +46,7 @@ class LayerRow(Row, kw_only=True, frozen=True):
     epilogue: str = "none"
     caches: str = "warm"
     network: str | None = None
+    batch: int | None = None
     count: int | None = None
     dwconv_us: Above0
     pytorch_us: dict[str, Above0] = {}
@@ -91,6 +92,8 @@ class StepRow(Row, kw_only=True, frozen=True):
     inductor: Ratio | None = None
     blocks: dict[str, Ratio] = {}
     compiled_blocks: dict[str, Ratio] = {}
+    graphs: Ratio | None = None
+    graphed_blocks: dict[str, Ratio] = {}
     kept_bytes: dict[str, int] = {}
     profile_ms: dict[str, dict[str, float]] = {}
     best_ours: str = "the best with dwconv"
@@ -101,6 +104,9 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
 
     benchmark: str
     rows: list[dict[str, Any]]
+    blocks: Any = None
+    steps: Any = None
+    """Of ``bench cuda`` rows by network and type."""
     command: str = ""
     created: str = ""
     device: str = ""
@@ -145,6 +151,11 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
         }
 
     @property
+    def heading(self) -> str:
+        """``cpu, 1d, bfloat16, nhwc on amd-epyc-…``"""
+        return f"{self.title} on {self.device or 'an unknown device'}"
+
+    @property
     def where(self) -> str:
         """``bfloat16 on amd-epyc-…``; float32 goes without saying."""
         return " ".join([*(dtype for dtype in DTYPES if dtype in self.benchmark.split("-")), "on", self.device])
@@ -184,8 +195,6 @@ def _rows(found: ResultFile, of: type[_Row], kind: str) -> Sequence[_Row]:
 
 
 _EAGER = ("plain", "plain, contiguous")
-RIVALS = (*_EAGER, "plain + inductor")
-"""PyTorch's own models among those of a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,24 +297,32 @@ def _relative(row: BlockRow, other: str) -> float:
 def of_steps(file: ResultFile) -> Iterator[Contest]:
     """Each pair of models once; of the best ones the ratio that was judged by the control."""
     for row in file.step_rows:
-        ratios = {("converted", "plain"): row.ratio}
-        if row.inductor:
-            ratios["converted + inductor", "plain + inductor"] = row.inductor
-        for name, over in (("blocks", row.blocks), ("blocks + inductor", row.compiled_blocks)):
-            ratios |= {(name, rival): over[rival] for rival in RIVALS if rival in over}
-        contests = {(name, over): _step(row, name, over, ratio, file) for (name, over), ratio in ratios.items()}
+        contests = {pair: _step(row, pair, ratio, file) for pair, ratio in ratios_of(row).items()}
         if best := _against_best(row):
-            contests[row.best_ours, row.best_other] = replace(
-                _step(row, row.best_ours, row.best_other, row.ratio, file), dot=best
-            )
+            pair = row.best_ours, row.best_other
+            contests[pair] = replace(_step(row, pair, row.ratio, file), dot=best)
         yield from contests.values()
 
 
-def _step(row: StepRow, name: str, over: str, ratio: Ratio, file: ResultFile) -> Contest:
-    ms = [f"{each} {row.median_ms[each]:.4g} ms" for each in (name, over) if each in row.median_ms]
+def ratios_of(row: StepRow) -> dict[tuple[str, str], Ratio]:
+    """By the model of ours, and that of PyTorch's which it is compared with."""
+    found = {("converted", "plain"): row.ratio}
+    for how, ratio in (("inductor", row.inductor), ("graphs", row.graphs)):
+        if ratio:
+            found[f"converted + {how}", f"plain + {how}"] = ratio
+    for how, over in (("", row.blocks), (" + inductor", row.compiled_blocks), (" + graphs", row.graphed_blocks)):
+        found |= {
+            (f"blocks{how}", rival): over[rival] for rival in dict.fromkeys((*_EAGER, f"plain{how}")) if rival in over
+        }
+    return found
+
+
+def _step(row: StepRow, pair: tuple[str, str], ratio: Ratio, file: ResultFile) -> Contest:
+    name, over = pair
+    ms = [f"{each} {row.median_ms[each]:.4g} ms" for each in pair if each in row.median_ms]
     return Contest(
-        name=f"{row.network}: {name}, {row.allocator}",
-        group="step",
+        name=", ".join(filter(None, (row.network, row.allocator))),
+        group=name,
         over=over,
         dot=_dot(ratio.median, ratio.interval or ratio.quartiles, spread=0.0),
         times=", ".join(ms),

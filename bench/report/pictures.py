@@ -1,14 +1,14 @@
-"""Rooflines: every kernel of a device by what it computes for each byte, under the limits of the device. And two
-pictures for a README: every layer's speedup, and the roofline, as SVG files that need nothing else."""
+"""Rooflines: every kernel of a device by what it computes for each byte, under the limits of the device. And
+pictures for a README, as SVG files that need nothing else: the layers of each device, and training steps."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from bench.report.charts import axis_of, counted, grouped, workload_of
-from bench.report.files import Contest, LayerRow, ResultFile, group_of, of_layers
+from bench.report.files import Contest, LayerRow, ResultFile, group_of, of_layers, of_steps
 from dwconv.errors import InvalidChoice
 from dwconv.problems.target import CacheLevel, Limits
 from dwconv.problems.workload import PASSES
@@ -173,10 +173,15 @@ def _axes(plot: _Plot) -> str:
     for value in round_numbers(*plot.y, apart=_APART / 2):
         at = f"{plot.top(value):.1f}"
         parts.append(f'<line class="grid" x1="{_LEFT}%" x2="{_RIGHT}%" y1="{at}" y2="{at}"/>')
-        parts.append(f'<text x="{_LEFT - 1.5}%" y="{plot.top(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
+        parts.append(f'<text x="{_LEFT - 1.5}%" y="{plot.top(value) + 4:.1f}" text-anchor="end">{_short(value)}</text>')
     parts.append(f'<text x="{_RIGHT}%" y="{HEIGHT_PX - 8}" text-anchor="end">FLOP per byte</text>')
     parts.append(f'<text x="{_LEFT + 1}%" y="{_TOP_PX - 3:g}">GFLOP/s</text>')
     return "".join(parts)
+
+
+def _short(value: float) -> str:
+    """``300``, ``30k``"""
+    return f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
 
 
 def _roofs(line: Roofline, plot: _Plot) -> str:
@@ -222,46 +227,66 @@ _MARK_PX = 11
 _CHARACTER_PX = 7.2
 """A wide one: what a line of names has room for."""
 _EDGE_PX = 12
+_HEADING_PX = 22
 _KEY_PX = 50
 
 
+_MARKS: dict[str, str] = {pass_: pass_ for pass_ in PASSES}
+_MARKS |= {"converted": "fprop", "blocks": "dgrad", "blocks + inductor": "wgrad", "blocks + graphs": "wgrad"}
+"""How a group of contests is drawn; another one in grey. Marks of a line come in this order."""
+
+
 def of(files: Sequence[ResultFile]) -> dict[str, str]:
-    """The text of each picture by the name of its file. Raises InvalidChoice for files without layers, or of several
-    devices."""
-    with_layers = [file for file in files if file.layer_rows]
-    devices = dict.fromkeys(file.device for file in with_layers)
-    if len(devices) != 1:
-        said = f"of {len(devices)} devices, {', '.join(devices)}" if devices else "without layers"
-        raise InvalidChoice(f"--pictures: the files are {said}; give files of bench cpu of one device")
-    found = {"speedups.svg": speedups(with_layers)}
-    for line in of_devices(with_layers):
-        if line.points:
-            found["roofline.svg"] = roofline(line, with_layers)
+    """The text of each picture by the name of its file. Raises InvalidChoice for files without layers and steps."""
+    found = {}
+    for device, members in grouped((file for file in files if file.layer_rows), lambda file: file.device).items():
+        contests = [contest for file in members for contest in of_layers(file)]
+        title = "Layers, times as fast as the best of PyTorch"
+        found[f"layers-{device}.svg"] = speedups(contests, title, lambda each: each.file.heading)
+    steps = [contest for file in files for contest in of_steps(file) if _is_pictured(contest)]
+    steps = [replace(contest, name=contest.name.partition(",")[0]) for contest in steps]
+    if steps:
+        title = "Training steps, times as fast as plain ones of the same kind"
+        found["steps.svg"] = speedups(steps, title, lambda each: each.file.where.removeprefix("on "))
+    if not found:
+        raise InvalidChoice(
+            "--pictures: these files have neither layers nor steps; give files of bench cpu, train or cuda"
+        )
     return found
 
 
-# -- every layer -------------------------------------------------------------------------------------------------------
+def _is_pictured(contest: Contest) -> bool:
+    """Of the same kind: eager, compiled or in graphs, in a process that keeps memory."""
+    plain, _, how = contest.over.partition(" + ")
+    same = plain == "plain" and how == contest.group.partition(" + ")[2]
+    return same and contest.group in _MARKS and "glibc" not in contest.name
 
 
-def speedups(files: Sequence[ResultFile]) -> str:
-    """A line of dots for each pass of each layer."""
-    contests = [contest for file in files for contest in of_layers(file)]
+# -- ratios, line by line ----------------------------------------------------------------------------------------------
+
+
+def speedups(contests: Sequence[Contest], title: str, heading: Callable[[Contest], str]) -> str:
+    """A line for each name, with a mark for each pass, or kind of step; the lines of each heading together."""
     axis = axis_of(contests)
-    groups = list(dict.fromkeys(contest.group for contest in contests))
-    parts, y_px = [*_head("Times as fast as PyTorch's better layout", files)], 66.0
-    parts.append(_key([(_kind(group), group) for group in groups], y_px=_KEY_PX))
-    by_layer = grouped(contests, lambda contest: (contest.file.name, contest.name))
-    heights = [_height(members) for members in by_layer.values()]
-    width, whole = WIDTH_PX - _NAMES_PX - _EDGE_PX, sum(heights)
+    kinds = grouped(sorted({contest.group for contest in contests}, key=_order), _kind)
+    parts, y_px = [f'<text class="title" x="{_EDGE_PX}" y="22">{text(title)}</text>'], 66.0
+    parts.append(_key([(kind, ", ".join(groups)) for kind, groups in kinds.items()], y_px=_KEY_PX))
+    by_heading = grouped(contests, heading)
+    lines = {said: grouped(members, lambda contest: contest.name) for said, members in by_heading.items()}
+    width = WIDTH_PX - _NAMES_PX - _EDGE_PX
+    whole = sum(_HEADING_PX + sum(map(_height, by_name.values())) for by_name in lines.values())
     parts.append(f'<svg x="{_NAMES_PX}" y="{y_px:g}" width="{width}" height="{whole + 20:g}">')
     parts.append(
         f'{axis_numbers(axis, y_px=12, unit="×")}<svg y="18" height="{whole:g}">{grid(axis, height_px=whole)}</svg>'
     )
     parts.append("</svg>")
     y_px += 18
-    for members, height in zip(by_layer.values(), heights, strict=True):
-        parts.append(_layer(members, axis, y_px=y_px, height_px=height, width_px=width))
-        y_px += height
+    for said, by_name in lines.items():
+        parts.append(f'<text x="{_EDGE_PX}" y="{y_px + 15:g}">{text(said)}</text>')
+        y_px += _HEADING_PX
+        for members in by_name.values():
+            parts.append(_layer(members, axis, y_px=y_px, height_px=_height(members), width_px=width))
+            y_px += _height(members)
     return _svg(parts, height_px=y_px + _EDGE_PX)
 
 
@@ -283,7 +308,7 @@ def _layer(members: Sequence[Contest], axis: LogAxis, *, y_px: float, height_px:
     start_px = (height_px - _MARK_PX * len(members)) / 2 + _MARK_PX / 2
     dots = [
         dot(axis, contest.dot, y_px=start_px + _MARK_PX * place, mark=_kind(contest.group), kind=_kind(contest.group))
-        for place, contest in enumerate(members)
+        for place, contest in enumerate(sorted(members, key=lambda contest: _order(contest.group)))
     ]
     rule = f'<line class="grid" x1="{_EDGE_PX}" x2="{WIDTH_PX - _EDGE_PX}" y1="{y_px:g}" y2="{y_px:g}"/>'
     plot = f'<svg x="{_NAMES_PX}" y="{y_px:g}" width="{width_px:g}" height="{height_px:g}">{"".join(dots)}</svg>'
@@ -291,41 +316,20 @@ def _layer(members: Sequence[Contest], axis: LogAxis, *, y_px: float, height_px:
 
 
 def _kind(group: str) -> str:
-    return group if group in PASSES else "even"
+    return _MARKS.get(group, "even")
 
 
-# -- the roofline ------------------------------------------------------------------------------------------------------
-
-
-def roofline(line: Roofline, files: Sequence[ResultFile]) -> str:
-    """What a page shows of it, with its names in the picture."""
-    passes = [(pass_, pass_) for pass_ in dict.fromkeys(point.pass_ for point in line.points)]
-    said = [f"{name} {rate:.0f} GB/s" for name, rate in rates(line.limits).items()]
-    said.append(f"peak {line.limits.peak_gflop_per_s:.0f} GFLOP/s")
-    parts = [*_head("Each kernel under the limits of the device", files), _key(passes, y_px=_KEY_PX)]
-    parts.append(f'<text x="{_EDGE_PX}" y="70">{text(", ".join(said))}</text>')
-    width = WIDTH_PX - 2 * _EDGE_PX
-    parts.append(f'<svg x="{_EDGE_PX}" y="80" width="{width}" height="{HEIGHT_PX}">{drawn(line)}</svg>')
-    return _svg(parts, height_px=80 + HEIGHT_PX + _EDGE_PX)
-
-
-# -- what both have ----------------------------------------------------------------------------------------------------
-
-
-def _head(title: str, files: Sequence[ResultFile]) -> list[str]:
-    said = f"{'; '.join(file.title for file in files)}; {files[0].device}"
-    return [
-        f'<text class="title" x="{_EDGE_PX}" y="22">{text(title)}</text>',
-        f'<text x="{WIDTH_PX - _EDGE_PX}" y="{_KEY_PX}" text-anchor="end">{text(said)}</text>',
-    ]
+def _order(group: str) -> int:
+    return [*_MARKS, group].index(group)
 
 
 def _key(kinds: Sequence[tuple[str, str]], *, y_px: float) -> str:
     parts = []
-    for place, (kind, said) in enumerate(kinds):
-        x_px = _EDGE_PX + 5 + 90 * place
+    x_px = _EDGE_PX + 5.0
+    for kind, said in kinds:
         parts.append(marked(f"{x_px:g}", f"{y_px - 4:g}", mark=kind, kind=kind))
         parts.append(f'<text x="{x_px + 10:g}" y="{y_px:g}">{text(said)}</text>')
+        x_px += 40 + _CHARACTER_PX * len(said)
     return "".join(parts)
 
 

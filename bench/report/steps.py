@@ -56,7 +56,7 @@ def _line(file: ResultFile, row: StepRow, names: Sequence[str]) -> str:
     cells.append(_cell("at most", shown(row.ratio.at_most) if row.ratio.at_most else ""))
     kept = ", ".join(f"{each} {size / 2**20:.0f}" for each, size in row.kept_bytes.items())
     cells.append(_cell("kept", f"{kept} MiB" if kept else ""))
-    said = f"{row.allocator}; {file.title}"
+    said = f"{row.allocator}; {file.heading}"
     return f'<tr><th class="name">{name(row.network)}<small>{text(said)}</small></th>{"".join(cells)}</tr>'
 
 
@@ -94,7 +94,7 @@ def _bars(file: ResultFile, row: StepRow) -> str:
             f'<div class="row"><div class="name">{name(model)}<small>{text(told)}</small></div>'
             f'<div class="at">{bar}</div><div class="n"><b>{whole_ms(profile):.4g} ms</b></div></div>'
         )
-    said = f"{row.network}, {row.allocator}; {file.title}"
+    said = f"{row.network}, {row.allocator}; {file.heading}"
     return f'<h3>{text(said)}</h3><div class="rows">{"".join(lines)}</div>'
 
 
@@ -138,13 +138,13 @@ def _block_line(file: ResultFile, row: BlockRow, names: Sequence[str]) -> str:
     cells += [_cell("× eager", shown(row.over_eager)), _cell("× best other", shown(row.over_best_other))]
     ours, theirs = row.kept_bytes.get("as one"), row.kept_bytes.get("plain")
     cells.append(_cell("kept", f"{ours / theirs:.0%}" if ours is not None and theirs else ""))
-    said = f"{row.block}; {row.count} in the network; {file.title}"
+    said = f"{row.block}; {row.count} in the network; {file.heading}"
     return f'<tr><th class="name">{name(row.layer)}<small>{text(said)}</small></th>{"".join(cells)}</tr>'
 
 
 def reproduce(files: Sequence[ResultFile]) -> str:
     """How to measure all of it again."""
-    return "<h2>How to reproduce</h2>\n" + "\n".join(map(_of, files))
+    return "<h2>How to reproduce</h2>\n" + "\n".join(map(_of, {file.name: file for file in files}.values()))
 
 
 def _of(file: ResultFile) -> str:
@@ -204,7 +204,7 @@ def others(files: Sequence[ResultFile]) -> str:
     if not found:
         return ""
     return "<h2>Other benchmarks</h2>\n" + "\n".join(
-        f"<details><summary>{text(file.title)}, {len(file.rows)} rows</summary><ul>"
+        f"<details><summary>{text(file.heading)}, {len(file.rows)} rows</summary><ul>"
         + "\n".join(f"<li>{_row(row)}</li>" for row in file.rows)
         + "</ul></details>"
         for file in found
