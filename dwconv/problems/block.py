@@ -20,29 +20,21 @@ ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Norm:
-    """A BatchNorm, with γ and β."""
-
+class _AnyNorm:
     eps: float = 1e-5
     """What is added to the variance."""
 
     def __post_init__(self) -> None:
-        _check_eps(self.eps)
+        if type(self.eps) is not float or not self.eps > 0:
+            raise InvalidWorkload(f"eps={self.eps!r} of a norm must be a number above 0")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerNorm:
+class Norm(_AnyNorm):
+    """A BatchNorm, with γ and β."""
+
+
+class LayerNorm(_AnyNorm):
     """A LayerNorm over the channels of each pixel, with γ and β."""
-
-    eps: float = 1e-5
-
-    def __post_init__(self) -> None:
-        _check_eps(self.eps)
-
-
-def _check_eps(eps: float) -> None:
-    if type(eps) is not float or not eps > 0:
-        raise InvalidWorkload(f"eps={eps!r} of a norm must be a number above 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,6 +67,14 @@ def test_nothing_else_is_taken_for_it(way):
     assert not layer.activated and layer.problems() == [(layer.problem, layer.passes)]
 
 
+def test_without_a_backward_pass():
+    layer = layer_of(ACTIVATED["a function"], trains=False)
+    assert [(problem.epilogue, passes) for problem, passes in layer.problems()] == [
+        ("none", ("fprop",)),
+        ("silu", ("fprop",)),
+    ]
+
+
 def test_layers_that_are_listed_say_so(tmp_path):
     listed = dwconv.layers(Mixer(ACTIVATED["a function"]), torch.randn(2, CHANNELS, LENGTH))
     listed.save(tmp_path / "layers.json")

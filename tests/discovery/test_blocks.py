@@ -164,11 +164,12 @@ def test_only_what_trains_is_a_block(trains):
     assert len(discover(Net(whole), example(), trains=trains).blocks) == trains
 
 
-def test_a_norm_of_no_module_is_no_block():
+def test_without_a_norm_of_a_module_there_is_no_block():
     def way(net: Net, x: Tensor) -> Tensor:
         return net.conv(F.batch_norm(x, None, None, net.bn1.weight, net.bn1.bias, True))
 
-    assert discover(Net(way), example()).blocks == ()
+    for each in (way, lambda net, x: net.act(net.conv(x))):
+        assert discover(Net(each), example()).blocks == ()
 
 
 def test_a_block_of_its_own_waits():

@@ -14,6 +14,7 @@ import dwconv
 from dwconv.call import loaded
 from dwconv.discovery import discover
 from dwconv.errors import InvalidWorkload
+from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.tuner import model_race
 from tests.call.block_parts import blocks_in_evaluation, ran
 from tests.model.test_subclasses import Conv2dSame
@@ -246,6 +247,19 @@ def test_what_is_scripted_is_the_code_of_the_model(functional, blocks):
     scripted = torch.jit.script(model)
     torch.testing.assert_close(scripted(x), plain(x), rtol=1e-4, atol=1e-5)
     assert "dwconv" not in scripted.code and model[0] is norm, "the model stays as it is"
+
+
+def test_layers_without_a_block_for_one_reason_share_a_line():
+    told = ConversionSummary(
+        converted=(ConvertedLayer("a", "8 channels"),),
+        skipped=(),
+        blocks=(*(ConvertedLayer(name, "no block: why") for name in ("a", "b.c", "")), ConvertedLayer("d", "as one")),
+    )
+    assert str(told).splitlines()[1:] == [
+        "  a  8 channels",
+        "  d  as one",
+        "  no block: why: a, b.c, (the model itself)",
+    ]
 
 
 def test_other_kinds_of_modules_have_reasons():

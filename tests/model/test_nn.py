@@ -260,6 +260,14 @@ def test_convert_races_what_ran_in_the_example(logs, races):
     assert "no backward pass" not in str(summary)
 
 
+def test_a_layer_that_did_not_run_is_named(logs, races):
+    model = nn.ModuleDict({"a": nn.Conv2d(8, 8, 3, groups=8), "b": nn.Conv2d(8, 8, 3, groups=8)})
+    model.forward = lambda x: model["a"](x)
+    summary = dwconv.summary(dwconv.convert(model, torch.randn(2, 8, 9, 7)))
+    assert names(summary.converted) == ["a", "b"]
+    assert "did not run in the example: b" in str(summary)
+
+
 class Fails(TinyNet):
     def forward(self, x):
         super().forward(x)

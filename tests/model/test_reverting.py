@@ -14,6 +14,7 @@ from torch.fx.experimental.optimization import fuse
 
 import dwconv
 from dwconv.errors import DwconvWarning
+from dwconv.model.converted_classes import traced_class
 from dwconv.nn import DepthwiseConv2d
 from tests.models import TinyNet
 
@@ -133,6 +134,16 @@ def test_a_traced_graph_calls_dwconv(logs):
     traced = torch.fx.symbolic_trace(model)
     assert [node.target for node in traced.graph.nodes].count(dwconv.conv2d) == 3
     torch.testing.assert_close(traced(x), model(x))
+
+
+def test_what_has_a_block_is_quantised_too(logs):
+    """Its class is another than that of its kind."""
+    layer = nn.Sequential()
+    layer.__class__ = traced_class(nn.Sequential, ())
+    layer.qconfig = None
+    assert type(layer) is not nn.Sequential
+    layer.qconfig = "any"
+    assert type(layer) is nn.Sequential and layer.qconfig == "any"
 
 
 def test_fx_quantisation_of_a_converted_model_names_revert(logs):

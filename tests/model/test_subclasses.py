@@ -143,6 +143,13 @@ def test_padding_as_tensorflow_has_it_runs_on_kernels(logs):
     assert row.problem.padding == (0, 1, 0, 1) and row.passes[0].calls == 3, "the compiled call is known as the layer's"
 
 
+def test_padding_as_tensorflow_has_it_at_an_absurd_stride_is_left_to_it(logs):
+    """To look at what it computes would take an image of as many pixels."""
+    layer = Conv2dSame(8, 8, 3, stride=2**40, groups=8)
+    dwconv.convert(layer)
+    assert type(layer) is Conv2dSame and layer(X).shape == (2, 8, 1, 1)
+
+
 def test_what_fails_gives_every_layer_its_class_back(logs):
     model = nn.Sequential(EfficientNetConv(8), Conv2dSame(8, 8, 3, groups=8), nn.Flatten(), nn.Linear(3, 3))
     before = [type(module) for module in model]

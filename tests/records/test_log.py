@@ -261,6 +261,31 @@ def forked(act):
 
 
 @needs_fork
+def test_a_child_that_is_forked_while_a_thread_writes_writes_too(tmp_path):
+    log, inside, go = TuningLog(tmp_path / "log.jsonl"), threading.Event(), threading.Event()
+
+    def write():
+        with log.locked():
+            inside.set()
+            go.wait(60)
+            log.append(RECORD)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # it waits for its parent, as another process does, but not for a thread that it does not have
+        log.append(RECORD)
+        os._exit(0)
+    go.set()
+    writer.join(60)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    log.append(RECORD)
+    assert (log.load().records, log.load().damaged) == ([RECORD] * 3, 0)
+
+
+@needs_fork
 def test_what_is_printed_to_a_closed_stream_does_not_go_to_the_log(tmp_path):
     log = TuningLog(tmp_path / "log.jsonl")
 

@@ -79,6 +79,13 @@ def test_a_model_that_is_gone_leaves_nothing_to_the_next(logs, way):
     assert len(plan.tally.counted()) == 0
 
 
+def test_one_weight_in_two_layers_is_one_row():
+    model = twins()
+    model[1].weight = model[0].weight
+    step(model)
+    assert calls(model) == {("0", "1"): (2, 1, 2)}
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("tuned", [True, False])
 def test_a_compiled_graph_is_counted_by_its_sizes(logs, tuned, bias):

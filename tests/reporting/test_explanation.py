@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import dwconv
+from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
@@ -117,3 +118,5 @@ def test_it_takes_what_the_call_takes(logs):
     with torch.autocast("cpu", torch.bfloat16):
         assert "bfloat16" in dwconv.explain(X, W).call
     assert dwconv.explain(X.double(), W.double())["fprop"].reason == "dwconv has no kernels for float64"
+    with pytest.raises(InvalidWorkload, match="weight has 6 dimensions"):
+        dwconv.explain(torch.zeros(1, 2, 3, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3, 3))
