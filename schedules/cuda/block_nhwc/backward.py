@@ -25,14 +25,13 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
     PassTensors,
     activation,
     kept,
-    norm_arguments,
     with_derivative,
 )
 from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
-from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, span, zero
+from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, in_float32, span, zero
 from dwconv.schedules.emit import BATCH, Expr, all_of, kernel, when
 
 OF_NORM1 = (*NORMALISED, MEAN)
@@ -67,25 +66,24 @@ class Backward(PassTensors):
 
     @classmethod
     def arguments(cls, cut: BlockCut, n: Expr) -> Backward:
-        workload, block = cut.workload, cut.block
-        channels = workload.channels
+        workload, norms = cut.workload, NormTensors.of(cut)
+        channels, dtype = workload.channels, workload.dtype
         of_x, of_y = (n, *workload.input_size, channels), (n, *workload.output_size, channels)
-        norms = {at: norm for at, norm in enumerate((block.norm1, block.batch_norm2), start=1) if norm}
-        dz = argument("dz" if block.norm2 else "dy", of_y, workload.dtype)
-        x = argument("x", of_x, workload.dtype)
-        y = argument("y", of_y, workload.dtype) if block.norm2 else None
-        w = argument("w", (channels, *workload.kernel), workload.dtype)
-        named = {at: norm_arguments([f"{name}{at}" for name in _GIVEN], channels) for at in norms}
-        dx = argument("dx", of_x, workload.dtype)
-        dw = argument("dw", (channels, *workload.kernel), workload.dtype)
-        for at in norms:
-            named[at].update(norm_arguments((f"dgamma{at}", f"dbeta{at}"), channels))
+        dz = argument("dz" if 2 in norms else "dy", of_y, dtype)
+        x = argument("x", of_x, dtype)
+        y = argument("y", of_y, dtype) if 2 in norms else None
+        w = argument("w", (channels, *workload.kernel), dtype)
+        for norm in norms.values():
+            norm.take("gamma", "beta", "mean", "var")
+        dx = argument("dx", of_x, dtype)
+        dw = argument("dw", (channels, *workload.kernel), dtype)
+        for norm in norms.values():
+            norm.take("dgamma", "dbeta")
         memory = argument("workspace", (cut.partial_words,), "float32")
-        found = {at: NormTensors(norm=norm, named=named[at], lanes=cut.vector_c) for at, norm in norms.items()}
         dz, x, w, dx, dw = (as_one_axis(tensor) for tensor in (dz, x, w, dx, dw))
         y = as_one_axis(y) if y is not None else None
         return cls(
-            cut=cut, n=n, dz=dz, x=x, y=y, w=w, dx=dx, dw=dw, norm1=found.get(1), norm2=found.get(2), partial=memory
+            cut=cut, n=n, dz=dz, x=x, y=y, w=w, dx=dx, dw=dw, norm1=norms.get(1), norm2=norms.get(2), partial=memory
         )
 
     def partial_of(self, rows: int) -> Partial:
@@ -118,7 +116,7 @@ class Backward(PassTensors):
     def before_norm1(self, channel: Expr) -> Callable[[Sequence[Expr], int], Expr]:
         """What makes dx of d1 and x."""
         assert self.norm1 is not None
-        factors = self.norm1.factors(BEFORE_NORM, channel, _float(self.pixels_of_x))
+        factors = self.norm1.factors(BEFORE_NORM, channel, in_float32(self.pixels_of_x))
         return lambda values, lane: factors.before_norm(values[0], values[1], lane)
 
     # -- the convolution -------------------------------------------------------------------------------------------
@@ -134,7 +132,7 @@ class Backward(PassTensors):
         memory.stage_weights(self.w)
         table1 = memory.table_of(0, OF_NORM1)
         table2 = memory.table_of(1 if norm1 else 0, OF_NORM2)
-        pixels = _float(self.pixels_of_y)
+        pixels = in_float32(self.pixels_of_y)
         if norm1:
             memory.fill_table(table1, lambda channel: norm1.factors(OF_NORM1, channel, None))
         if norm2:
@@ -241,10 +239,3 @@ class Thread:
 
     def _before_act1(self, factors: Factors | None, x: Expr, lane: int) -> Expr:
         return factors.normalised(x, lane) if factors else x
-
-
-def _float(value: Expr) -> Expr:
-    return tirx.Cast("float32", value)
-
-
-_GIVEN = ("gamma", "beta", "mean", "var")

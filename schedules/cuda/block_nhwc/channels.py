@@ -9,7 +9,7 @@ slope = −scale · dγ / √(var + eps) / N             offset = −scale · d�
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import tirx
@@ -34,12 +34,30 @@ _MADE_OF = {
 
 @dataclass(frozen=True, kw_only=True)
 class NormTensors:
-    """The tensors of a norm, each (C,), by their names without the number."""
+    """The tensors of the first or of the second norm, each (C,)."""
 
     norm: Norm
-    named: dict[str, Any]
+    number: int
+    channels: int
     lanes: int
     """Of the vectors of channels in which threads load them."""
+    named: dict[str, Any] = field(default_factory=dict)
+    """By their names without the number."""
+
+    @classmethod
+    def of(cls, cut: BlockCut) -> dict[int, NormTensors]:
+        """Those that there are, by number."""
+        norms, channels = (cut.block.norm1, cut.block.batch_norm2), cut.workload.channels
+        return {
+            number: cls(norm=norm, number=number, channels=channels, lanes=cut.vector_c)
+            for number, norm in enumerate(norms, start=1)
+            if norm
+        }
+
+    def take(self, *names: str) -> None:
+        """Emits parameters of the kernel."""
+        for name in names:
+            self.named[name] = argument(f"{name}{self.number}", (self.channels,), "float32")
 
     def inverse_deviation(self, variance: Expr) -> Expr:
         return kept("inverse", inverse_root(variance + tirx.FloatImm("float32", self.norm.eps)))
@@ -140,11 +158,6 @@ class PassTensors:
     def pixels_of_y(self) -> Expr:
         height, width = self.cut.workload.output_size
         return self.n * (height * width)
-
-
-def norm_arguments(names: Sequence[str], channels: int) -> dict[str, Any]:
-    """Emits parameters of a norm: ``gamma1`` is found as ``gamma``."""
-    return {name.rstrip("12"): argument(name, (channels,), "float32") for name in names}
 
 
 # -- activations, as ``schedules.activations`` has them, with CUDA's own exp: nothing branches ---------------------

@@ -1,8 +1,7 @@
 """How a configuration cuts a block, in plain integers. No TVM here.
 
-What goes from pixel to pixel cuts all pixels of all images, one after the other, into ``parts`` equal parts. The
-convolution cuts each image into tiles of a block of threads; of those in the same columns, down the images, each of
-``split`` shares is a part.
+What goes from pixel to pixel cuts all pixels of all images into ``parts`` equal parts. The convolution cuts images into
+tiles; of those in the same columns, down the images, each of ``split`` shares is a part.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ class TileAxis:
 
     @property
     def step(self) -> int:
-        return _step(self.axis, self.tile)
+        return int(self.axis.origin(self.tile))
 
     @property
     def block_step(self) -> int:
-        return _step(self.axis, self.block)
+        return int(self.axis.origin(self.block))
 
     @cached_property
     def reads(self) -> dict[int, list[tuple[int, int]]]:
@@ -273,9 +272,3 @@ def axes_of(workload: Workload) -> Axes:
     if workload.pass_ == "forward":
         return Axes.of_convolution(workload)
     return Axes.of_input_gradient(workload)
-
-
-def _step(axis: Axis, outputs: int) -> int:
-    """Inputs from the origin of a tile to that of the next."""
-    step: int = axis.origin(outputs)
-    return step

@@ -13,12 +13,12 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, PassTensors, activation, norm_arguments
+from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, PassTensors, activation
 from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, BlockCut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_moments
 from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_moments
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
-from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier
+from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, in_float32
 from dwconv.schedules.emit import BATCH, Expr, kernel, when
 
 
@@ -30,10 +30,12 @@ def schedule_forward(cut: BlockCut) -> s_tir.Schedule:
         forward = Forward.arguments(cut, n)
         if forward.norm1:
             sum_moments(cut, forward.x, forward.partial, forward.pixels_of_x)
-            combine_moments(forward.partial, forward.norm1, parts=cut.parts, pixels=_float(forward.pixels_of_x))
+            combine_moments(forward.partial, forward.norm1, parts=cut.parts, pixels=in_float32(forward.pixels_of_x))
         forward.convolve()
         if forward.norm2:
-            combine_moments(forward.partial, forward.norm2, parts=cut.tile_parts, pixels=_float(forward.pixels_of_y))
+            combine_moments(
+                forward.partial, forward.norm2, parts=cut.tile_parts, pixels=in_float32(forward.pixels_of_y)
+            )
             map_pixels(cut, [forward.y], forward.z, forward.pixels_of_y, forward.activated)
     return s_tir.Schedule(builder.get())
 
@@ -47,35 +49,26 @@ class Forward(PassTensors):
 
     @classmethod
     def arguments(cls, cut: BlockCut, n: Expr) -> Forward:
-        workload, block = cut.workload, cut.block
-        channels = workload.channels
-        norms = {at: norm for at, norm in enumerate((block.norm1, block.batch_norm2), start=1) if norm}
-        x = argument("x", (n, *workload.input_size, channels), workload.dtype)
-        w = argument("w", (channels, *workload.kernel), workload.dtype)
-        named = {at: norm_arguments((f"gamma{at}", f"beta{at}"), channels) for at in norms}
-        z = argument("z", (n, *workload.output_size, channels), workload.dtype) if block.norm2 else None
-        y = argument("y", (n, *workload.output_size, channels), workload.dtype)
-        for at in norms:
-            named[at].update(norm_arguments((f"mean{at}", f"var{at}"), channels))
-        words = cut.partial_words
+        workload, norms, words = cut.workload, NormTensors.of(cut), cut.partial_words
+        channels, dtype = workload.channels, workload.dtype
+        x = argument("x", (n, *workload.input_size, channels), dtype)
+        w = argument("w", (channels, *workload.kernel), dtype)
+        for norm in norms.values():
+            norm.take("gamma", "beta")
+        z = argument("z", (n, *workload.output_size, channels), dtype) if 2 in norms else None
+        y = argument("y", (n, *workload.output_size, channels), dtype)
+        for norm in norms.values():
+            norm.take("mean", "var")
         memory = argument("workspace", (words,), "float32") if words else None
-        found = {at: NormTensors(norm=norm, named=named[at], lanes=cut.vector_c) for at, norm in norms.items()}
-        return cls(
-            cut=cut,
-            n=n,
-            x=as_one_axis(x),
-            w=as_one_axis(w),
-            y=as_one_axis(y),
-            z=as_one_axis(z) if z is not None else None,
-            norm1=found.get(1),
-            norm2=found.get(2),
-            partial=Partial(memory=memory, rows=MOMENT_ROWS, channels=channels),
-        )
+        x, w, y = as_one_axis(x), as_one_axis(w), as_one_axis(y)
+        z = as_one_axis(z) if z is not None else None
+        partial = Partial(memory=memory, rows=MOMENT_ROWS, channels=channels)
+        return cls(cut=cut, n=n, x=x, w=w, y=y, z=z, norm1=norms.get(1), norm2=norms.get(2), partial=partial)
 
     def activated(self, channel: Expr) -> Callable[[Sequence[Expr], int], Expr]:
         """What makes z of y."""
         assert self.norm2 is not None
-        factors = self.norm2.factors(NORMALISED, channel, _float(self.pixels_of_y))
+        factors = self.norm2.factors(NORMALISED, channel, in_float32(self.pixels_of_y))
         return lambda values, lane: activation(self.cut.block.act2, factors.normalised(values[0], lane))
 
     def convolve(self) -> None:
@@ -137,7 +130,3 @@ def _sum(cut: BlockCut, memory: SharedMemory, sums: Registers) -> None:
                     for lane in range(cut.vector_c):
                         product = values[slots[read], lane] * weights[kw, lane]
                         sums[out_row, out, lane] = sums[out_row, out, lane] + product
-
-
-def _float(value: Expr) -> Expr:
-    return tirx.Cast("float32", value)

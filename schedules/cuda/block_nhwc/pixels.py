@@ -13,7 +13,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut
-from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial
+from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial, Place
 from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, in_register, threads
 from dwconv.schedules.emit import Expr, all_of, divided, least, serial, when
 
@@ -22,31 +22,18 @@ HELD_THREADS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class PixelPlace:
-    """A thread: a vector of channels, and every ``threads_p``-th pixel of a part from its own on."""
+class PixelPlace(Place):
+    """It has every ``threads_p``-th pixel of a part from its own on."""
 
-    cut: BlockCut
     part: Expr
     mate: Expr
-    thread_c: Expr
-    vector: Expr
-    """Which vector of channels."""
     first: Expr
     """The first pixel of the part, and the one after its last."""
     stop: Expr
 
     @property
-    def channel(self) -> Expr:
-        return self.vector * self.cut.vector_c
-
-    @property
-    def has_channels(self) -> Expr:
-        return self.vector < self.cut.vectors if self.cut.idle_channels else True
-
-    @property
     def mates(self) -> Mates:
-        cut = self.cut
-        return Mates(number=self.mate, count=cut.threads_p, thread_c=self.thread_c, threads_c=cut.threads_c)
+        return self.mates_of(self.mate, self.cut.threads_p)
 
     def batches(self) -> Iterator[list[Expr]]:
         """Loops over the thread's pixels: ``AHEAD`` of them at a time, then one by one."""

@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import NormTensors, kept, quotient
-from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, adding_shares
+from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, BlockCut, adding_shares
 from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, threads
 from dwconv.schedules.emit import Expr, all_of, serial, store, when
@@ -43,6 +43,26 @@ class Mates:
             return mate * self.threads_c + self.thread_c
 
         sum_over_threads(sums, mate=self.number, mates=self.count, others=self.threads_c, slot=slot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A thread, and its vector of channels."""
+
+    cut: BlockCut
+    thread_c: Expr
+    vector: Expr
+
+    @property
+    def channel(self) -> Expr:
+        return self.vector * self.cut.vector_c
+
+    @property
+    def has_channels(self) -> Expr:
+        return self.vector < self.cut.vectors if self.cut.idle_channels else True
+
+    def mates_of(self, number: Expr, count: int) -> Mates:
+        return Mates(number=number, count=count, thread_c=self.thread_c, threads_c=self.cut.threads_c)
 
 
 @dataclass(frozen=True, kw_only=True)

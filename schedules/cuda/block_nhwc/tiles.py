@@ -1,13 +1,4 @@
-"""The convolution's blocks of threads: what they own, what they hold in shared memory, and what a thread sums.
-
-image of results            a block's tile              patch in shared memory: what the tile reads, with
-┌──────┬──────┬──────┐      ┌──────┬──────┐ tile_h      ┌───────────────┐  its halo, after the norm and the
-│ part │      │      │      │ t 0  │ t 1  │             │ 0 0 0 0 0 0 0 │  activation before the convolution;
-│  │   │  …   │  …   │  ──► ├──────┼──────┤        ──►  │ 0 ▒ ▒ ▒ ▒ ▒ ▒ │  zeros where there is padding
-│  ▼   │      │      │      │ t 2  │ t 3  │             │ 0 ▒ ▒ ▒ ▒ ▒ ▒ │
-└──────┴──────┴──────┘      └──────┴──────┘ × threads_c └───────────────┘
-down the images                     tile_w
-"""
+"""The convolution's blocks of threads: what they own, what they hold in shared memory, and what a thread sums."""
 
 from __future__ import annotations
 
@@ -19,7 +10,7 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import Factors, Table
 from dwconv.schedules.cuda.block_nhwc.cut import TABLE_ROWS, BlockCut, TileAxis
-from dwconv.schedules.cuda.block_nhwc.sums import Mates
+from dwconv.schedules.cuda.block_nhwc.sums import Mates, Place
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     blocks,
@@ -66,29 +57,18 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TilePlace:
-    """A thread: its vector of channels, and which of the block's tiles it owns."""
+class TilePlace(Place):
+    """It owns one of the block's tiles."""
 
-    cut: BlockCut
     share: Expr
     block_w: Expr
     """Which of the blocks side by side on columns."""
     block_c: Expr
     strip: Expr
-    thread_c: Expr
-    vector: Expr
 
     @property
     def part(self) -> Expr:
         return self.share * self.cut.columns.tiles + self.block_w
-
-    @property
-    def channel(self) -> Expr:
-        return self.vector * self.cut.vector_c
-
-    @property
-    def has_channels(self) -> Expr:
-        return self.vector < self.cut.vectors if self.cut.idle_channels else True
 
     @property
     def thread(self) -> tuple[Expr, Expr]:
@@ -96,8 +76,7 @@ class TilePlace:
 
     @property
     def mates(self) -> Mates:
-        cut = self.cut
-        return Mates(number=self.strip, count=cut.strips, thread_c=self.thread_c, threads_c=cut.threads_c)
+        return self.mates_of(self.strip, self.cut.strips)
 
     def tiles(self, n: Expr) -> Iterator[Tile]:
         """A loop over those of the block's part."""

@@ -1,16 +1,8 @@
 """The kernel of block tiles, NCHW, as TE, and its two-level partition, as TVM schedule primitives.
 
 The sum is on a domain padded to whole block tiles, the result is its crop. Only the crop has a guard: the sum, the hot
-loop, is free of tests however ragged the sizes are.
-
-Level one cuts the output into block tiles, one CUDA block each. Level two cuts a block tile, on every axis, over
-virtual threads, threads and a register tile, from the outside in:
-
-    axis of the output  ─►  block │ vthread │ thread │ register
-    index in the tile    =  (vthread · threads + thread) · registers + register
-
-Virtual threads stride the tile: at registers = 1 neighbouring threads own neighbouring elements, so they read
-neighbouring words of shared memory (no bank conflict) and write whole lines (coalesced), however many each owns.
+loop, is free of tests however ragged the sizes are. At registers = 1 neighbouring threads own neighbouring elements, so
+they read neighbouring words of shared memory (no bank conflict) and write whole lines (coalesced).
 """
 
 from __future__ import annotations

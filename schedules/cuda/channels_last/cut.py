@@ -1,13 +1,4 @@
-"""How a configuration cuts fprop or dgrad, NHWC, on CUDA, in plain integers. No TVM here.
-
-plane                 block tile                            strip: what one thread owns
-┌───────┬───────┐     ┌──────┬──────┬──── columns           ┌────┬────┬────┬────┐
-│ block │ block │     │ t 0  │ t 2  │  threads_w    tile_h  │ vv │ vv │ vv │ vv │   vv: a vector of channels;
-├───────┼───────┤ ──► ├──────┼──────┤               ──►     ├────┼────┼────┼────┤   neighbouring threads own
-│ block │ block │     │ t 1  │ t 3  │  × threads_c          │ vv │ vv │ vv │ vv │   neighbouring vectors
-└───────┴───────┘     └─ threads_h ─┘    channel vectors    └────┴────┴────┴────┘
-                                                                   tile_w
-"""
+"""How a configuration cuts fprop or dgrad, NHWC, on CUDA, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
@@ -128,15 +119,12 @@ class ImageCut(AxisCut):
         the same for all."""
         found: list[tuple[int, int]] = []
         for at in self.reads:
-            if found and found[-1][1] == at and self._same(at - 1, at):
+            sides = [(self.may_be_before(each), self.may_be_behind(each)) for each in (at - 1, at)]
+            if found and found[-1][1] == at and sides[0] == sides[1]:
                 found[-1] = (found[-1][0], at + 1)
             else:
                 found.append((at, at + 1))
         return found
-
-    def _same(self, one: int, other: int) -> bool:
-        sides = (self.may_be_before, self.may_be_behind)
-        return all(side(one) == side(other) for side in sides)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,10 +284,6 @@ class Cut:
         fours = -(-self.block_kernels // 4)
         return 4 * (fours + (fours % 2 == 0))
 
-    @property
-    def weight_bytes(self) -> int:
-        return 4 * self.taps * self.pitch if self.weights == "shared" else 0
-
     # -- source in shared memory -----------------------------------------------------------------------------------
 
     @property
@@ -330,7 +314,8 @@ class Cut:
 
     @property
     def shared_bytes(self) -> int:
-        return self.weight_bytes + (self.itemsize * self.patch.elements if self.stage == "shared" else 0)
+        weights = 4 * self.taps * self.pitch if self.weights == "shared" else 0
+        return weights + (self.itemsize * self.patch.elements if self.stage == "shared" else 0)
 
 
 def _side(cut: ImageCut) -> Side:

@@ -31,13 +31,13 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
 def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
     blocks = workload.batch * cut.gather.depths.outputs * math.prod(axis.blocks for axis in cut.axes)
     warps, work = -(-cut.threads // WARP), thread_work(cut)
-    read, written = _read_bytes(cut, workload), float(_written_bytes(cut, workload))
+    read, results = _read_bytes(cut, workload), math.prod(axis.size for axis in cut.axes)
+    written = float(workload.batch * cut.itemsize * cut.gather.depths.outputs * results)
     needed = workload.bytes - written
-    registers = min(registers_of(cut), target.registers_per_thread)
     return BlockWork(
         blocks=blocks,
         threads=cut.threads,
-        registers=registers,
+        registers=min(registers_of(cut), target.registers_per_thread),
         shared_bytes=cut.shared_bytes,
         instructions=warps * work.instructions * (1 + work.code / LONG_CODE),
         fma=warps * work.fma,
@@ -72,19 +72,11 @@ def _bytes_in_flight(cut: Cut) -> int:
 
 def _read_bytes(cut: Cut, workload: Workload) -> float:
     """Bytes that all blocks together read, each block every sector once."""
-    span = _sectors(min(cut.block_channels, cut.gather.source_channels) * cut.itemsize)
+    span = -(-min(cut.block_channels, cut.gather.source_channels) * cut.itemsize // SECTOR_BYTES) * SECTOR_BYTES
     source = _read_by_blocks(cut.rows) * _read_by_blocks(cut.columns) * cut.channels.blocks * span
     weights = math.prod(axis.blocks for axis in cut.axes) * cut.block_kernels * cut.taps * cut.itemsize
     depths = cut.gather.depths
     return workload.batch * float(depths.live_pairs * source + depths.outputs * weights)
-
-
-def _written_bytes(cut: Cut, workload: Workload) -> int:
-    return workload.batch * cut.itemsize * cut.gather.depths.outputs * math.prod(axis.size for axis in cut.axes)
-
-
-def _sectors(size: int) -> int:
-    return -(-size // SECTOR_BYTES) * SECTOR_BYTES
 
 
 @cache
@@ -168,18 +160,13 @@ def registers_of(cut: Cut) -> int:
     held = cut.strip_kernels * cut.plane_taps if cut.weights == "registers" else cut.weight_lanes
     held += cut.channels.tile if cut.gather.bias else 0
     others = ADDRESS_REGISTERS * (1 if cut.unroll == "taps" else 2)
-    return rows_alive(cut) * cut.columns.tile * cut.channels.tile + words + packed + held + others
-
-
-def rows_alive(cut: Cut) -> int:
-    """Rows of sums that exist at the same time: straight code writes each as soon as it is complete."""
-    if cut.unroll != "taps" or not cut.goes_once:
-        return cut.rows_summed
-    return _rows_alive(cut.rows)
+    alive = _rows_alive(cut.rows) if cut.unroll == "taps" and cut.goes_once else cut.rows_summed
+    return alive * cut.columns.tile * cut.channels.tile + words + packed + held + others
 
 
 @cache
 def _rows_alive(rows: ImageCut) -> int:
+    """Rows of sums that exist at the same time, where straight code writes each as soon as it is complete."""
     at_row: dict[int, list[int]] = {}
     for at, pairs in rows.reads.items():
         for row, _ in pairs:
@@ -223,7 +210,9 @@ class ThreadWork:
 
 
 def thread_work(cut: Cut) -> ThreadWork:
-    rows, pairs = _row_turns(cut)
+    rows, pairs = float(len(cut.rows.reads)), float(cut.rows.products)
+    if cut.unroll == "kw":
+        rows, pairs = _rows_in_loops(cut.rows, cut.rows_together)
     halves = cut.itemsize == 2
     strips = cut.columns.vthreads
     columns, lanes = len(cut.columns.reads), cut.source_lanes
@@ -270,16 +259,10 @@ def _overhead(cut: Cut, *, rows: float, pairs: float) -> float:
     return rows * (10 + 2 * unsure + 3 * meetings)
 
 
-def _row_turns(cut: Cut) -> tuple[float, float]:
-    """(source rows that a strip goes through, pairs of such a row and a row of the strip); the mean over strips, since
-    loops over rows leave out those that are padding."""
-    if cut.unroll == "taps":
-        return len(cut.rows.reads), cut.rows.products
-    return _rows_in_loops(cut.rows, cut.rows_together)
-
-
 @cache
 def _rows_in_loops(rows: ImageCut, together: bool) -> tuple[float, float]:
+    """(source rows that a strip goes through, pairs of such a row and a row of the strip); the mean over strips, since
+    loops over rows leave out those that are padding."""
     axis = rows.axis
     turns = pairs = 0
     reads = axis.reads(rows.tile)

@@ -11,7 +11,7 @@ weights and, if it is staged, the source under their strips.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -63,7 +63,7 @@ def schedule_strips(workload: Workload, cut: Cut) -> s_tir.Schedule:
                 barrier()
             with when(place.has_channels(cut)):
                 weights.load()
-                start = Start(cut, bias, place)
+                start = start_of(cut, bias, place)
                 for strip in strips(cut, place):
                     Sums(strip, read, weights, start, result).add()
     return s_tir.Schedule(builder.get())
@@ -72,30 +72,28 @@ def schedule_strips(workload: Workload, cut: Cut) -> s_tir.Schedule:
 # -- what a thread does --------------------------------------------------------------------------------------------
 
 
-class Start:
-    """Where the sums of a thread start: its part of the bias, or zero."""
+def start_of(cut: Cut, bias: Any, place: Place) -> Callable[[Registers], None]:
+    """What sets the sums of a thread to where they start: its part of the bias, or zero."""
+    if bias is None:
+        return Registers.clear
+    lanes = cut.channels.tile
+    loaded = Registers("bias", lanes, dtype=cut.dtype)
+    loaded.put(0, bias[span(place.strip_c * lanes, lanes)], lanes=lanes)
 
-    def __init__(self, cut: Cut, bias: Any, place: Place) -> None:
-        self._lanes, self._bias = cut.channels.tile, None
-        if bias is not None:
-            self._bias = Registers("bias", self._lanes, dtype=cut.dtype)
-            self._bias.put(0, bias[span(place.strip_c * self._lanes, self._lanes)], lanes=self._lanes)
-
-    def put(self, sums: Registers) -> None:
-        if self._bias is None:
-            sums.clear()
-            return
+    def put(sums: Registers) -> None:
         rows, columns, _ = sums.sizes
         for row in unrolled("row", rows):
             for column in unrolled("column", columns):
-                for lane in range(self._lanes):
-                    sums[row, column, lane] = self._bias.in_float32(lane)
+                for lane in range(lanes):
+                    sums[row, column, lane] = loaded.in_float32(lane)
+
+    return put
 
 
 class Sums:
     """The sums of one strip, and the source row that it is at."""
 
-    def __init__(self, strip: Strip, source: Source, weights: Weights, start: Start, result: Any) -> None:
+    def __init__(self, strip: Strip, source: Source, weights: Weights, start: Any, result: Any) -> None:
         cut = self._cut = strip.cut
         self._strip, self._source, self._weights, self._start, self._result = strip, source, weights, start, result
         self._groups = tap_groups(cut.columns.axis, cut.columns.reads)
@@ -115,7 +113,7 @@ class Sums:
             self._write(row)
 
     def _rows_unrolled(self) -> Iterator[int]:
-        self._start.put(self._sums)
+        self._start(self._sums)
         for plane in self._planes():
             for row in self._add_rows(plane):
                 if self._cut.goes_once:
@@ -143,7 +141,7 @@ class Sums:
         rows, origin = self._cut.rows, self._strip.rows.origin
         self._source.prepare(self._loaded)
         for loop in source_loops(rows.axis, rows.tile, together=self._cut.rows_together):
-            self._start.put(self._sums)
+            self._start(self._sums)
             bounds = self._turns(loop)
             for plane in self._planes():
                 for turn in serial("turn", *bounds):
@@ -213,14 +211,8 @@ class Sums:
                         for lane in unrolled("lane", lanes):
                             self._rounded[(lane,)] = self._sums[summed, i, lane].astype(cut.dtype)
                         value = self._rounded.vector((0,), lanes)
-                    self._store(value, row, i)
-
-    def _store(self, value: Expr, row: int, column: Expr) -> None:
-        cut, strip = self._cut, self._strip
-        lanes = cut.channels.tile
-        channel = strip.place.strip_c * lanes
-        if cut.columns.any_size:
-            store(self._result, value, span(self._row_first.number(column), lanes))
-            return
-        at = cut.gather.axes.index(strip.place.depth, strip.rows.first + row, strip.columns.first + column)
-        store(self._result, value, strip.place.image, *at, span(channel, lanes))
+                    if cut.columns.any_size:
+                        store(self._result, value, span(self._row_first.number(i), lanes))
+                        continue
+                    at = cut.gather.axes.index(strip.place.depth, strip.rows.first + row, strip.columns.first + i)
+                    store(self._result, value, strip.place.image, *at, span(strip.place.strip_c * lanes, lanes))

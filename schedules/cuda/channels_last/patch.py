@@ -110,18 +110,15 @@ def row_pitch(
 ) -> tuple[int, Turns]:
     """Bytes from one row to the next, ``held`` and a few steps more, and the turns of a read, the fewest that there
     are."""
+    _, y, x = threads
 
     def turns(pitch: int) -> Turns:
-        apart = (rows_apart * pitch, *bytes_apart)
-        lanes = range(min(WARP, math.prod(threads)))
-        places = [sum(i * a for i, a in zip(_spread(lane, threads), apart, strict=True)) for lane in lanes]
+        places = [
+            (thread // (x * y) * rows_apart * pitch + thread // x % y * bytes_apart[0] + thread % x * bytes_apart[1])
+            for thread in range(min(WARP, math.prod(threads)))
+        ]
         return turns_of_warp([place // BANK_BYTES for place in places], words=max(1, lane_bytes // BANK_BYTES))
 
     found = {pitch: turns(pitch) for pitch in range(held, held + PITCHES * step, step)}
     best = min(found, key=lambda pitch: found[pitch].taken)
     return best, found[best]
-
-
-def _spread(thread: int, threads: tuple[int, int, int]) -> tuple[int, int, int]:
-    _, y, x = threads
-    return thread // (x * y), thread // x % y, thread % x

@@ -54,19 +54,8 @@ a whole row of the map, columns in the padding are not multiplied either.
     └───────────┘ └───────────┘                                         tile_w
     neighbouring threads have neighbouring planes, which lie in different banks
 
-dgrad
-
-Level one: a block is `planes` planes × `threads_h` tiles of rows × `threads_w` · `tile_w` columns of dx. It holds the
-rows of dy that they read, and their kernels, in shared memory, in float32, fetched in vectors of 16 bytes.
-Level two: a thread owns as many rows as the stride, of `tile_w` neighbouring columns, a multiple of the stride: which
-taps a position meets is decided when compiling. Of every row it goes through its own kernel rows that meet dy, and adds
-each to all its sums at once.
-
-    dx, stride 2                 what row a meets              what row b meets
-    ┌─────────┐                  kernel rows 1, 3, 5, …        kernel rows 0, 2, 4, …
-    │ a a a a │  one thread,     ┌──────────────────┐          ┌──────────────────┐
-    │ b b b b │  tile_w = 4      │ dy row (a+P−kh)/2│          │ dy row (b+P−kh)/2│      with columns in the same way:
-    └─────────┘                  └──────────────────┘          └──────────────────┘      half of the taps each
+dgrad: a thread owns as many rows as the stride, of `tile_w` neighbouring columns, a multiple of the stride: which taps
+a position meets is decided when compiling. Of every row it goes through its own kernel rows that meet dy.
 
 nchw_plane: whole planes in shared memory, for small maps, whose rows are too short for vectors of their own
 ------------------------------------------------------------------------------------------------------------
@@ -85,19 +74,8 @@ Level two: a thread owns `tile_h` rows of `tile_w` columns (often a whole plane)
     └────────────────┘          └─────────┴─────────┴───           y     o o o o o o o    to shared memory, then out as
                                  odd pitch: no bank twice                                 it came: one piece
 
-dgrad
-
-Level one: a block is `planes` planes of dy, one piece of memory, copied into shared memory in vectors of 16 bytes; the
-planes of dx go out the same way.
-Level two: a thread owns `tile_h` rows of `tile_w` columns, multiples of the stride, of `thread_planes` planes of dx:
-which taps a position meets is decided when compiling, and a row of dy is read once for all rows of dx that it meets.
-
-    dy, as it lies              block, in shared memory            what one thread does (stride 2, kernel 3)
-    ┌────────────────┐          ┌─────────┬─────────┬───           dy    · · · ·          one row
-    │ planes 0 … p−1 │          │ plane 0 │ plane 1 │ …
-    ├────────────────┤   ──►    │ t0      │ t2      │       ──►    sums  a b a b a b a    tap row 2, or 0 of the next
-    │ planes p … 2p−1│          │ t1      │ t3      │                    c d c d c d c    tap row 1: written at once
-    └────────────────┘          └─────────┴─────────┴───           dx    o o o o o o o    to shared memory, then out
+dgrad: tiles are multiples of the stride: which taps a position meets is decided when compiling, and a row of dy is read
+once for all rows of dx that it meets.
 """
 
 from __future__ import annotations

@@ -246,35 +246,22 @@ class PlanesCut(GatherCut):
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    @property
-    def tiles_h(self) -> int:
-        return -(-self.gather.rows.outputs // self.tile_h)
-
-    @property
-    def tiles_w(self) -> int:
-        return -(-self.gather.columns.outputs // self.tile_w)
-
     @cached_property
     def tiling(self) -> Tiling:
         return Tiling(
             thread_planes=self.thread_planes,
-            tiles_h=self.tiles_h,
-            tiles_w=self.tiles_w,
+            tiles_h=-(-self.gather.rows.outputs // self.tile_h),
+            tiles_w=-(-self.gather.columns.outputs // self.tile_w),
             groups=-(-self.planes // self.thread_planes),
             images=1,
             channels=self.gather.channels,
-            dtype=self.dtype,
             held=self.held,
             even_first=False,
         )
 
     @property
-    def plane_threads(self) -> int:
-        return self.tiling.plane_threads
-
-    @property
     def threads(self) -> int:
-        return self.planes // self.thread_planes * self.plane_threads
+        return self.planes // self.thread_planes * self.tiling.plane_threads
 
     @property
     def loads_under_way(self) -> int:
@@ -299,14 +286,14 @@ class PlanesCut(GatherCut):
 
     @property
     def ragged(self) -> bool:
-        return self.tiles_w > 1 or self.gather.rows.outputs % self.tile_h != 0
+        return self.tiling.tiles_w > 1 or self.gather.rows.outputs % self.tile_h != 0
 
     def result_pieces(self, each: int) -> list[tuple[int, int]]:
         """The vectors in which a thread stores its tile of its ``each``-th plane: (elements from the tile's first,
         lanes). Whole rows are one piece of memory; the end of the plane is the end of a vector."""
         pitch, lanes, first = self.gather.columns.outputs, self.result.lanes, each * self.result.pitch
         runs = [(row * pitch, row * pitch + self.tile_w) for row in range(self.tile_h)]
-        if self.tiles_w == 1 and (not self.ragged or self.result.elements % lanes == 0):
+        if self.tiling.tiles_w == 1 and (not self.ragged or self.result.elements % lanes == 0):
             runs = [(0, self.tile_h * pitch)]
         pieces = [piece for start, stop in runs for piece in exact_vectors(first + start, first + stop, lanes)]
         return [(at - first, width) for at, width in pieces]

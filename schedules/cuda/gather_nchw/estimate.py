@@ -202,8 +202,8 @@ class PlaneWork:
 @cache
 def plane_work(cut: PlanesCut) -> PlaneWork:
     gather = cut.gather
-    rows = gather.rows.tile_reads(cut.tile_h, tiles=cut.tiles_h)
-    columns = gather.columns.tile_reads(cut.tile_w, tiles=cut.tiles_w)
+    rows = gather.rows.tile_reads(cut.tile_h, tiles=cut.tiling.tiles_h)
+    columns = gather.columns.tile_reads(cut.tile_w, tiles=cut.tiling.tiles_w)
     lanes, pitch = cut.source.lanes, gather.columns.inputs
     return PlaneWork(
         products=sum(map(len, rows.values())) * sum(map(len, columns.values())),
@@ -224,7 +224,7 @@ def plane_code(cut: PlanesCut) -> int:
 def plane_registers(cut: PlanesCut) -> int:
     """About how many a thread needs: weights, two source rows, sums, and what it keeps while the others finish: its
     results, or what it has read, whichever is less."""
-    rows, columns = cut.gather.rows, cut.gather.columns.tile_reads(cut.tile_w, tiles=cut.tiles_w)
+    rows, columns = cut.gather.rows, cut.gather.columns.tile_reads(cut.tile_w, tiles=cut.tiling.tiles_w)
     words = ITEMSIZE[cut.held] / BANK_BYTES
     kept = cut.thread_planes * min(int(cut.tile_h * cut.tile_w * words), plane_work(cut).elements)
     under_way = cut.tile_w * -(-rows.taps // rows.up) if cut.held != "float32" else 0
@@ -248,7 +248,7 @@ def issued(cut: PlanesCut) -> Issued:
     def turns(width: int, conflicts: float) -> float:
         return max(1.0, width * itemsize / BANK_BYTES) * conflicts
 
-    share = cut.thread_planes / cut.plane_threads  # planes a thread stands for
+    share = cut.thread_planes / cut.tiling.plane_threads  # planes a thread stands for
     copied = share * (cut.source.elements + cut.result.elements)
     converted = (work.elements if cut.held != "float32" else 0) * cut.thread_planes
     if cut.held != cut.dtype:

@@ -111,7 +111,7 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     def cost(at: PlanesCut) -> float:
         resident = blocks_at_a_time(at, plane_registers(at), target) * at.threads
         copied = resident * at.loads_under_way * at.source.copied_lanes * ITEMSIZE[at.dtype]
-        in_all = gather.channels * workload.batch * at.plane_threads / at.thread_planes
+        in_all = gather.channels * workload.batch * at.tiling.plane_threads / at.thread_planes
         starved = max(1.0, FEW_THREADS / resident) * max(1.0, FEW_BYTES / copied)
         starved *= max(1.0, FEW_THREADS * target.sms / in_all) ** 0.5
         return _cycles(at) * starved * (1.0 if at.layout.turns <= MOST_TURNS else TURNS_COST)
@@ -156,5 +156,5 @@ def _cycles(at: PlanesCut) -> float:
     """Cycles of an SM for an output: four warp instructions are issued in one, one turn of shared memory is taken."""
     thread = issued(at)
     taken = thread.bank_turns + thread.lines
-    made = at.thread_planes / at.plane_threads * at.gather.rows.outputs * at.gather.columns.outputs
+    made = at.thread_planes / at.tiling.plane_threads * at.gather.rows.outputs * at.gather.columns.outputs
     return (max(thread.instructions / 4, taken) + thread.instructions / 8 + taken / 4) / (WARP * made)

@@ -56,19 +56,12 @@ def schedule_planes(cut: PlanesCut, *, at_a_time: int) -> s_tir.Schedule:
             for group, tile, number in threads_of_planes(cut.tiling, cut.layout.neighbours):
                 with blocks_per_sm(at_a_time):
                     Block(
-                        cut=cut,
-                        source=as_one_axis(source),
-                        w=as_one_axis(w),
-                        bias=bias,
-                        result=as_one_axis(result),
+                        cut=cut, source=as_one_axis(source), w=as_one_axis(w), bias=bias, result=as_one_axis(result),
                         planes=shared("planes", cut.held_elements, dtype=cut.held, dynamic=dynamic),
                         kernels=shared("kernels", cut.planes * cut.kernel_words, dynamic=dynamic),
-                        all_planes=n * gather.channels,
-                        first_plane=block * cut.planes,
-                        group=group,
-                        tile=tile,
-                        number=number,
-                    ).sum()
+                        all_planes=n * gather.channels, first_plane=block * cut.planes,
+                        group=group, tile=tile, number=number,
+                    ).sum()  # fmt: skip
     return s_tir.Schedule(builder.get())
 
 
@@ -108,22 +101,18 @@ class Block:
 
     def _thread_of(self, each: int) -> Thread:
         cut, rows, columns = self.cut, self.cut.gather.rows, self.cut.gather.columns
-        row = self.tile // cut.tiles_w if cut.tiles_h > 1 else 0
-        column = self.tile % cut.tiles_w if cut.tiles_w > 1 else 0
+        tiles_h, tiles_w = cut.tiling.tiles_h, cut.tiling.tiles_w
+        row, column = self.tile // tiles_w if tiles_h > 1 else 0, self.tile % tiles_w if tiles_w > 1 else 0
         first = zero("float32")
         if self.bias is not None:
             plane = self.first_plane + (self.group * cut.thread_planes + each)
             first = bind("first", in_float32(self.bias[plane % cut.gather.channels]))
         return Thread(
-            gather=cut.gather,
-            rows=Reach(axis=rows, width=cut.tile_h, tiles=cut.tiles_h, index=row),
-            columns=Reach(axis=columns, width=cut.tile_w, tiles=cut.tiles_w, index=column),
-            rows_ahead=ROWS_AHEAD,
-            block=self,
-            each=each,
-            first=first,
+            gather=cut.gather, rows_ahead=ROWS_AHEAD, block=self, each=each, first=first,
+            rows=Reach(axis=rows, width=cut.tile_h, tiles=tiles_h, index=row),
+            columns=Reach(axis=columns, width=cut.tile_w, tiles=tiles_w, index=column),
             results=Registers("result", cut.tile_h * cut.tile_w, dtype=cut.held),
-        )
+        )  # fmt: skip
 
     @property
     def _full(self) -> bool:

@@ -57,22 +57,14 @@ def schedule_strips(workload: Workload, cut: StripCut) -> s_tir.Schedule:
         places = _places_at_any_size(cut, gather, n) if workload.any_size else _places(cut, n)
         for image, channel, depth, row, column in places:
             for version in of_any_width(cut, widths):
+                least = version.result_lanes
                 Thread(
-                    gather=gather,
-                    cut=version,
-                    source=source,
-                    w=w,
-                    bias=bias,
-                    result=result,
-                    image=image,
-                    channel=channel,
-                    depth=depth,
+                    gather=gather, cut=version, source=source, w=w, bias=bias, result=result,
+                    image=image, channel=channel, depth=depth,
                     rows=_reach(gather.rows, cut.tile_h, row, tiles=cut.row_tiles),
-                    columns=_reach(
-                        gather.columns, cut.tile_w, column, tiles=cut.column_tiles, least=version.result_lanes
-                    ),
+                    columns=_reach(gather.columns, cut.tile_w, column, tiles=cut.column_tiles, least=least),
                     rows_ahead=version.rows_ahead if version.has_vectors else min(version.rows_ahead, 1),
-                ).sum()
+                ).sum()  # fmt: skip
     return s_tir.Schedule(builder.get())
 
 

@@ -1,13 +1,6 @@
 """Memory as a GPU accesses it: aligned vectors, (first element, lanes) each, lines and sectors; and turns of shared
-memory.
-
-Threads that access different words of one bank of shared memory are served one after the other.
-
-bank   0    1    2    …   31
-     ┌────┬────┬────┬───┬────┐     words 0 and 32 in one access: two turns
-     │  0 │  1 │  2 │ … │ 31 │     the same word for several threads: one turn
-     │ 32 │ 33 │ 34 │ … │ 63 │     wide accesses go in halves or quarters of a warp, in which a
-     └────┴────┴────┴───┴────┘     vector of four words counts as one of eight wide banks
+memory. Threads that access different words of one bank are served one after the other; wide accesses go in halves or
+quarters of a warp, in which a vector of four words counts as one of eight wide banks.
 """
 
 from __future__ import annotations

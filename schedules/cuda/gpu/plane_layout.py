@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from dwconv.problems.workload import ITEMSIZE, DType
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LEAST_COPY_BYTES, VECTOR_BYTES, WARP
@@ -81,7 +81,6 @@ class Tiling:
     channels: int
     """Channels of an image; those of a block are copied together, and the first of these can be any multiple of
     them."""
-    dtype: DType
     held: DType
     """The type in shared memory."""
     even_first: bool
@@ -207,35 +206,23 @@ def turns_of(
         units = min(units, -(-WARPS_SEEN * WARP // tiling.plane_threads))
     elif units % (2 * WARP) == 0:  # all warps are alike
         units = 2 * WARP
-    order = _Order(tiling.tiles_w, tiling.plane_threads, units, neighbours)
-    steps = _Steps(tiling.thread_planes * (tensor.elements + pad) * size, tensor.down * size, tensor.across * size)
+    steps = tiling.thread_planes * (tensor.elements + pad) * size, tensor.down * size, tensor.across * size
+    order = tiling.tiles_w, tiling.plane_threads, units, neighbours
     return _turns(order, steps, width=lanes * size, size=size, most_groups=most_groups)
 
 
-class _Order(NamedTuple):
-    """In which order threads go over a block."""
-
-    tiles_w: int
-    plane_threads: int
-    units: int
-    neighbours: Neighbours
-
-
-class _Steps(NamedTuple):
-    """Bytes from a group of planes, a row of tiles and a tile to the next."""
-
-    plane: int
-    down: int
-    across: int
+Order = tuple[int, int, int, Neighbours]
+"""In which order threads go over a block: tiles of a row, threads of a plane, groups of planes."""
 
 
 @lru_cache(maxsize=65536)
-def _turns(order: _Order, steps: _Steps, *, width: int, size: int, most_groups: int) -> float:
-    """``turns_of``, all in bytes: many tilings and pads come to the same here."""
+def _turns(order: Order, steps: tuple[int, int, int], *, width: int, size: int, most_groups: int) -> float:
+    """``turns_of``; ``steps``: from a group of planes, a row of tiles, a tile to the next. All in bytes: many tilings
+    and pads come to the same here."""
     vector = max(width, BANK_BYTES)
     served = BANKS * BANK_BYTES // vector
     starts = _starts(order)[: most_groups * served]
-    at = [unit * steps.plane + row * steps.down + column * steps.across for unit, row, column in starts]
+    at = [unit * steps[0] + row * steps[1] + column * steps[2] for unit, row, column in starts]
     taken = groups = 0
     # Where a vector is part of a word, it matters which part.
     for offset in range(0, BANK_BYTES, size) if width < BANK_BYTES else (0,):
@@ -247,11 +234,11 @@ def _turns(order: _Order, steps: _Steps, *, width: int, size: int, most_groups: 
 
 
 @lru_cache(maxsize=4096)
-def _starts(order: _Order) -> list[tuple[int, int, int]]:
+def _starts(order: Order) -> list[tuple[int, int, int]]:
     """(group of planes, row and column of the tile) of the first threads of a block."""
-    found = []
-    inner = order.plane_threads if order.neighbours == "tiles" else order.units
-    for number in range(min(order.units * order.plane_threads, WARPS_SEEN * WARP)):
-        unit, tile = place_of(order.neighbours, *divmod(number, inner), units=order.units)
-        found.append((unit, *divmod(tile, order.tiles_w)))
+    found, (tiles_w, plane_threads, units, neighbours) = [], order
+    inner = plane_threads if neighbours == "tiles" else units
+    for number in range(min(units * plane_threads, WARPS_SEEN * WARP)):
+        unit, tile = place_of(neighbours, *divmod(number, inner), units=units)
+        found.append((unit, *divmod(tile, tiles_w)))
     return found

@@ -1,10 +1,11 @@
 """Whole planes, NCHW, CUDA, summed over images: for small maps, whose rows are too short for vectors of their own.
 
-wgrad
-
 Level one: a block is `planes` channels and its share of the images, `images` of them at a time. An image's planes are
 one piece of memory, in x as in dy: it is copied into shared memory as it lies, 16 bytes at a time.
-Level two: a thread owns a tile of dy, often a whole plane, of `thread_planes` channels, and KH × KW sums for each.
+Level two, wgrad: a thread owns a tile of dy, often a whole plane, of `thread_planes` channels, and KH × KW sums for
+each. The sum of dy alone, where there is a bias, is one more.
+Both gradients in one kernel: x, dy and w are read once. A thread owns a tile of x, multiples of the stride; rows of dy
+are multiplied by weights, and by rows of x. dx takes the place of x, and leaves as x came: one piece.
 
     an image, as it lies             block, in shared memory            what one thread does, image after image
     ┌────────────────┐             ┌─────────┬─────────┬───
@@ -14,22 +15,6 @@ Level two: a thread owns a tile of dy, often a whole plane, of `thread_planes` c
     └────────────────┘       image │ plane 0 │ plane 1 │ …            dw  s s s       KH × KW sums, in registers;
                                  1 │ t4   t5 │ t6   t7 │                  s s s       at last added over the threads
                                                                           s s s       of a channel, then over parts
-The sum of dy alone, where there is a bias, is one more.
-
-both gradients in one kernel: x, dy and w are read once
-
-Level one: a block is `planes` channels and its share of the images, `images` of them at a time. An image's planes are
-one piece of memory, in x as in dy: it is copied into shared memory as it lies, 16 bytes at a time.
-Level two: a thread owns a tile of x, multiples of the stride, of `thread_planes` channels, and KH × KW sums for each.
-
-    an image, as it lies             block, in shared memory            what one thread does, image after image
-    ┌────────────────┐             ┌─────────┬─────────┬───
-    │ planes 0 … p−1 │ x     image │ plane 0 │ plane 1 │ …            dy  · · · · ·   rows in order, each multiplied
-    ├────────────────┤   ──►     0 │ t0   t1 │ t2   t3 │      ──►         · · · · ·   by weights, and by rows of x
-    │ planes p … 2p−1│ dy          ├─────────┼─────────┼───           dx  o o o o o   in the place of x, then out as
-    └────────────────┘       image │ plane 0 │ plane 1 │ …                            x came: one piece
-                                 1 │ t4   t5 │ t6   t7 │              dw  s s s s s   KH × KW sums, in registers;
-                                                                                      at last over threads, parts
 """
 
 from __future__ import annotations

@@ -63,7 +63,6 @@ class ImagePlanes:
             groups=self.groups,
             images=self.images,
             channels=self.workload.channels,
-            dtype=self.workload.dtype,
             held=self.workload.dtype,
             even_first=True,
             written=self.writes,

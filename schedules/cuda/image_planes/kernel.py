@@ -60,18 +60,12 @@ def schedule_images(cut: ImagePlanes, *, at_a_time: int) -> s_tir.Schedule:
             for unit, tile, number in threads_of_planes(cut.tiling, cut.layout.neighbours):
                 with blocks_per_sm(at_a_time):
                     thread = thread_of.made(
-                        tensors,
-                        cut=cut,
+                        tensors, cut=cut, batch=n, unit=unit, tile=tile, number=number,
                         x=StagedPlanes.of("x", tensors["x"], cut.tiled if cut.writes else cut.met, cut),
                         dy=StagedPlanes.of("dy", tensors["dy"], cut.met if cut.writes else cut.tiled, cut),
                         sums=Registers("sums", cut.thread_planes, cut.sums_of_channel),
-                        batch=n,
-                        part=block // cut.channel_blocks,
-                        first_channel=block % cut.channel_blocks * cut.planes,
-                        unit=unit,
-                        tile=tile,
-                        number=number,
-                    )
+                        part=block // cut.channel_blocks, first_channel=block % cut.channel_blocks * cut.planes,
+                    )  # fmt: skip
                     thread.sum()
                     thread.write_sums(totals, partial)
         if partial is not None:
@@ -153,15 +147,9 @@ class BackwardThread(PlanesThread):
         dy_start, x_start = self.starts(self.dy, self.x, turn)
         for each in range(self.cut.thread_planes):
             Plane(
-                gather=Gather.of(self.cut.workload),
-                rows=rows,
-                columns=columns,
-                rows_ahead=ROWS_AHEAD,
-                thread=self,
-                each=each,
-                dy_start=dy_start,
-                x_start=x_start,
-            ).sum()
+                gather=Gather.of(self.cut.workload), rows=rows, columns=columns, rows_ahead=ROWS_AHEAD,
+                thread=self, each=each, dy_start=dy_start, x_start=x_start,
+            ).sum()  # fmt: skip
         barrier()
         self.write_planes(self.x, self.dx, turn)
 

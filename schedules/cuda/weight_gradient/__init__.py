@@ -8,9 +8,7 @@ wgrad, NCHW
     ├──────┼──────┼──────┤       t0 t1 t2 …   plane c + 1         │  image at a time;
     │  …   │  …   │  …   │       …            (threads_p items)   └─ group_kh × KW sums in registers
 
-Neighbouring threads read neighbouring vectors of a row; on small maps a warp spans several planes and images. Where the
-kernel is tall, its rows are split into groups, side by side in the block: each keeps its sums in registers. The sum of
-dy alone, where there is a bias, is one more.
+Neighbouring threads read neighbouring vectors of a row; on small maps a warp spans several planes and images.
 
 wgrad, NHWC
 

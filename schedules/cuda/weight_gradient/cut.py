@@ -1,14 +1,9 @@
 """How a weight gradient is cut over blocks and threads, in either layout: plain integers, no TVM here.
 
-The pixels of dy are cut into tiles of ``tile_h`` × ``tile_w``, the images into ``split_n`` shares (every split_n-th
-image). An item is a tile in one share: one thread's serial work. The items go over ``threads_p`` threads of a block,
-and, where there are more, over blocks: the parts that the second kernel adds up.
-
-A kernel of any size has as many items as there are at the size that its configuration was chosen for. Each goes through
-every so-many-th of all tiles of all images: at that size the same tile in every split_n-th image.
-
-In 3-D each plane of dy counts as an image, and each tap along the depth has groups of kernel rows of its own: they sum
-what 2-D would, over the planes of dy that the tap brings upon a plane of x.
+An item is a tile of dy in one of ``split_n`` shares of images: one thread's serial work. Items go over ``threads_p``
+threads of a block, and, where there are more, over blocks: the parts that the second kernel adds up. A kernel of any
+size has as many items as at the size that its configuration was chosen for; each goes through every so-many-th tile.
+In 3-D each plane of dy counts as an image, and each tap along the depth has groups of kernel rows of its own.
 """
 
 from __future__ import annotations
