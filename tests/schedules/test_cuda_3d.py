@@ -13,7 +13,7 @@ import pytest
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.measure.simulator.simulate import source_only
-from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
+from dwconv.problems.workload import DType, Pass, Sizes, Workload
 from dwconv.schedules.cuda.channels_last.estimate import block_work as of_pixels
 from dwconv.schedules.cuda.gather_nchw.estimate import strips_work as of_strips
 from dwconv.schedules.cuda.gpu.cost import BlockWork
@@ -51,14 +51,6 @@ def config_of(workload: Workload, name: str, **knobs: object) -> Config:
 
 def source_of(workload: Workload, config: Config) -> str:
     return source_only(Candidate(workload, config), SM_90).source
-
-
-@pytest.mark.parametrize("pass_", PASSES)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_pass_and_layout_has_a_template(pass_: Pass, layout: Layout) -> None:
-    workload = dataclasses.replace(VOLUMES["3 by 3 by 3"], layout=layout).for_pass(pass_)
-    names = [template.name for template in templates_for(workload, SM_90)]
-    assert names == [f"cuda.{pass_}_{layout}{'_strip' * (layout == 'nchw' and pass_ != 'wgrad')}"]
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------

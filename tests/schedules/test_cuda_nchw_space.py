@@ -1,156 +1,157 @@
-"""The NCHW templates of CUDA without TVM: their spaces, their vectors, and what they know of edges when compiling."""
+"""The NCHW templates of CUDA without a kernel: spaces large enough to search, nothing in them that cannot run, starts
+that suit the memory; and rows spread over the banks of shared memory."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.workload import DTYPES, Workload
-from dwconv.schedules.cuda.emit.sliding_sum import Reach
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut
-from dwconv.schedules.cuda.gpu.memory import aligned_lanes, exact_vectors, least_vectors, spread_vectors
-from dwconv.schedules.emit import all_of
-from dwconv.schedules.taps import Axis
-from dwconv.schedules.template import all_templates
-from tests.schedules.test_cuda import layer
+from dwconv.schedules.cuda.gpu.hardware import BANKS
+from dwconv.schedules.cuda.gpu.memory import spread_vectors, spread_words
+from dwconv.schedules.space import ConfigSpace
+from dwconv.schedules.template import templates_for
+from tests.schedules import cuda_layers
+from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean
 from tests.turns import every
 
-SM_90 = parse_target("cuda:sm_90")
-assert isinstance(SM_90, CudaTarget)
+TILES = "cuda.fprop_nchw"
 STRIPS = ["cuda.fprop_nchw_strip", "cuda.dgrad_nchw_strip"]
 PLANES = ["cuda.fprop_nchw_plane", "cuda.dgrad_nchw_plane"]
 WIDE = ["cuda.fprop_nchw_wide", "cuda.dgrad_nchw_wide"]
 
 
+def layer(channels: int, size: int, kernel: int, stride: int = 1, **other: object) -> Workload:
+    fields = {"batch": 8, "stride": (stride, stride), **other}
+    return cuda_layers.layer(channels, (size, size), (kernel, kernel), **fields)
+
+
 def of(name: str, channels: int, size: int, kernel: int, stride: int = 1, **other: object) -> Workload:
     """A layer in the pass of the template ``name``."""
-    return layer(channels, size, kernel, stride, **{"pass_": all_templates()[name].pass_, **other})
+    return layer(channels, size, kernel, stride, **{"pass_": TEMPLATES[name].pass_, **other})
+
+
+def space(name: str, channels: int, size: int, kernel: int, stride: int = 1, **other: object) -> ConfigSpace:
+    return TEMPLATES[name].space(of(name, channels, size, kernel, stride, **other), SM_90)
 
 
 # -- spaces --------------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("name", STRIPS)
-@pytest.mark.parametrize(
-    ("size", "kernel", "stride", "at_least"),
-    every(2, [(14, 3, 2, 100), (56, 3, 1, 1000), (7, 3, 1, 100), (28, 7, 1, 300)]),
-)
-def test_there_are_strips_to_search(name: str, size: int, kernel: int, stride: int, at_least: int) -> None:
-    workload = of(name, 144, size, kernel, stride)
-    legal = sum(1 for _ in all_templates()[name].space(workload, SM_90))
-    assert at_least <= legal <= 20_000
+SEARCHED = [
+    (TILES, 960, 7, 3, 1, 100), (TILES, 96, 14, 7, 1, 300), (TILES, 576, 14, 3, 2, 100),
+    (STRIPS[0], 144, 14, 3, 2, 100), (STRIPS[1], 144, 56, 3, 1, 1000), (STRIPS[1], 144, 7, 3, 1, 100),
+    (WIDE[0], 144, 28, 13, 2, 200), (WIDE[0], 144, 56, 31, 1, 1000), (WIDE[1], 144, 7, 7, 1, 50),
+    (PLANES[0], 144, 14, 3, 1, 100), (PLANES[1], 144, 7, 3, 1, 100), (PLANES[1], 144, 7, 7, 1, 50),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WIDE)
-@pytest.mark.parametrize(
-    ("size", "kernel", "stride", "at_least"), every(2, [(28, 13, 2, 200), (56, 31, 1, 1000), (7, 7, 1, 50)])
-)
-def test_there_are_wide_rows_to_search(name: str, size: int, kernel: int, stride: int, at_least: int) -> None:
-    workload = of(name, 144, size, kernel, stride)
-    legal = sum(1 for _ in all_templates()[name].space(workload, SM_90))
-    assert at_least <= legal <= 20_000
+@pytest.mark.parametrize(("name", "channels", "size", "kernel", "stride", "at_least"), every(3, SEARCHED))
+def test_there_is_something_to_search(
+    name: str, channels: int, size: int, kernel: int, stride: int, at_least: int
+) -> None:
+    assert at_least <= sum(1 for _ in space(name, channels, size, kernel, stride)) <= 20_000
 
 
-@pytest.mark.parametrize("name", PLANES)
-@pytest.mark.parametrize(("size", "kernel", "stride", "at_least"), [(14, 3, 1, 100), (7, 3, 1, 100), (7, 7, 1, 50)])
-def test_there_are_planes_to_search(name: str, size: int, kernel: int, stride: int, at_least: int) -> None:
-    workload = of(name, 144, size, kernel, stride)
-    legal = sum(1 for _ in all_templates()[name].space(workload, SM_90))
-    assert at_least <= legal <= 20_000
-
-
-@pytest.mark.parametrize("name", PLANES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [7, 14])
-def test_planes_are_copied_in_whole_vectors_and_no_bank_is_met_twice(name: str, dtype: str, size: int) -> None:
-    workload = of(name, 384, size, 3, dtype=dtype, batch=64)
-    default = all_templates()[name].space(workload, SM_90).default
-    tiles = PlanesCut.of(workload, default)
-    width = {"float32": 4, "float16": 2, "bfloat16": 2}
-    for held in (tiles.source, tiles.result):
-        assert held.copied_lanes * width[tiles.held] == 16, "the widest of shared memory"
-    assert tiles.layout.turns == 1
-
-
-def test_planes_are_for_rows_shorter_than_a_line_and_for_one_source_a_result() -> None:
-    template = all_templates()[PLANES[0]]
-    assert "rows" in str(template.misfit(of(PLANES[0], 96, 56, 3), SM_90))
-    assert "multiplier" in str(template.misfit(of(PLANES[0], 96, 14, 3, multiplier=2), SM_90))
-    assert template.misfit(of(PLANES[0], 96, 14, 3), SM_90) is None
-
-
-@pytest.mark.parametrize("name", STRIPS)
-def test_strips_are_as_wide_as_a_vector_and_several_planes_share_a_block(name: str) -> None:
-    space = all_templates()[name].space
-    assert space(of(name, 144, 56, 3), SM_90).default.tile_w == 4
-    assert space(of(name, 144, 56, 3, dtype="float16", batch=64), SM_90).default.tile_w == 8
-    small = space(of(name, 960, 7, 3), SM_90).default
-    assert small.tile_h == 7 and small.planes >= 16
-
-
-def test_wide_rows_of_a_small_map_are_whole() -> None:
-    workload = of(WIDE[0], 256, 28, 31)
-    default = all_templates()[WIDE[0]].space(workload, SM_90).default
-    tiles = RowsCut.of(workload, default)
-    assert (tiles.tile_w, tiles.column_tiles) == (28, 1)
-    assert 2 * tiles.shared_bytes < SM_90.shared_bytes_per_sm
-
-
-@pytest.mark.parametrize("name", [*STRIPS, *WIDE])
+@pytest.mark.parametrize("name", [TILES, *STRIPS, *WIDE])
 def test_legal_configurations_fit_the_hardware(name: str) -> None:
-    workload = of(name, 128, 28, 5, 2)
-    space = all_templates()[name].space(workload, SM_90)
-    rng = random.Random(0)
+    every_config, rng = space(name, 128, 28, 5, 2), random.Random(0)
     for _ in range(50):
-        config = space.sample(rng)
+        config = every_config.sample(rng)
         assert config is not None
-        assert 32 <= config.planes * config.threads_h * config.threads_w <= SM_90.threads_per_block
-        assert config.threads_h <= 64, "CUDA allows 64 threads on z"
+        down = config.block_h // config.tile_h if name == TILES else config.threads_h
+        assert 32 <= config.planes * down * config.threads_w <= SM_90.threads_per_block
+        assert (config.planes if name == TILES else down) <= 64, "CUDA allows 64 threads on z"
         if name.startswith("cuda.dgrad"):
             assert config.tile_w % 2 == 0, "a tile holds whole periods of the taps"
 
 
-# -- vectors -------------------------------------------------------------------------------------------------------
+def test_what_cannot_run_is_named() -> None:
+    far = Workload(pass_="fprop", batch=1, channels=1, input_size=(600, 600), kernel=(31, 31), dilation=(16, 16))
+    with pytest.raises(NoTemplate, match="shared memory"):
+        templates_for(far, SM_90)
+    misfit = TEMPLATES[PLANES[0]].misfit
+    assert "rows" in str(misfit(layer(96, 56, 3), SM_90))
+    assert "multiplier" in str(misfit(layer(96, 14, 3, multiplier=2), SM_90))
+    assert misfit(layer(96, 14, 3), SM_90) is None
 
 
 @pytest.mark.parametrize(
-    ("step", "pitch", "itemsize", "expected"),
-    [(4, 56, 4, 4), (8, 56, 2, 8), (8, 28, 2, 4), (4, 57, 4, 1), (2, 14, 4, 2), (0, 28, 4, 4)],
-)
-def test_vectors_are_as_wide_as_memory_is_aligned(step: int, pitch: int, itemsize: int, expected: int) -> None:
-    assert aligned_lanes(step, pitch, itemsize=itemsize) == expected
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "lanes", "expected"),
+    ("knobs", "reason"),
     [
-        (0, 7, 2, [(0, 2), (2, 2), (4, 2), (6, 1)]),
-        (7, 14, 2, [(7, 1), (8, 2), (10, 2), (12, 2)]),
-        (14, 28, 4, [(14, 2), (16, 4), (20, 4), (24, 4)]),
-        (5, 6, 4, [(5, 1)]),
+        ({"block_h": 8, "tile_h": 7}, "tile_h does not divide block_h"),
+        ({"stage": "shared", "tile_w": 2}, "columns are strided"),
+        ({"stage": "registers"}, "columns are neighbours"),
+        ({"planes": 32}, "more than 1024 threads"),
+        ({"block_h": 64, "tile_h": 8, "vthread_w": 4, "threads_w": 19, "planes": 1}, "outputs wanted"),
+        ({"tile_h": 14, "vthread_w": 4, "threads_w": 14, "planes": 16, "block_h": 56}, "more registers"),
     ],
 )
-def test_what_is_stored_is_cut_into_aligned_vectors(start: int, stop: int, lanes: int, expected: list) -> None:  # type: ignore[type-arg]
-    assert exact_vectors(start, stop, lanes) == expected
+def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
+    tiles = space(TILES, 144, 56, 3)
+    with pytest.raises(InvalidConfig, match=reason):
+        tiles.check({**tiles.default.to_dict(), **knobs})
 
 
-@pytest.mark.parametrize(
-    ("wanted", "lanes", "expected"),
-    [
-        (range(-1, 5), 4, [(-1, 1), (0, 4), (4, 1)]),
-        (range(-2, 6), 4, [(-2, 2), (0, 4), (4, 2)]),
-        (range(-3, 7), 4, [(-4, 4), (0, 4), (4, 4)]),
-        ([1, 2], 4, [(0, 4)]),
-        (range(3), 1, [(0, 1), (1, 1), (2, 1)]),
-    ],
+# -- where a search starts -----------------------------------------------------------------------------------------
+
+
+def test_block_tiles_are_strided_by_virtual_threads(objects: Path) -> None:
+    """Neighbouring threads own neighbouring columns: they meet in no bank, and read whole sectors."""
+    workload = layer(8, 56, 3, batch=1)
+    default = space(TILES, 8, 56, 3, batch=1).default
+    assert (default.stage, default.vthread_w, default.threads_w) == ("shared", 2, 32)
+    counts = assert_right_and_clean(workload, default, objects).counts
+    assert counts.wavefronts_per_ideal < 1.05 and counts.store_sectors_per_ideal < 1.1
+
+
+@pytest.mark.parametrize("name", STRIPS)
+def test_strips_are_as_wide_as_a_vector_and_several_planes_share_a_block(name: str) -> None:
+    assert space(name, 144, 56, 3).default.tile_w == 4
+    assert space(name, 144, 56, 3, dtype="float16", batch=64).default.tile_w == 8
+    small = space(name, 960, 7, 3).default
+    assert small.tile_h == 7 and small.planes >= 16
+
+
+def test_wide_rows_of_a_small_map_are_whole() -> None:
+    tiles = RowsCut.of(of(WIDE[0], 256, 28, 31), space(WIDE[0], 256, 28, 31).default)
+    assert (tiles.tile_w, tiles.column_tiles) == (28, 1)
+    assert 2 * tiles.shared_bytes < SM_90.shared_bytes_per_sm
+
+
+@pytest.mark.parametrize(("name", "dtype", "size"), list(zip(PLANES * 3, DTYPES * 2, [7, 14, 14] * 2, strict=True)))
+def test_planes_are_copied_in_whole_vectors_and_no_bank_is_met_twice(name: str, dtype: str, size: int) -> None:
+    fields = {"dtype": dtype, "batch": 64}
+    tiles = PlanesCut.of(of(name, 384, size, 3, **fields), space(name, 384, size, 3, **fields).default)
+    for held in (tiles.source, tiles.result):
+        assert held.copied_lanes * (4 if tiles.held == "float32" else 2) == 16, "the widest of shared memory"
+    assert tiles.layout.turns == 1
+
+
+# -- banks ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    held=st.integers(1, 300),
+    threads=st.tuples(st.sampled_from([1, 2, 4, 7, 32]), st.sampled_from([1, 7, 8, 14, 16, 28, 32, 33])),
+    rows=st.integers(1, 16),
 )
-def test_the_halo_is_read_in_the_smallest_aligned_part(wanted: range, lanes: int, expected: list) -> None:  # type: ignore[type-arg]
-    assert least_vectors(wanted, lanes) == expected
+def test_rows_are_spread_over_the_banks(held: int, threads: tuple[int, int], rows: int) -> None:
+    def most_in_a_bank(apart: int) -> int:
+        lanes = range(min(BANKS, threads[0] * threads[1]))
+        words = {lane // threads[1] * rows * apart + lane % threads[1] for lane in lanes}
+        return max(Counter(word % BANKS for word in words).values())
+
+    apart = spread_words(held, threads=threads, words=((rows, 1),))
+    assert held <= apart < held + BANKS
+    assert most_in_a_bank(apart) == min(map(most_in_a_bank, range(held, held + BANKS)))
 
 
 @given(
@@ -166,36 +167,4 @@ def test_rows_and_planes_are_spread_over_the_banks(
     row, plane = spread_vectors(rows, columns, lanes=lanes, unit=lanes, threads=threads, steps=(4, 1))
     assert row >= columns and plane >= rows * row and row % lanes == 0 and plane % lanes == 0
     if threads[0] == 1 and threads[1] >= 16 and lanes == 4:
-        starts = Counter(thread * plane // lanes % 8 for thread in range(8))
-        assert max(starts.values()) == 1
-
-
-# -- edges ---------------------------------------------------------------------------------------------------------
-
-
-def reach(**changes: object) -> Reach:
-    fields = {"outputs": 8, "inputs": 8, "taps": 3, "up": 1, "down": 1, "step": 1, "shift": -1, **changes}
-    return Reach(axis=Axis(**fields), width=4, tiles=2, index=1)  # type: ignore[arg-type]
-
-
-def test_what_every_tile_reads_needs_no_test() -> None:
-    inner = reach(inputs=7, shift=0, outputs=5)
-    assert [inner.reads(at) is True for at in range(6)] == [True, True, True, False, False, False]
-    assert reach().writes(3) is True and reach().writes(0, lanes=4) is True
-
-
-def test_what_no_tile_reads_is_known_when_compiling() -> None:
-    alone = Reach(axis=reach(outputs=4, inputs=4).axis, width=4, tiles=1, index=0)
-    assert alone.reads(-1) is False and alone.reads(4) is False
-    assert list(alone.live_reads()) == [0, 1, 2, 3]
-
-
-def test_outputs_beyond_the_axis_are_not_written() -> None:
-    ragged = Reach(axis=reach(outputs=3, inputs=3).axis, width=4, tiles=1, index=0)
-    assert [ragged.writes(out) for out in range(4)] == [True, True, True, False]
-
-
-def test_both_keeps_what_is_known() -> None:
-    assert all_of(True, True) is True
-    assert all_of(True, False) is False and all_of(False, "unknown") is False
-    assert all_of(True, "unknown") == "unknown" and all_of("unknown", True) == "unknown"
+        assert max(Counter(thread * plane // lanes % 8 for thread in range(8)).values()) == 1

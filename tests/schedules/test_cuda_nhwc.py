@@ -16,7 +16,6 @@ from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
 from dwconv.schedules.cuda.channels_last import TEMPLATES as CHANNELS_LAST
-from dwconv.schedules.cuda.channels_last.patch import row_pitch
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, estimated_us
 from tests.machine_code import count, instructions, loops
@@ -173,14 +172,6 @@ def test_there_is_something_to_search(pass_: Pass) -> None:
     assert space.size * legal / 400 > 1000
 
 
-@pytest.mark.parametrize("pass_", PASSES)
-def test_a_space_does_not_depend_on_the_batch(pass_: Pass) -> None:
-    workload = square(96, 28, 5, pass_=pass_)
-    few, many = (space_of(workload.with_batch(batch)) for batch in (1, 128))
-    assert few.knobs == many.knobs
-    assert few.why_illegal(many.default) is None and many.why_illegal(few.default) is None
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(("size", "kernel"), [(28, 31), (56, 51)])
 def test_a_default_of_many_taps_is_no_last_resort(size: int, kernel: int, dtype: DType) -> None:
@@ -190,11 +181,6 @@ def test_a_default_of_many_taps_is_no_last_resort(size: int, kernel: int, dtype:
     drawn = (space.sample(rng) for _ in range(60))
     least_us = min(estimated_us(workload, config, SM_90) for config in drawn if config is not None)
     assert estimated_us(workload, space.default, SM_90) < 1.5 * least_us
-
-
-def test_what_cannot_run_is_named() -> None:
-    far = layer(4, (400, 400), (3, 3), stride=(200, 200), pass_="dgrad")
-    assert TEMPLATES["dgrad"].misfit(far, SM_90) == "the stride 200 is more than 128"
 
 
 @pytest.mark.parametrize(
@@ -210,12 +196,3 @@ def test_what_cannot_run_is_named() -> None:
 def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidConfig, match=reason):
         config_of(square(144, 56, 3), **knobs)
-
-
-@pytest.mark.parametrize(("lane_bytes", "turns"), [(2, 1), (4, 1), (8, 2), (16, 4)])
-def test_rows_of_a_patch_are_so_far_apart_that_lanes_meet_in_no_bank(lane_bytes: int, turns: int) -> None:
-    """32 lanes, eight to a row, in rows that without more bytes would all begin in the same bank."""
-    pitch, taken = row_pitch(
-        256, step=16, lane_bytes=lane_bytes, threads=(4, 8, 1), rows_apart=1, bytes_apart=(lane_bytes, 0)
-    )
-    assert pitch >= 256 and taken.taken == taken.least == turns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 from pathlib import Path
 
 import pytest
@@ -21,32 +20,8 @@ from tests.schedules.cuda_layers import (
     fitted,
     layer,
 )
-from tests.schedules.toeplitz_layers import SHAPES, TYPES, WGRADS, of
+from tests.schedules.toeplitz_layers import TYPES, WGRADS, of
 from tests.turns import alternating, every
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", WGRADS)
-def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(name: str, shape: str) -> None:
-    workload, rng = of(name, shape, "float16"), random.Random(0)
-    space = TEMPLATES[name].space(workload, SM_90)
-    for config in [space.default, *(space.sample(rng) for _ in range(5))]:
-        assert config is not None
-        cut = ToeplitzGradientCut.of(workload, config)
-        assert cut.x.turns_of_rows == cut.dy.turns_of_rows == 1
-        assert cut.shared_bytes <= SM_90.shared_bytes_per_block
-        met = {cut.diagonal(kw, column) for kw in range(workload.kernel[1]) for column in range(cut.tile_w)}
-        if cut.is_whole:
-            assert met >= set(range(cut.columns.inputs))
-        else:
-            assert met <= set(range(8 * len(cut.band)))
-
-
-def test_products_of_a_gradient_begin_where_fewest_units_are_met() -> None:
-    """7 weights and 8 columns meet 14 columns of x: two units, if dy begins four columns before a unit."""
-    workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad")
-    cut = ToeplitzGradientCut.of(workload, TEMPLATES[WGRADS[0]].space(workload, SM_90).default)
-    assert (cut.offset, len(cut.band), cut.matrices, cut.tiles) == (4, 2, 1, 8)
 
 
 @pytest.mark.parametrize("name", WGRADS)
@@ -123,28 +98,6 @@ def test_the_next_item_is_on_its_way_while_one_is_multiplied(shape: str, dtype: 
     config = drawn(workload, template, pipeline=2, **AHEAD[shape])
     report = assert_right_and_clean(workload, config, objects)
     assert report.counts.wavefronts_per_ideal == 1, "pixels are copied, loaded and stored in different banks"
-
-
-@pytest.mark.parametrize(("split_n", "pipeline", "ahead"), [(1, 2, True), (2, 2, False), (1, 1, False)])
-def test_the_estimate_knows_what_is_on_its_way(split_n: int, pipeline: int, ahead: bool) -> None:
-    """16 images are two items, of one block or of two."""
-    template = TEMPLATES[WGRADS[1]]
-    workload = fitted(layer(16, (14, 14), (7, 7), batch=16), template, "float16")
-    assert workload is not None
-    knobs = {
-        "images": 8, "tile_h": 14, "warps_w": 1, "warps_kh": 1, "split_n": split_n, "planes": 8, "tiles_w": 2,
-        "pipeline": pipeline,
-    }  # fmt: skip
-    config = template.space(workload, SM_90).check(knobs)
-    assert block_works(workload, config, SM_90)[0].loads_ahead == ahead
-
-
-def test_configurations_without_the_newer_knobs_mean_what_they_meant() -> None:
-    workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad", layout="nhwc")
-    space = TEMPLATES[WGRADS[1]].space(workload, SM_90)
-    older = {"images": 4, "tile_h": 1, "warps_w": 1, "warps_kh": 1, "split_n": 22, "planes": 16}
-    cut = ToeplitzGradientCut.of(workload, space.check(older))
-    assert (cut.tiles_w, cut.pipeline, cut.strips) == (1, 1, 4)
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])

@@ -19,10 +19,10 @@ from dwconv.measure.simulator.simulate import source_only, verified
 from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload
-from dwconv.schedules.cuda.weight_gradient.cut import Load, WeightGradientCut, loads
+from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
-from tests.schedules.cuda_layers import SM_90, assert_right_and_clean
+from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn
 from tests.turns import every, in_turns, slow
 
 
@@ -79,36 +79,24 @@ def test_other_configurations_of_kernels_that_are_cut_into_groups(
     assert_right_and_clean(workload, some_configs(workload, 1)[1], objects)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_batch(layout: Layout, objects: Path) -> None:
-    workload = dataclasses.replace(STRIDED, layout=layout)
-    artifact = artifact_of(workload, space(workload).default)
+@pytest.mark.parametrize("name", ["cuda.wgrad_nchw", "cuda.wgrad_nhwc", "cuda.wgrad_nchw_plane"])
+def test_any_batch_and_the_same_bits_every_time(name: str, objects: Path) -> None:
+    """Sums of normally distributed data: another order would round otherwise. One part needs no second kernel."""
+    template = TEMPLATES[name]
+    workload = dataclasses.replace(STRIDED, layout=template.layout)
+    knobs = {} if name.endswith("plane") else {"tile_h": 8, "tile_w": 7, "threads_p": 16}
+    alone, artifact = (artifact_of(workload, drawn(workload, template, **knobs, split_n=n)) for n in (1, 32))
+    assert len(alone.launches) == 1 and not alone.workspaces
+    assert len(artifact.launches) == 2 and artifact.workspaces[0].shape[0] > 1
     for batch in (1, 17):
         verdict, report = verified(artifact, workload.with_batch(batch), folder=objects)
         assert verdict.right, verdict.reason
         assert report.clean
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_same_bits_every_time(layout: Layout, objects: Path) -> None:
-    """Sums of normally distributed data: another order would round otherwise."""
-    workload = dataclasses.replace(MAP_OF_7, layout=layout)
     inputs = operands(workload, data="normal", seed=3)
-    artifact = artifact_of(workload, space(workload).default)
     with Machine(artifact, folder=objects) as machine:
         kernel = Kernel(artifact, machine, device="cpu")
         once, again = (kernel(*inputs) for _ in range(2))
     assert torch.equal(once, again)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_one_part_needs_no_second_kernel(layout: Layout) -> None:
-    workload = dataclasses.replace(MAP_OF_7, layout=layout)
-    configs = [space(workload).sample(random.Random(seed)) for seed in range(60)]
-    parts = {WeightGradientCut.of(workload, config).parts: config for config in configs if config is not None}
-    alone, shared_out = artifact_of(workload, parts[1]), artifact_of(workload, parts[max(parts)])
-    assert len(alone.launches) == 1 and not alone.workspaces
-    assert len(shared_out.launches) == 2 and shared_out.workspaces[0].shape[0] == max(parts)
 
 
 # -- lean ----------------------------------------------------------------------------------------------------------
@@ -185,11 +173,3 @@ def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -
     workload = layer(144, (56, 56), (3, 3), layout="nhwc", batch=64)
     with pytest.raises(InvalidConfig, match=reason):
         space(workload).check({**space(workload).default.to_dict(), **knobs})
-
-
-def test_loads_are_as_few_and_as_narrow_as_they_can_be() -> None:
-    """Columns −1 to 4 in aligned vectors of four: the last of one, all of another, the first of a third."""
-    found = loads(range(-1, 5), channels=1, pitch=1, vector=4)
-    assert [(load.first, load.lanes) for load in found] == [(-1, 1), (0, 4), (4, 1)]
-    assert found[0] == Load(-1, 1, (((-1, 0), 0),))
-    assert [load.lanes for load in loads([2, 3], channels=4, pitch=12, vector=4)] == [4, 4]

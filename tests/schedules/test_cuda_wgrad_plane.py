@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 
 from dwconv.kernels import build
-from dwconv.kernels.kernel import Kernel
-from dwconv.measure.simulator.machine import Machine
-from dwconv.measure.simulator.simulate import verified
-from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, DType, Workload
-from dwconv.schedules.cuda.image_planes.cut import cut_of
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, estimated_us
 from dwconv.tuner.gpu_cost import computed_cost
@@ -95,27 +88,6 @@ def test_a_bias_has_its_gradient_from_the_same_dy(shape: str, dtype: DType, spli
     assert_right_and_clean(workload, config_with(workload, split_n=split_n), objects)
 
 
-def test_any_batch(objects: Path) -> None:
-    workload = SHAPES["20 channels, stride 2"]
-    artifact = artifact_of(workload, config_with(workload, split_n=2, pipeline=2))
-    for batch in (1, 17):
-        verdict, report = verified(artifact, workload.with_batch(batch), folder=objects)
-        assert verdict.right, verdict.reason
-        assert report.clean
-
-
-def test_the_same_bits_every_time(objects: Path) -> None:
-    """Sums of normally distributed data: another order would round otherwise."""
-    workload = SHAPES["7 × 7 map"]
-    inputs = operands(workload, data="normal", seed=3)
-    artifact = artifact_of(workload, config_with(workload, split_n=4))
-    assert len(artifact.launches) == 2 and artifact.workspaces[0].shape[0] == 4
-    with Machine(artifact, folder=objects) as machine:
-        kernel = Kernel(artifact, machine, device="cpu")
-        once, again = (kernel(*inputs) for _ in range(2))
-    assert torch.equal(once, again)
-
-
 # -- lean ----------------------------------------------------------------------------------------------------------
 
 
@@ -154,19 +126,6 @@ def test_a_plane_of_one_thread_multiplies_no_padding() -> None:
 
 
 # -- the space -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14, 28]))
-def test_threads_of_a_default_meet_in_no_bank(size: int, dtype: DType) -> None:
-    workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
-    work = cut_of(workload, space(workload).default)
-    assert work.layout.turns == 1.0
-
-
-@pytest.mark.parametrize("workload", REGIMES, ids=lambda workload: workload.key)
-def test_there_is_something_to_search(workload: Workload) -> None:
-    rng = random.Random(0)
-    assert len({space(workload).sample(rng) for _ in range(60)} - {None}) > 30
 
 
 @pytest.mark.parametrize("size", [7, 14])

@@ -7,11 +7,7 @@ import dataclasses
 import pytest
 
 from dwconv.problems.workload import LAYOUTS, DType, Workload
-from tests.schedules.cuda_layers import (
-    TEMPLATES,
-    fitted,
-    layer,
-)
+from tests.schedules.cuda_layers import TEMPLATES, fitted, layer
 
 NAMES = [f"cuda.{pass_}_{layout}_toeplitz" for layout in LAYOUTS for pass_ in ("fprop", "dgrad")]
 

@@ -187,11 +187,6 @@ class StagedMaps:
     def turns_of_rows(self) -> int:
         return self._pads[0]
 
-    def place_of_row(self, m: int) -> int:
-        """The unit at which row m of a matrix begins."""
-        strip, tile = divmod(m, self.tiles)
-        return strip // self.strips * self.image_units + strip % self.strips * self.tile_h * self.row_units + tile
-
     @property
     def elements(self) -> int:
         return self.images * self.image_units * UNIT
