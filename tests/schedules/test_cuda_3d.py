@@ -149,10 +149,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    every(3, [*zip(DEEP, LAYERS, strict=True)]),
-)
+@pytest.mark.parametrize(("name", "label"), every(3, [*zip(DEEP, LAYERS, strict=True)]))
 def test_defaults_keep_to_registers(name: str, label: str) -> None:
     workload = of(name, LAYERS[label])
     resources = build(Candidate(workload, config_of(workload, name)), SM_90).resources

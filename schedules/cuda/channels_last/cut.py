@@ -252,12 +252,6 @@ class Cut:
     def rows_summed(self) -> int:
         return self.rows.tile if self.unroll == "taps" or self.rows_together else 1
 
-    @cached_property
-    def row_slots(self) -> int:
-        """Columns from the first to the last one that a strip reads."""
-        reads = self.columns.reads
-        return max(reads, default=0) - min(reads, default=0) + 1
-
     # -- weights in registers --------------------------------------------------------------------------------------
 
     @property

@@ -99,10 +99,11 @@ class Sums:
         self._groups = tap_groups(cut.columns.axis, cut.columns.reads)
         self._leftmost = min(cut.columns.reads, default=0)
         self._sums = Registers("sum", cut.rows_summed, cut.columns.tile, cut.channels.tile)
-        self._loaded = Registers("loaded", cut.row_slots, cut.source_lanes, dtype=cut.dtype)
+        slots = max(cut.columns.reads, default=0) - self._leftmost + 1
+        self._loaded = Registers("loaded", slots, cut.source_lanes, dtype=cut.dtype)
         self._row = self._loaded
         if cut.dtype != "float32":
-            self._row = Registers("row", cut.row_slots, cut.source_lanes)
+            self._row = Registers("row", slots, cut.source_lanes)
             self._rounded = Registers("rounded", cut.channels.tile, dtype=cut.dtype)
 
     def add(self) -> None:

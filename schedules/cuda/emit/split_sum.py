@@ -67,13 +67,15 @@ def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> N
                         part = turn * shares + share
                         with when(True if count % shares == 0 else part < count):
                             added[0] = added[0] + parts[part * results + result]
-                sum_over_threads(added, mate=share, mates=shares, others=ADDING_LANES, slot=_rows_of(lane))
+                sum_over_threads(
+                    added,
+                    mate=share,
+                    mates=shares,
+                    others=ADDING_LANES,
+                    slot=lambda mate, width, lane=lane: mate * ADDING_LANES + lane,
+                )
                 for number, total in enumerate(totals):
                     first = sum(sizes[:number])
                     after = [result >= first] if number else []
                     with when(tirx.all(share == 0, *after, result < first + sizes[number])):
                         store(total, added[0].astype(dtype), result - first)
-
-
-def _rows_of(lane: Expr) -> Callable[[Expr, int], Expr]:
-    return lambda mate, width: mate * ADDING_LANES + lane

@@ -308,12 +308,6 @@ class PlanesCut(GatherCut):
         return math.gcd(self.thread_planes * self.kernel_words, SHARED_LANES)
 
     @property
-    def copied_kernel_lanes(self) -> int:
-        """Kernels of a block start at any channel, and go round. As for planes: one vector, in shared memory, too."""
-        lanes = SHARED_LANES
-        return math.gcd(self.planes * self.kernel_words, self.gather.channels * self.kernel_words, lanes)
-
-    @property
     def held_elements(self) -> int:
         return self.planes * max(self.source.pitch, self.result.pitch)
 

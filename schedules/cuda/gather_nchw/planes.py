@@ -7,6 +7,7 @@ of its source rows once, and keeps what it summed until all threads have read th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,7 +36,7 @@ from dwconv.schedules.cuda.emit.words import (
 )
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
 from dwconv.schedules.cuda.gather_nchw.strips import arguments
-from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
+from dwconv.schedules.cuda.gpu.hardware import SHARED_LANES, STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.memory import whole_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
@@ -141,7 +142,7 @@ class Block:
     def _fetch_kernels(self) -> None:
         """One for each plane, converted: the channels from the block's first on, round and round."""
         cut, channels, words = self.cut, self.cut.gather.channels, self.cut.kernel_words
-        lanes = cut.copied_kernel_lanes
+        lanes = math.gcd(cut.planes * words, channels * words, SHARED_LANES)
         first = self.first_plane % channels * words
 
         def fetch(value: Registers, item: Expr) -> Expr:

@@ -160,11 +160,6 @@ class ToeplitzGradientCut:
         """Whether a unit is left over, which is multiplied together with that of the next row."""
         return self.lean == 1 and len(self.band) % 2 == 1
 
-    @property
-    def pairs_kh(self) -> int:
-        """Pairs of kernel rows of a warp, which such units are for."""
-        return -(-self.group_kh // 2) if self.has_odd_unit else 0
-
     @cached_property
     def pairs_met(self) -> Meetings:
         """Rows of x, each with the (row of the tile, pair of kernel rows) that it and the next one meet."""
@@ -194,11 +189,6 @@ class ToeplitzGradientCut:
     def tiles_held(self) -> int:
         """Of a row: those of whole products of all warps."""
         return self.products_of_warp * self.warps_w * self.tiles_w
-
-    @property
-    def columns_summed(self) -> int:
-        """Columns of dy in which a diagonal is summed."""
-        return self.columns.outputs if self.is_whole else self.tile_w
 
     def diagonal(self, kw: int, column: int) -> int:
         """Which column of x, of the band, meets that column of a product at a tap."""

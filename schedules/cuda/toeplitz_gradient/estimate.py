@@ -140,5 +140,6 @@ def code_size(cut: ToeplitzGradientCut) -> int:
 
 
 def registers_of(cut: ToeplitzGradientCut) -> int:
-    sums = (cut.group_kh * cut.matrices + cut.pairs_kh) * cut.units_w + cut.workload.bias
+    pairs = -(-cut.group_kh // 2) if cut.has_odd_unit else 0
+    sums = (cut.group_kh * cut.matrices + pairs) * cut.units_w + cut.workload.bias
     return sums * 4 + cut.tile_h * 2 * cut.units_w + ROWS_AHEAD * 2 * len(cut.band) + OTHER_REGISTERS

@@ -56,7 +56,7 @@ class Sums:
     @classmethod
     def of(cls, cut: ToeplitzGradientCut) -> Sums:
         of_rows = Registers("sum", cut.group_kh, cut.units_w, cut.matrices, 4) if cut.matrices else None
-        of_pairs = Registers("sum_of_pair", cut.pairs_kh, cut.units_w, 4) if cut.has_odd_unit else None
+        of_pairs = Registers("sum_of_pair", -(-cut.group_kh // 2), cut.units_w, 4) if cut.has_odd_unit else None
         for each in filter(None, (of_rows, of_pairs)):
             each.clear()
         return cls(cut=cut, of_rows=of_rows, of_pairs=of_pairs)
@@ -370,7 +370,7 @@ class Block:
                     first = weight // taps_w * cut.sums_of_group + weight % taps_w * cut.columns.step
                     first = in_register("first", first + cut.diagonal(0, 0))
                     for warp in unrolled("warp", cut.warps_w):
-                        for column in unrolled("column", cut.columns_summed):
+                        for column in unrolled("column", cut.columns.outputs if cut.is_whole else cut.tile_w):
                             at = first + warp * cut.sums_of_warp + column * (cut.diagonal_pitch + 1)
                             of_x = weight % taps_w * cut.columns.step + cut.diagonal(0, 0) + column
                             with when(inside(of_x, cut.columns.inputs) if cut.is_whole else True):

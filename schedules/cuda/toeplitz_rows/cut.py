@@ -275,17 +275,11 @@ class ToeplitzCut:
         return Planes(planes=self.planes, elements=elements, channels_last=self.channels_last)
 
     @property
-    def band_elements(self) -> int:
-        """A kernel row, turned as the source meets it, with zeros on both sides: from the last column of a product at
-        the first unit of its band to the first column at the last unit."""
-        return (len(self.band) + 1) * UNIT
-
-    @property
     def band_apart(self) -> int:
         """Elements from a kernel row to its copy, one element on. Of a product's columns the even ones read pairs from
         the row, the odd ones from the copy: 7 words each, in different banks."""
         itemsize = ITEMSIZE[self.dtype]
-        words = self.band_elements * itemsize // BANK_BYTES
+        words = (len(self.band) + 1) * UNIT * itemsize // BANK_BYTES  # with zeros on both sides of the weights
         if self.lean:
             words = _words_of_band(words, self.gather.rows.taps, self.gather.columns.taps, self.weight_at(0) % 2)
         while not _are_different_banks(words):

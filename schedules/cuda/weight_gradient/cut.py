@@ -16,7 +16,7 @@ from functools import cached_property
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.memory import aligned_lanes, least_vectors
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis, inputs_beyond
+from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis
 
 Pixel = tuple[int, int]
 """(column, channel), counted from a tile's first."""
@@ -156,37 +156,12 @@ class WeightGradientCut:
         steps = (size,) if is_alone else (size, step * self.tile_w)
         return aligned_lanes(*steps, itemsize=ITEMSIZE[self.workload.dtype]) if self.has_vectors else 1
 
-    # -- of any size -----------------------------------------------------------------------------------------------
-
-    @property
-    def sure_dy_rows(self) -> int:
-        """Rows of dy, from the first of straight code on, that there are wherever the tile is."""
-        return int(self.unroll_h == self.tile_h)
-
-    @property
-    def sure_rows(self) -> int:
-        """Rows of x, from where those of a tile are counted on, that are no padding behind it wherever the tile is."""
-        is_known = self.sure_dy_rows and self.groups == self.depths.taps
-        return self.rows.up + inputs_beyond(self.workload, HEIGHT)[0] if is_known else -self.workload.input_size[HEIGHT]
-
-    @property
-    def sure_columns(self) -> int:
-        return self.columns.up + inputs_beyond(self.workload, WIDTH)[0]
-
     # -- sums ------------------------------------------------------------------------------------------------------
 
     @property
     def sums_of_channel(self) -> int:
         """That a thread keeps: its taps, then perhaps the bias."""
         return self.group_kh * self.columns.taps + self.workload.bias
-
-    def sum_of(self, kernel_row: int, kernel_column: int) -> int:
-        """Which of them a tap is; rows count from the group's first."""
-        return kernel_row * self.columns.taps + kernel_column
-
-    @property
-    def sum_of_bias(self) -> int:
-        return self.sums_of_channel - 1
 
     @property
     def results(self) -> int:
@@ -232,15 +207,6 @@ class WeightGradientCut:
     def kernel_rows(self) -> int:
         """Of a tap along the depth, that blocks, threads and groups cover: all, and perhaps some beyond the last."""
         return -(-self._groups_covered // self.depths.taps) * self.group_kh
-
-    @property
-    def last_row(self) -> int:
-        """Where the last straight code starts in dy."""
-        return self.tiles_h * self.tile_h - self.unroll_h
-
-    @property
-    def last_column(self) -> int:
-        return (self.tiles_w - 1) * self.tile_w
 
     @property
     def vectors(self) -> int:

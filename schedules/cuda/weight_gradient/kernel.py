@@ -22,7 +22,7 @@ from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, i
 from dwconv.schedules.cuda.weight_gradient.cut import Load, Pixel, WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.place import Place, Tile, threads_of
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, divided, inside, is_number, kernel, serial, when
-from dwconv.schedules.taps import Axes
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axes, inputs_beyond
 
 
 def schedule_weight_gradient(cut: WeightGradientCut) -> s_tir.Schedule:
@@ -200,11 +200,16 @@ class Reader:
         cut, rows, columns = self.cut, self.axes.rows, self.axes.columns
         image, depth, x_depth = planes
         _, top, left = tile
+        last_row, last_column = cut.tiles_h * cut.tile_h - cut.unroll_h, (cut.tiles_w - 1) * cut.tile_w
+        # Of any size, how many pixels there are from the first of straight code on, wherever the tile is.
+        is_straight, beyond = cut.unroll_h == cut.tile_h, [inputs_beyond(cut.workload, at)[0] for at in (HEIGHT, WIDTH)]
+        is_known = is_straight and cut.groups == cut.depths.taps
+        sure_rows = cut.rows.up + beyond[0] if is_known else -cut.workload.input_size[HEIGHT]
         for step in serial("step", cut.tile_h // cut.unroll_h):
             row, column = keep("dy_row", top + step * cut.unroll_h), keep("dy_column", left)
             dy = self.dy.seen_from(
-                Edge(origin=row, most=cut.last_row, size=rows.outputs, inside=cut.sure_dy_rows),
-                Edge(origin=column, most=cut.last_column, size=columns.outputs, inside=1),
+                Edge(origin=row, most=last_row, size=rows.outputs, inside=int(is_straight)),
+                Edge(origin=column, most=last_column, size=columns.outputs, inside=1),
                 image=image,
                 depth=depth,
                 channel=place.channel,
@@ -214,14 +219,14 @@ class Reader:
                     self._gradient_row(sums, dy, each)
                 continue
             x_row = keep("x_row", rows.origin(row) + place.kh * rows.step)
-            last_x_row = rows.origin(cut.last_row) + (cut.kernel_rows - cut.group_kh) * rows.step
+            last_x_row = rows.origin(last_row) + (cut.kernel_rows - cut.group_kh) * rows.step
             x = self.x.seen_from(
-                Edge(origin=x_row, most=last_x_row, size=rows.inputs, inside=cut.sure_rows),
+                Edge(origin=x_row, most=last_x_row, size=rows.inputs, inside=sure_rows),
                 Edge(
                     origin=columns.origin(column),
-                    most=columns.origin(cut.last_column),
+                    most=columns.origin(last_column),
                     size=columns.inputs,
-                    inside=cut.sure_columns,
+                    inside=cut.columns.up + beyond[1],
                 ),
                 image=image,
                 depth=x_depth,
@@ -243,7 +248,7 @@ class Reader:
                     with when(inside if skip else True):
                         for (column, channel), value in x.pixels(load, row=at, condition=skip or inside).items():
                             for (row, a), (out, b) in itertools.product(pairs, met[column]):
-                                tap = self.cut.sum_of(a, b)
+                                tap = a * self.cut.columns.taps + b
                                 for c in range(channel * multiplier, min((channel + 1) * multiplier, lanes)):
                                     sums[tap, c] = sums[tap, c] + value * gradient[row][out, c]
         if self.cut.workload.bias:
@@ -256,5 +261,6 @@ class Reader:
         for load in self.cut.dy_loads:
             found.update(dy.pixels(load, row=row, condition=all_of(dy.rows.has(row), dy.columns.has(load.column))))
         for (_, c), value in found.items() if self.cut.workload.bias else ():
-            sums[self.cut.sum_of_bias, c] = sums[self.cut.sum_of_bias, c] + value
+            bias = self.cut.sums_of_channel - 1
+            sums[bias, c] = sums[bias, c] + value
         return found

@@ -112,12 +112,12 @@ class Place:
                         for c in range(self.cut.vector_c):
                             row = self.kd * taps_h + self.kh
                             at = first + (row * taps_w + (c * taps + a) * taps_w + b)
-                            store(into, sums[self.cut.sum_of(a, b), c].astype(into.dtype), at)
+                            store(into, sums[a * taps_w + b, c].astype(into.dtype), at)
             if bias is not None:
                 into, start = bias
                 with when(self.cut.groups == 1 or self.group == 0):
                     for c in range(self.cut.vector_c):
-                        store(into, sums[self.cut.sum_of_bias, c].astype(into.dtype), start + self.channel + c)
+                        store(into, sums[self.cut.sums_of_channel - 1, c].astype(into.dtype), start + self.channel + c)
 
 
 def threads_of(cut: WeightGradientCut, channels: Expr) -> Iterator[Place]:
