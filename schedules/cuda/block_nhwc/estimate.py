@@ -10,16 +10,8 @@ from dwconv.problems.block import Activation
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, STAGED_AHEAD, BlockCut, TileAxis, adding_shares
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import ADDED_AT_A_TIME, ADDING_REGISTERS, LONG_CODE, BlockWork
-from dwconv.schedules.cuda.gpu.hardware import (
-    BANK_BYTES,
-    LINE_BYTES,
-    REGISTERS_PER_UNIT,
-    SECTOR_BYTES,
-    VECTOR_BYTES,
-    WARP,
-    registers_left,
-)
 
 APPLIED: dict[Activation, int] = {"identity": 0, "relu": 1, "relu6": 2, "hardswish": 3, "silu": 15, "gelu": 25}
 """Instructions of an activation, about; and, the next, of the activation and its derivative."""
@@ -63,7 +55,7 @@ def weight_reads(cut: BlockCut) -> int:
 
 
 def shared_loads(cut: BlockCut) -> int:
-    of_patch, of_weights = (-(-cut.vector_c * size // VECTOR_BYTES) for size in (ITEMSIZE[cut.patch_dtype], 4))
+    of_patch, of_weights = (-(-cut.vector_c * size // hardware.VECTOR_BYTES) for size in (ITEMSIZE[cut.patch_dtype], 4))
     return patch_reads(cut) * of_patch + weight_reads(cut) * of_weights
 
 
@@ -157,7 +149,7 @@ def _pixels(cut: BlockCut) -> tuple[int, int]:
 
 def _of_pixels(cut: BlockCut, target: CudaTarget, *, pixels: int, read: int, written: int, each: int) -> BlockWork:
     """From pixel to pixel; ``each``: instructions for an element."""
-    warps = -(-cut.pixel_threads // WARP)
+    warps = -(-cut.pixel_threads // hardware.WARP)
     # The block with the most pixels is the last.
     vectors = math.ceil(pixels / cut.parts) / cut.threads_p
     moved = float(cut.itemsize * pixels * cut.workload.channels * (read + written))
@@ -182,14 +174,14 @@ def _of_parts(cut: BlockCut, target: CudaTarget, *, parts: int, rows: int, read:
     """Sums of parts: ``rows`` of them, each of ``read`` rows of a part."""
     shares = adding_shares(parts)
     threads = shares * ADDING_LANES
-    warps, each = -(-threads // WARP), parts / shares * read
+    warps, each = -(-threads // hardware.WARP), parts / shares * read
     size = 4.0 * parts * rows * read * cut.workload.channels
     return BlockWork(
         blocks=rows * -(-cut.workload.channels // ADDING_LANES),
         threads=threads,
         registers=ADDING_REGISTERS,
         instructions=warps * (START + OF_ROW * each),
-        lines=warps * each * WARP / ADDING_LANES,
+        lines=warps * each * hardware.WARP / ADDING_LANES,
         dram_bytes=0.0,
         cache_bytes=size,
         bytes_in_flight=4.0 * threads * min(each, ADDED_AT_A_TIME),
@@ -199,7 +191,7 @@ def _of_parts(cut: BlockCut, target: CudaTarget, *, parts: int, rows: int, read:
 
 def _of_tiles(cut: BlockCut, target: CudaTarget, *, read: int, written: int) -> BlockWork:
     """The convolution, which reads and writes so many pixels at least."""
-    warps = -(-cut.tile_threads // WARP)
+    warps = -(-cut.tile_threads // hardware.WARP)
     items = math.ceil(cut.workload.batch * cut.rows.tiles / cut.split)
     images, lanes, of_patch = cut.images_staged, cut.vector_c, ITEMSIZE[cut.patch_dtype]
     patch_vectors = patch_reads(cut) + staged_vectors(cut)
@@ -211,8 +203,8 @@ def _of_tiles(cut: BlockCut, target: CudaTarget, *, read: int, written: int) -> 
     beside = float(cut.workload.batch * images * cut.rows.axis.inputs) * _inputs_read(cut.columns)
     partial = 4.0 * cut.tile_parts * cut.tile_rows * cut.workload.channels
     touched = staged_vectors(cut) * images + own * (1 if cut.is_forward else 2)
-    allowed = registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
-    needed = -(-registers_of(cut) // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT
+    allowed = hardware.registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
+    needed = -(-registers_of(cut) // hardware.REGISTERS_PER_UNIT) * hardware.REGISTERS_PER_UNIT
     instructions = items * instructions_of_tile(cut) + instructions_of_sums(cut)
     turns = math.ceil(staged_vectors(cut))
     rounds = math.ceil(turns / cut.staged_ahead)
@@ -241,18 +233,18 @@ def _of_tiles(cut: BlockCut, target: CudaTarget, *, read: int, written: int) -> 
 def _turns(vector_bytes: int) -> float:
     """Of shared memory, for a warp's vectors, which lie side by side. Of two loads for each every other one's banks are
     idle."""
-    return vector_bytes / BANK_BYTES * (2 if vector_bytes > VECTOR_BYTES else 1)
+    return vector_bytes / hardware.BANK_BYTES * (2 if vector_bytes > hardware.VECTOR_BYTES else 1)
 
 
 def _lines(cut: BlockCut) -> float:
-    side_by_side = min(cut.threads_c, WARP)
-    return WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * cut.itemsize / LINE_BYTES)
+    side_by_side = min(cut.threads_c, hardware.WARP)
+    return hardware.WARP / side_by_side * max(1.0, side_by_side * cut.vector_c * cut.itemsize / hardware.LINE_BYTES)
 
 
 def _padded_channels(cut: BlockCut) -> float:
     """Bytes of memory that a block's channels move over those that they are: whole sectors, at both ends."""
     size = cut.itemsize * cut.block_channels
-    return 1.0 if size % SECTOR_BYTES == 0 else (size + SECTOR_BYTES / 2) / size
+    return 1.0 if size % hardware.SECTOR_BYTES == 0 else (size + hardware.SECTOR_BYTES / 2) / size
 
 
 def _inputs_read(axis: TileAxis) -> int:

@@ -12,19 +12,8 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, BlockCut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works, code_size, registers_of
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import (
-    CHANNELS_LAST_CODE,
-    LEAST_THREADS,
-    LINE_BYTES,
-    MOST_PADDED,
-    MOST_WORKSPACE_BYTES,
-    STATIC_SHARED_BYTES,
-    SYSTEM_SHARED_BYTES,
-    VECTOR_BYTES,
-    limit_of_shared,
-    registers_left,
-)
 from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
 
@@ -66,7 +55,7 @@ def block_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 
 def knobs_of(workload: Workload) -> dict[str, list[Value]]:
     axes = axes_of(workload)
-    most = VECTOR_BYTES // ITEMSIZE[workload.dtype]
+    most = hardware.VECTOR_BYTES // ITEMSIZE[workload.dtype]
     lanes = [count for count in LANES if count <= most and workload.channels % count == 0]
     return {
         "vector_c": list(lanes),
@@ -115,7 +104,7 @@ def _least(workload: Workload) -> BlockCut:
 def _limits(workload: Workload, target: CudaTarget) -> list[Limit]:
     axes = axes_of(workload)
     wanted = [-(-axis.outputs // axis.down) * axis.down for axis in (axes.rows, axes.columns)]
-    least_threads = min(LEAST_THREADS, -(-math.prod(wanted) * workload.channels // 64))
+    least_threads = min(hardware.LEAST_THREADS, -(-math.prod(wanted) * workload.channels // 64))
     most = target.threads_per_block
 
     def computed(cut: BlockCut) -> float:
@@ -123,23 +112,26 @@ def _limits(workload: Workload, target: CudaTarget) -> list[Limit]:
         return math.prod(covered) / math.prod(wanted) * (cut.channel_blocks * cut.threads_c / cut.vectors)
 
     def starved(cut: BlockCut) -> bool:
-        return registers_of(cut) > registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
+        return registers_of(cut) > hardware.registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
 
     return [
         (f"more than {most} threads", lambda cut: max(cut.tile_threads, cut.pixel_threads) > most),
         (f"fewer than {least_threads} threads", lambda cut: cut.tile_threads < least_threads),
-        (f"more than {MOST_PADDED}× the results wanted", lambda cut: computed(cut) > MOST_PADDED),
-        limit_of_shared(target),
+        (f"more than {hardware.MOST_PADDED}× the results wanted", lambda cut: computed(cut) > hardware.MOST_PADDED),
+        hardware.limit_of_shared(target),
         (
-            f"more than {STATIC_SHARED_BYTES} bytes of shared memory besides the patch",
-            lambda cut: cut.static_bytes > STATIC_SHARED_BYTES,
+            f"more than {hardware.STATIC_SHARED_BYTES} bytes of shared memory besides the patch",
+            lambda cut: cut.static_bytes > hardware.STATIC_SHARED_BYTES,
         ),
-        (f"more than {CHANNELS_LAST_CODE} instructions unrolled", lambda cut: code_size(cut) > CHANNELS_LAST_CODE),
+        (
+            f"more than {hardware.CHANNELS_LAST_CODE} instructions unrolled",
+            lambda cut: code_size(cut) > hardware.CHANNELS_LAST_CODE,
+        ),
         ("more threads than an SM has", lambda cut: cut.tile_threads * cut.blocks_per_sm > target.threads_per_sm),
         ("more registers than there are", starved),
         (
-            f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
-            lambda cut: 4 * cut.partial_words > MOST_WORKSPACE_BYTES,
+            f"more than {hardware.MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
+            lambda cut: 4 * cut.partial_words > hardware.MOST_WORKSPACE_BYTES,
         ),
     ]
 
@@ -173,7 +165,7 @@ def preferred(
     found = [
         cut
         for vector_c, threads_c in itertools.product(_numbers(knobs["vector_c"]), _numbers(knobs["threads_c"]))
-        if itemsize * vector_c * threads_c >= min(LINE_BYTES, itemsize * workload.channels)
+        if itemsize * vector_c * threads_c >= min(hardware.LINE_BYTES, itemsize * workload.channels)
         for rows, columns in _tiles_of_block(workload, knobs, vector_c=vector_c, threads_c=threads_c)
         if (cut := _with_parts(workload, target, knobs, vector_c, threads_c, rows, columns)) and is_legal(cut)
     ]
@@ -243,11 +235,11 @@ def _with_parts(
 
 
 def _holds(cut: BlockCut, target: CudaTarget, blocks: int) -> bool:
-    shared = blocks * (cut.shared_bytes + SYSTEM_SHARED_BYTES) <= target.shared_bytes_per_sm
+    shared = blocks * (cut.shared_bytes + hardware.SYSTEM_SHARED_BYTES) <= target.shared_bytes_per_sm
     fits = blocks * cut.tile_threads <= target.threads_per_sm and blocks <= target.blocks_per_sm
     if not (shared and fits):
         return False
-    left = registers_left(target, threads=cut.tile_threads, blocks=blocks)
+    left = hardware.registers_left(target, threads=cut.tile_threads, blocks=blocks)
     return registers_of(cut) + SPARE_REGISTERS * 4 // cut.itemsize <= left
 
 

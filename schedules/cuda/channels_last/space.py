@@ -12,17 +12,8 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, AxisCut, Cut
 from dwconv.schedules.cuda.channels_last.estimate import code_size, conflicts, registers_of, work_of
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import (
-    CHANNELS_LAST_CODE,
-    LEAST_COPY_BYTES,
-    LEAST_THREADS,
-    LINE_BYTES,
-    VECTOR_BYTES,
-    grid_misfit,
-    limit_of_shared,
-    usual_limits,
-)
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
@@ -37,7 +28,7 @@ WIDEST = 32
 def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
     gather = Gather.of(workload)
     stride = max(gather.rows.down, gather.columns.down)
-    if reason := grid_misfit(workload, gather):
+    if reason := hardware.grid_misfit(workload, gather):
         return reason
     return f"the stride {stride} is more than {MOST_STRIDE}" if stride > MOST_STRIDE else None
 
@@ -73,7 +64,7 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 
 def _vector_lanes(gather: Gather, dtype: DType) -> list[int]:
     """Channels of a vector, at most 16 bytes: all of one source channel, or all there are of several."""
-    lanes = [1, 2, 4, 8][: (VECTOR_BYTES // ITEMSIZE[dtype]).bit_length()]
+    lanes = [1, 2, 4, 8][: (hardware.VECTOR_BYTES // ITEMSIZE[dtype]).bit_length()]
     whole = [count for count in lanes if gather.channels % count == 0]
     return [count for count in whole if gather.fan_out % count == 0 or count % gather.fan_out == 0]
 
@@ -124,17 +115,17 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
             "kernel rows in loops share nothing between the rows of a strip",
             lambda cut: cut.unroll == "kw" and cut.rows.tile > gather.rows.down and not cut.rows_together,
         ),
-        *usual_limits(
+        *hardware.usual_limits(
             target,
             threads=lambda cut: cut.threads,
-            least_threads=min(LEAST_THREADS, -(-rows * columns * gather.channels // 64)),
+            least_threads=min(hardware.LEAST_THREADS, -(-rows * columns * gather.channels // 64)),
             computed=lambda cut: math.prod(axis.computed for axis in cut.axes),
             wanted=wanted,
             code=code_size,
-            most_code=CHANNELS_LAST_CODE,
+            most_code=hardware.CHANNELS_LAST_CODE,
             registers=registers_of,
         ),
-        limit_of_shared(target),
+        hardware.limit_of_shared(target),
     ]
     return rules_of(partial(Cut.of, workload), limits)
 
@@ -143,7 +134,7 @@ def _can_be_staged(cut: Cut) -> bool:
     """Whether the source channels of a block are a whole number of vectors, one for each thread at most, and read."""
     whole = cut.channels.threads * cut.channels.tile * cut.gather.fan_in % cut.gather.fan_out == 0
     lanes = cut.copied_lanes
-    fits = lanes * cut.itemsize >= LEAST_COPY_BYTES and cut.block_channels // lanes <= cut.threads
+    fits = lanes * cut.itemsize >= hardware.LEAST_COPY_BYTES and cut.block_channels // lanes <= cut.threads
     return whole and fits and bool(cut.rows.reads) and bool(cut.columns.reads)
 
 
@@ -212,7 +203,7 @@ class Starts:
         """First threads along channels, where neighbours read neighbours: a line of memory; then columns, rows."""
         lanes, itemsize = strip["vector_c"], ITEMSIZE[self._workload.dtype]
         gather = self._gather
-        most = min(LINE_BYTES // itemsize, self._channels_whose_weights_fit) // lanes
+        most = min(hardware.LINE_BYTES // itemsize, self._channels_whose_weights_fit) // lanes
         c = self._threads("threads_c", size=gather.channels, tile=lanes, most=most)
         w = self._threads("threads_w", size=gather.columns.outputs, tile=strip["tile_w"], most=BLOCK_THREADS // c)
         h = self._threads("threads_h", size=gather.rows.outputs, tile=strip["tile_h"], most=BLOCK_THREADS // (c * w))

@@ -12,14 +12,7 @@ from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
 from dwconv.schedules.cuda.gather_nchw.estimate import issued, plane_code, plane_registers
 from dwconv.schedules.cuda.gather_nchw.space import limits, snug
-from dwconv.schedules.cuda.gpu.hardware import (
-    LEAST_THREADS,
-    RESIDENT_PLANES_CODE,
-    SYSTEM_SHARED_BYTES,
-    WARP,
-    blocks_at_a_time,
-    limit_of_shared,
-)
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, rules_of
@@ -96,7 +89,7 @@ def _tilings(gather: Gather, dtype: DType) -> Iterator[PlanesCut]:
             at = PlanesCut(
                 gather=gather, dtype=dtype, planes=planes, thread_planes=each, tile_h=tile_h, tile_w=tile_w, held=held
             )
-            if planes % each == 0 and at.threads >= LEAST_THREADS:
+            if planes % each == 0 and at.threads >= hardware.LEAST_THREADS:
                 yield at
                 break
 
@@ -109,7 +102,7 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     gather = Gather.of(workload)
 
     def cost(at: PlanesCut) -> float:
-        resident = blocks_at_a_time(at, plane_registers(at), target) * at.threads
+        resident = hardware.blocks_at_a_time(at, plane_registers(at), target) * at.threads
         copied = resident * at.loads_under_way * at.source.copied_lanes * ITEMSIZE[at.dtype]
         in_all = gather.channels * workload.batch * at.tiling.plane_threads / at.thread_planes
         starved = max(1.0, FEW_THREADS / resident) * max(1.0, FEW_BYTES / copied)
@@ -117,7 +110,7 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
         return _cycles(at) * starved * (1.0 if at.layout.turns <= MOST_TURNS else TURNS_COST)
 
     def distance(at: PlanesCut) -> tuple[bool, bool, int, bool, int]:
-        crowded = at.shared_bytes > target.shared_bytes_per_sm // BLOCKS_PER_SM - SYSTEM_SHARED_BYTES
+        crowded = at.shared_bytes > target.shared_bytes_per_sm // BLOCKS_PER_SM - hardware.SYSTEM_SHARED_BYTES
         whole = min(at.source.copied_lanes, at.result.copied_lanes)
         met = at.layout.turns > MOST_TURNS
         return not _fits(at, target), met, -whole, crowded, abs(at.threads - THREADS)
@@ -141,10 +134,10 @@ def _limits(gather: Gather, target: CudaTarget) -> list[Limit]:
             threads=lambda cut: cut.threads,
             tiles=lambda cut: (cut.tile_h, cut.tile_w),
             code=plane_code,
-            most_code=RESIDENT_PLANES_CODE,
+            most_code=hardware.RESIDENT_PLANES_CODE,
             registers=plane_registers,
         ),
-        limit_of_shared(target),
+        hardware.limit_of_shared(target),
     ]
 
 
@@ -157,4 +150,4 @@ def _cycles(at: PlanesCut) -> float:
     thread = issued(at)
     taken = thread.bank_turns + thread.lines
     made = at.thread_planes / at.tiling.plane_threads * at.gather.rows.outputs * at.gather.columns.outputs
-    return (max(thread.instructions / 4, taken) + thread.instructions / 8 + taken / 4) / (WARP * made)
+    return (max(thread.instructions / 4, taken) + thread.instructions / 8 + taken / 4) / (hardware.WARP * made)

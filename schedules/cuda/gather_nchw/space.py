@@ -11,18 +11,7 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import RowsCut
 from dwconv.schedules.cuda.gather_nchw.estimate import row_code, row_registers, strip_code, strip_registers, strip_work
-from dwconv.schedules.cuda.gpu.hardware import (
-    GLOBAL_STRIP_CODE,
-    LEAST_THREADS,
-    MOST_PADDED,
-    MOST_THREADS_Z,
-    SHARED_LANES,
-    STAGED_ROWS_CODE,
-    WARP,
-    grid_misfit,
-    limit_of_shared,
-    usual_limits,
-)
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
@@ -37,7 +26,7 @@ def limits(
         return gather.rows.covered(down) * gather.columns.covered(across)
 
     wanted = covered(gather.rows.down, gather.columns.down)
-    return usual_limits(target, computed=lambda cut: covered(*tiles(cut)), wanted=wanted, **others)
+    return hardware.usual_limits(target, computed=lambda cut: covered(*tiles(cut)), wanted=wanted, **others)
 
 
 def _shares_images(test: Callable[[Any], bool]) -> Limit:
@@ -47,7 +36,7 @@ def _shares_images(test: Callable[[Any], bool]) -> Limit:
 def snug(axis: Axis, tiles: Iterable[int]) -> list[int]:
     """Those tiles that leave little idle; the least one, if none does."""
     ordered = sorted(tiles)
-    return [tile for tile in ordered if axis.covered(tile) <= axis.outputs * MOST_PADDED] or ordered[:1]
+    return [tile for tile in ordered if axis.covered(tile) <= axis.outputs * hardware.MOST_PADDED] or ordered[:1]
 
 
 # -- from global memory --------------------------------------------------------------------------------------------
@@ -76,10 +65,10 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
 def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
     gather = Gather.of(workload)
     tile_h, tile_w = gather.rows.down, gather.columns.down
-    if reason := grid_misfit(workload, gather):
+    if reason := hardware.grid_misfit(workload, gather):
         return reason
-    if (code := strip_code(gather, tile_h, tile_w)) > GLOBAL_STRIP_CODE:
-        return f"one tile is {code} instructions without a loop, more than {GLOBAL_STRIP_CODE}"
+    if (code := strip_code(gather, tile_h, tile_w)) > hardware.GLOBAL_STRIP_CODE:
+        return f"one tile is {code} instructions without a loop, more than {hardware.GLOBAL_STRIP_CODE}"
     if (registers := strip_registers(gather, tile_h, tile_w, rows_ahead=0)) > target.registers_per_thread:
         return f"the weights and one tile take {registers} registers, a thread has {target.registers_per_thread}"
     return None
@@ -115,7 +104,7 @@ def _strip_limits(gather: Gather, target: CudaTarget) -> list[Limit]:
             tiles=tiles,
             threads=lambda c: c.planes * c.threads_h * c.threads_w,
             code=lambda c: strip_code(gather, c.tile_h, c.tile_w),
-            most_code=GLOBAL_STRIP_CODE,
+            most_code=hardware.GLOBAL_STRIP_CODE,
             registers=lambda c: strip_registers(gather, c.tile_h, c.tile_w, rows_ahead=c.rows_ahead),
         ),
     ]
@@ -130,7 +119,7 @@ def _preferred_strip(
         threads = -(-gather.rows.outputs // tile_h) * threads_w * gather.result_planes * workload.batch
         return max(1.0, target.sms * FEW_STRIP_THREADS / threads)
 
-    fitting = [(h, w) for h in tiles_h for w in tiles_w if strip_code(gather, h, w) <= GLOBAL_STRIP_CODE]
+    fitting = [(h, w) for h in tiles_h for w in tiles_w if strip_code(gather, h, w) <= hardware.GLOBAL_STRIP_CODE]
     tiles = fitting or [(tiles_h[0], tiles_w[0])]
     _, tile_w = min(tiles, key=lambda tile: _strip_cycles(gather, workload.dtype, *tile))
     threads_w = -(-gather.columns.outputs // tile_w)
@@ -154,7 +143,7 @@ def _strip_cycles(gather: Gather, dtype: DType, tile_h: int, tile_w: int) -> flo
     work = strip_work(gather, dtype, tile_h, tile_w, across=-(-columns.outputs // tile_w))
     idle = rows.covered(tile_h) * columns.covered(tile_w) / (rows.outputs * columns.outputs)
     busy = max(work.instructions / 4, work.lines) + work.instructions / 8 + work.loads + work.stores
-    return busy * idle / (WARP * tile_h * tile_w)
+    return busy * idle / (hardware.WARP * tile_h * tile_w)
 
 
 # -- from rows in shared memory ------------------------------------------------------------------------------------
@@ -184,12 +173,14 @@ def row_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
 def row_misfit(workload: Workload, target: CudaTarget) -> str | None:
     gather = Gather.of(workload)
     tile_w = gather.columns.down
-    if (code := row_code(gather, tile_w)) > STAGED_ROWS_CODE:
-        return f"one tile is {code} instructions without a loop, more than {STAGED_ROWS_CODE}"
+    if (code := row_code(gather, tile_w)) > hardware.STAGED_ROWS_CODE:
+        return f"one tile is {code} instructions without a loop, more than {hardware.STAGED_ROWS_CODE}"
     if (registers := row_registers(gather, tile_w)) > target.registers_per_thread:
         return f"a row of weights and one tile take {registers} registers, a thread has {target.registers_per_thread}"
     warps = [
-        RowsCut.of_tile(workload, planes=-(-LEAST_THREADS // across), threads_h=1, threads_w=across, tile_w=tile_w)
+        RowsCut.of_tile(
+            workload, planes=-(-hardware.LEAST_THREADS // across), threads_h=1, threads_w=across, tile_w=tile_w
+        )
         for across in _row_threads({-(-gather.columns.outputs // tile_w)}, (1, 2, 4))
     ]
     needed = min(tiles.shared_bytes for tiles in warps)
@@ -199,7 +190,9 @@ def row_misfit(workload: Workload, target: CudaTarget) -> str | None:
 
 
 def _row_threads(whole: set[int], parts: tuple[int, ...]) -> list[int]:
-    return sorted({count for size in whole for part in parts if (count := -(-size // part)) <= MOST_THREADS_Z} | {1})
+    return sorted(
+        {count for size in whole for part in parts if (count := -(-size // part)) <= hardware.MOST_THREADS_Z} | {1}
+    )
 
 
 def _row_tiles(columns: Axis) -> list[int]:
@@ -218,7 +211,7 @@ def _preferred_rows(workload: Workload, target: CudaTarget, tiles_w: list[int]) 
         tile
         for tile in tiles_w
         if tile <= widest
-        and row_code(gather, tile) <= STAGED_ROWS_CODE
+        and row_code(gather, tile) <= hardware.STAGED_ROWS_CODE
         and row_registers(gather, tile) <= MOST_PREFERRED_REGISTERS
     ]
     tile_w = min(fitting or tiles_w[:1], key=lambda tile: _reading(gather.columns, tile))
@@ -238,9 +231,9 @@ def _reading(columns: Axis, tile_w: int) -> float:
     """The cost of sums with that tile, over multiply-adds alone: reading weights and a source row. Tiles side
     by side meet in the same banks where their vectors are an even number apart."""
     apart = 0 if tile_w >= columns.outputs else columns.origin(tile_w)
-    lanes = math.gcd(apart, SHARED_LANES)
+    lanes = math.gcd(apart, hardware.SHARED_LANES)
     conflicts = 1.5 if apart and apart // lanes % 2 == 0 else 1.0
-    return columns.covered(tile_w) / columns.outputs * (1 + SHARED_LANES / tile_w) * conflicts
+    return columns.covered(tile_w) / columns.outputs * (1 + hardware.SHARED_LANES / tile_w) * conflicts
 
 
 def _row_limits(gather: Gather, target: CudaTarget) -> list[Limit]:
@@ -252,8 +245,8 @@ def _row_limits(gather: Gather, target: CudaTarget) -> list[Limit]:
             tiles=lambda cut: (cut.threads_h * gather.rows.down, cut.threads_w * cut.tile_w),
             threads=lambda cut: cut.threads,
             code=lambda cut: row_code(gather, cut.tile_w),
-            most_code=STAGED_ROWS_CODE,
+            most_code=hardware.STAGED_ROWS_CODE,
             registers=lambda cut: row_registers(gather, cut.tile_w),
         ),
-        limit_of_shared(target),
+        hardware.limit_of_shared(target),
     ]

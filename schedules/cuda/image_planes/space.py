@@ -11,25 +11,15 @@ from functools import lru_cache, partial
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import (
-    BACKWARD_PLANES_CODE,
-    LEAST_COPY_BYTES,
-    LEAST_THREADS,
-    MOST_IMAGES,
-    MOST_PADDED,
-    MOST_WORKSPACE_BYTES,
-    WARP,
-    WEIGHT_GRADIENT_PLANES_CODE,
-    limit_of_shared,
-)
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.cuda.image_planes.cut import ImagePlanes, cut_of, kind_of
 from dwconv.schedules.cuda.image_planes.estimate import block_works, holds, thread_work
 from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, rules_of
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
-MOST_CODE = {"wgrad": WEIGHT_GRADIENT_PLANES_CODE, "backward": BACKWARD_PLANES_CODE}
+MOST_CODE = {"wgrad": hardware.WEIGHT_GRADIENT_PLANES_CODE, "backward": hardware.BACKWARD_PLANES_CODE}
 MOST_COLUMNS = 32
 """Of a wgrad: pieces of longer rows nearly fill the lines of memory, and are read as well from where they are."""
 GRADIENT_TILES_H, BACKWARD_TILES = (2, 4, 5, 7, 8, 14), (2, 4, 7, 8, 14)
@@ -59,8 +49,8 @@ def misfit(workload: Workload, target: CudaTarget) -> str | None:
         return f"multiplier={workload.multiplier}: a plane of x would need several of dy"
     if is_gradient and max(size[1] for size in sizes) > MOST_COLUMNS:
         return f"rows of more than {MOST_COLUMNS} pixels need no shared memory to be read whole"
-    if any(workload.channels * math.prod(size) * itemsize % LEAST_COPY_BYTES for size in sizes):
-        return f"images that are no multiple of {LEAST_COPY_BYTES} bytes, the least that is copied"
+    if any(workload.channels * math.prod(size) * itemsize % hardware.LEAST_COPY_BYTES for size in sizes):
+        return f"images that are no multiple of {hardware.LEAST_COPY_BYTES} bytes, the least that is copied"
     if next(tiles(workload, target), None) is not None:
         return None
     tiles_h, tiles_w = _tile_sizes(workload)
@@ -101,7 +91,7 @@ def _tile_sizes(workload: Workload) -> tuple[list[int], list[int]]:
 def cuts(size: int, some: Sequence[int]) -> list[int]:
     """Ways to cut ``size``: ``some``, and into up to four parts, where the last one leaves little idle."""
     found = {cut for cut in (*some, *(-(-size // parts) for parts in (1, 2, 3, 4))) if cut <= size}
-    return sorted(cut for cut in found if -(-size // cut) * cut <= MOST_PADDED * size)
+    return sorted(cut for cut in found if -(-size // cut) * cut <= hardware.MOST_PADDED * size)
 
 
 # -- what cannot run, or cannot be fast ----------------------------------------------------------------------------
@@ -110,20 +100,23 @@ def cuts(size: int, some: Sequence[int]) -> list[int]:
 def _limits(workload: Workload, target: CudaTarget) -> list[Limit]:
     return [
         ("threads share planes unevenly", lambda cut: cut.planes % cut.thread_planes != 0),
-        (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
+        (f"fewer than {hardware.LEAST_THREADS} threads", lambda cut: cut.threads < hardware.LEAST_THREADS),
         (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
-        (f"more than {MOST_IMAGES} images at a time", lambda cut: cut.images * cut.split_n > MOST_IMAGES),
+        (
+            f"more than {hardware.MOST_IMAGES} images at a time",
+            lambda cut: cut.images * cut.split_n > hardware.MOST_IMAGES,
+        ),
         *_limits_of_threads(workload, target),
-        ("copies of too few bytes", lambda cut: cut.copied_bytes < LEAST_COPY_BYTES),
+        ("copies of too few bytes", lambda cut: cut.copied_bytes < hardware.LEAST_COPY_BYTES),
         (
             f"more than {MOST_COPIES} copies of a thread at a time",
             lambda cut: max(map(cut.copies, cut.layout.held)) > MOST_COPIES,
         ),
         (
-            f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
-            lambda cut: cut.split_n > 1 and 4 * cut.split_n * cut.results > MOST_WORKSPACE_BYTES,
+            f"more than {hardware.MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
+            lambda cut: cut.split_n > 1 and 4 * cut.split_n * cut.results > hardware.MOST_WORKSPACE_BYTES,
         ),
-        limit_of_shared(target),
+        hardware.limit_of_shared(target),
         ("more registers than there are", lambda cut: not holds(cut, target, 1)),
     ]
 
@@ -131,7 +124,7 @@ def _limits(workload: Workload, target: CudaTarget) -> list[Limit]:
 def _limits_of_threads(workload: Workload, target: CudaTarget) -> list[Limit]:
     most = MOST_CODE[workload.pass_]
     return [
-        (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: cut.padded > MOST_PADDED),
+        (f"more than {hardware.MOST_PADDED}× the outputs wanted", lambda cut: cut.padded > hardware.MOST_PADDED),
         (f"more than {most} instructions unrolled", lambda cut: thread_work(cut).instructions_of_image > most),
         ("more registers than a thread can have", lambda cut: thread_work(cut).registers > target.registers_per_thread),
     ]
@@ -209,7 +202,7 @@ def _microseconds(cut: ImagePlanes, target: CudaTarget) -> float:
     """The price of both kernels; more where instructions would hold up the loads, and where much is left to sum when
     nothing is on its way any more."""
     priced = [price(each, target) for each in block_works(cut, target)]
-    cycles_per_us, warps = target.clock_ghz * 1e3, -(-cut.threads // WARP)
+    cycles_per_us, warps = target.clock_ghz * 1e3, -(-cut.threads // hardware.WARP)
     work = thread_work(cut)
     last = work.instructions_of_image * max(1.0, warps / target.issue_slots) + work.instructions_of_sums
     blocks = cut.channel_blocks * cut.split_n

@@ -6,16 +6,8 @@ from dataclasses import replace
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import BlockWork, adding_work
-from dwconv.schedules.cuda.gpu.hardware import (
-    BANK_BYTES,
-    BANKS,
-    LINE_BYTES,
-    SECTOR_BYTES,
-    TURNS_UNROLLED,
-    VECTOR_BYTES,
-    WARP,
-)
 from dwconv.schedules.cuda.gpu.tensor_cores import (
     COLUMNS,
     PIXELS,
@@ -68,7 +60,7 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
     copies = [brought(held, cut) for held in (cut.x, cut.dy)]
     stored = len(cut.band) * cut.units_w * 2
     weights = cut.planes * cut.warps_kh * cut.columns.taps  # of a kernel row of each group
-    added = -(-weights // WARP) / cut.warps * cut.tile_w * cut.warps_w
+    added = -(-weights // hardware.WARP) / cut.warps * cut.tile_w * cut.warps_w
     diagonals = cut.group_kh * (stored + 2 * added + DIAGONAL_INSTRUCTIONS)
     copied = sum(each.instructions for each in copies)
     issued = turns * (tiles * issued_of_tile + copied + ITEM_INSTRUCTIONS) + diagonals + START
@@ -95,13 +87,13 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
 def _copied(held: StagedMaps, cut: ToeplitzGradientCut) -> Moved:
     sharing, itemsize = held.sharing(cut.threads), ITEMSIZE[cut.dtype]
     vectors = sharing.parts * sharing.turns
-    at_a_time = vectors if sharing.turns <= TURNS_UNROLLED else sharing.parts
+    at_a_time = vectors if sharing.turns <= hardware.TURNS_UNROLLED else sharing.parts
     read = float(cut.images * min(len(held.rows), held.height) * held.width * itemsize)
     return Moved(
         instructions=vectors * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS),
         moved_bytes=read,
-        lines=1.5 * read / LINE_BYTES,
-        bank_turns=2 * read / (BANKS * BANK_BYTES),
+        lines=1.5 * read / hardware.LINE_BYTES,
+        bank_turns=2 * read / (hardware.BANKS * hardware.BANK_BYTES),
         bytes_in_flight=float(cut.threads * at_a_time * cut.images * held.lanes * itemsize),
     )
 
@@ -111,7 +103,7 @@ def _copied_pixels(held: StagedMaps, cut: ToeplitzGradientCut) -> Moved:
     sharing = held.sharing_of_pixels(cut.threads, groups=groups, with_pads=True)
     pixels = min(len(held.rows), held.height) * held.width
     moved = moved_pixels(sharing, images=cut.images, groups=groups, channels=cut.workload.channels, pixels=pixels)
-    of_pair = float(cut.threads * min(cut.images, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES)
+    of_pair = float(cut.threads * min(cut.images, PIXELS_AHEAD) * PIXELS * hardware.VECTOR_BYTES)
     return replace(moved, bytes_in_flight=of_pair)
 
 
@@ -121,12 +113,12 @@ def _brought_ahead(held: StagedMaps, cut: ToeplitzGradientCut) -> Moved:
     copied, apart = laid.sharing(cut.threads), laid.sharing_of_warps(cut.warps)
     pixels, read_bytes = min(len(held.rows), held.height) * held.width, laid.groups * UNIT * itemsize
     units = cut.images * len(laid.rows) * len(laid.units) * laid.groups
-    lines = cut.images * pixels * min(1.0, cut.workload.channels * itemsize / LINE_BYTES)
+    lines = cut.images * pixels * min(1.0, cut.workload.channels * itemsize / hardware.LINE_BYTES)
     copy_instructions = copied.parts * copied.turns * (cut.images * COPY_INSTRUCTIONS + PLACE_INSTRUCTIONS)
     apart_instructions = cut.images * len(laid.units) * UNIT_INSTRUCTIONS + PLACE_INSTRUCTIONS
     return Moved(
         instructions=copy_instructions + apart.parts * apart.turns * apart_instructions,
-        moved_bytes=float(cut.images * pixels * max(read_bytes, SECTOR_BYTES)),
+        moved_bytes=float(cut.images * pixels * max(read_bytes, hardware.SECTOR_BYTES)),
         lines=lines,
         bank_turns=3.0 * units,  # copied, loaded, and stored in maps
         bytes_in_flight=float(units * UNIT * UNIT * itemsize),

@@ -9,15 +9,8 @@ from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Layout, Workload
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.hardware import (
-    BANK_BYTES,
-    MOST_IMAGES,
-    MOST_PADDED,
-    MOST_WORKSPACE_BYTES,
-    TOEPLITZ_GRADIENT_CODE,
-    limit_of_shared,
-)
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
@@ -83,7 +76,7 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
         "tile_h": sorted({min(each, height) for each in TILES_H}),
         "warps_w": [count for count in WARPS_W if count <= min(tiles, most_warps)],
         "warps_kh": [count for count in WARPS_KH if count <= min(workload.kernel[0], most_warps)],
-        "split_n": [count for count in SPLITS if count <= MOST_IMAGES],
+        "split_n": [count for count in SPLITS if count <= hardware.MOST_IMAGES],
         **({"planes": [count for count in PLANES if count <= workload.channels]} if workload.layout == "nhwc" else {}),
         "blocks_kh": list(_blocks_kh(workload)),
         "tiles_w": [count for count in TILES_W if count == 1 or count // 2 < tiles - 1],
@@ -137,27 +130,30 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
-    most_warps, most_code = MOST_WARPS[workload.layout], TOEPLITZ_GRADIENT_CODE
+    most_warps, most_code = MOST_WARPS[workload.layout], hardware.TOEPLITZ_GRADIENT_CODE
 
     def idle(cut: ToeplitzGradientCut) -> bool:
         """Too many rows of dy, columns, or kernel rows, that are none."""
         down = cut.blocks_h * cut.block_h / cut.rows.outputs
         across = cut.tiles_held / cut.tiles
-        return down * across * cut.block_kh * cut.blocks_kh / cut.rows.taps > MOST_PADDED
+        return down * across * cut.block_kh * cut.blocks_kh / cut.rows.taps > hardware.MOST_PADDED
 
     limits: list[Limit] = [
         ("more images and tiles than a product has rows", lambda cut: cut.images * cut.tiles_w > ROWS),
         ("a tile that is a whole row has none beside it", lambda cut: cut.tile_w > COLUMNS and not cut.is_whole),
         (f"more than {most_warps} warps", lambda cut: cut.warps > most_warps),
-        ("more parts than groups of images", lambda cut: cut.split_n > -(-MOST_IMAGES // cut.images) * cut.blocks_h),
+        (
+            "more parts than groups of images",
+            lambda cut: cut.split_n > -(-hardware.MOST_IMAGES // cut.images) * cut.blocks_h,
+        ),
         ("too many threads without work", idle),
         (
-            f"more than {MOST_WORKSPACE_BYTES} bytes of partial sums",
-            lambda cut: cut.split_n * cut.results * BANK_BYTES > MOST_WORKSPACE_BYTES,
+            f"more than {hardware.MOST_WORKSPACE_BYTES} bytes of partial sums",
+            lambda cut: cut.split_n * cut.results * hardware.BANK_BYTES > hardware.MOST_WORKSPACE_BYTES,
         ),
         ("more registers than there are", lambda cut: registers_of(cut) > target.registers_per_thread),
         (f"more than {most_code} instructions unrolled", lambda cut: code_size(cut) > most_code),
-        limit_of_shared(target),
+        hardware.limit_of_shared(target),
         ("rows of a product lie in the same banks", lambda cut: max(cut.x.turns_of_rows, cut.dy.turns_of_rows) > 1),
     ]
     return rules_of(partial(ToeplitzGradientCut.of, workload), limits)

@@ -10,17 +10,8 @@ from functools import lru_cache, partial
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.cost import price
-from dwconv.schedules.cuda.gpu.hardware import (
-    LEAST_THREADS,
-    LINE_BYTES,
-    MOST_IMAGES,
-    MOST_PADDED,
-    MOST_WORKSPACE_BYTES,
-    VECTOR_BYTES,
-    WEIGHT_GRADIENT_CODE,
-    registers_left,
-)
 from dwconv.schedules.cuda.weight_gradient.cut import WeightGradientCut
 from dwconv.schedules.cuda.weight_gradient.estimate import (
     block_works,
@@ -57,19 +48,22 @@ def weight_gradient_space(name: str, workload: Workload, target: CudaTarget) -> 
 
 def _limits(target: CudaTarget) -> list[Limit]:
     def starved(cut: WeightGradientCut) -> bool:
-        return registers_of(cut) > registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
+        return registers_of(cut) > hardware.registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
 
     return [
         ("unroll_h does not divide tile_h", lambda cut: cut.tile_h % cut.unroll_h != 0),
         (f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
-        (f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
-        ("too many threads without work", lambda cut: cut.padded > MOST_PADDED),
-        (f"more than {WEIGHT_GRADIENT_CODE} products unrolled", lambda cut: products_of(cut) > WEIGHT_GRADIENT_CODE),
+        (f"fewer than {hardware.LEAST_THREADS} threads", lambda cut: cut.threads < hardware.LEAST_THREADS),
+        ("too many threads without work", lambda cut: cut.padded > hardware.MOST_PADDED),
+        (
+            f"more than {hardware.WEIGHT_GRADIENT_CODE} products unrolled",
+            lambda cut: products_of(cut) > hardware.WEIGHT_GRADIENT_CODE,
+        ),
         ("more threads than an SM has", lambda cut: cut.threads * cut.blocks_per_sm > target.threads_per_sm),
         ("more registers than there are", starved),
         (
-            f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
-            lambda cut: cut.split_n > 1 and cut.workspace_bytes > MOST_WORKSPACE_BYTES,
+            f"more than {hardware.MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
+            lambda cut: cut.split_n > 1 and cut.workspace_bytes > hardware.MOST_WORKSPACE_BYTES,
         ),
     ]
 
@@ -98,7 +92,7 @@ def knobs_of(workload: Workload) -> Knobs:
         "group_kh": kernel_groups(workload),
         "threads_kh": kernel_threads(workload.kernel[HEIGHT]) if tall else depth_threads(workload),
         "threads_p": [4, 7, 8, 14, 16, 32] if nhwc else [14, 16, 28, 32, 56, 64, 112, 128],
-        "split_n": sorted({-(-MOST_IMAGES // images) for images in (1, 2, 3, 4, 5, 6, 8, 11, 16, 32, 64)}),
+        "split_n": sorted({-(-hardware.MOST_IMAGES // images) for images in (1, 2, 3, 4, 5, 6, 8, 11, 16, 32, 64)}),
         "blocks_per_sm": [1, 2, 3] if tall else [1, 2, 3, 4, 6],
     }
 
@@ -114,7 +108,7 @@ def channel_vectors(workload: Workload) -> list[int]:
     return [
         lanes
         for lanes in (1, 2, 4, 8)
-        if lanes * ITEMSIZE[workload.dtype] <= VECTOR_BYTES
+        if lanes * ITEMSIZE[workload.dtype] <= hardware.VECTOR_BYTES
         and channels % lanes == 0
         and (lanes % multiplier == 0 or multiplier % lanes == 0)
     ]
@@ -136,7 +130,7 @@ def kernel_groups(workload: Workload) -> list[int]:
     taps = workload.kernel[HEIGHT]
     parts = {1, 2, 3, taps} if taps >= TALL_KERNEL else {1, taps} if workload.kernel[WIDTH] > 16 else {1}
     groups = {-(-taps // part) for part in parts}
-    return sorted(group for group in groups if -(-taps // group) * group <= MOST_PADDED * taps)
+    return sorted(group for group in groups if -(-taps // group) * group <= hardware.MOST_PADDED * taps)
 
 
 def kernel_threads(taps: int) -> list[int]:
@@ -154,7 +148,7 @@ def depth_threads(workload: Workload) -> list[int]:
 def cuts(size: int, sizes: list[int]) -> list[int]:
     """Ways to cut ``size``: those of ``sizes``, halves and thirds, where the last piece leaves little idle."""
     some = {cut for cut in (*sizes, size, -(-size // 2), -(-size // 3)) if cut <= min(size, WIDEST_TILE)}
-    return sorted({1, *(cut for cut in some if -(-size // cut) * cut <= MOST_PADDED * size)})
+    return sorted({1, *(cut for cut in some if -(-size // cut) * cut <= hardware.MOST_PADDED * size)})
 
 
 # -- where a search starts -----------------------------------------------------------------------------------------
@@ -205,7 +199,7 @@ def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iter
         # Where a loop over straight code is not needed, it costs registers.
         straight = unroll_h == tile_h or (cut.groups > 1 and tile_h % unroll_h == 0)
         fits = _needed(cut) <= target.registers_per_thread
-        if straight and fits and products_of(cut) <= WEIGHT_GRADIENT_CODE and loads_of(cut) <= MOST_LOADS:
+        if straight and fits and products_of(cut) <= hardware.WEIGHT_GRADIENT_CODE and loads_of(cut) <= MOST_LOADS:
             yield cut
 
 
@@ -214,7 +208,7 @@ def _slowness(cut: WeightGradientCut, target: CudaTarget) -> float:
     read again, and where tiles stand out over the edge."""
     held = target.registers_per_sm // (target.warp * _needed(cut)) * target.warp
     tiles = cut.tiles_h * cut.tiles_w
-    there_are = min(cut.planes, MOST_IMAGES) * tiles * cut.vectors * cut.groups / target.sms
+    there_are = min(cut.planes, hardware.MOST_IMAGES) * tiles * cut.vectors * cut.groups / target.sms
     # Where products take longer than memory, fewer threads keep them busy, and reading again costs less.
     memory = min(1.0, FREE_PRODUCTS / (cut.rows.taps * cut.columns.taps))
     late = max(1.0, ENOUGH_THREADS * memory / min(held, there_are)) ** 0.5
@@ -231,22 +225,26 @@ def _blocks_of(alone: WeightGradientCut, target: CudaTarget, knobs: Knobs) -> It
         cut = dataclasses.replace(
             alone, threads_c=threads_c, threads_kh=threads_kh, threads_p=threads_p, split_n=split_n
         )
-        fits = cut.threads <= target.threads_per_block and cut.padded <= MOST_PADDED
-        enough = split_n == 1 or (split_n <= cut.planes and cut.workspace_bytes <= MOST_WORKSPACE_BYTES)
-        if fits and enough and _needed(cut) <= registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm):
+        fits = cut.threads <= target.threads_per_block and cut.padded <= hardware.MOST_PADDED
+        enough = split_n == 1 or (split_n <= cut.planes and cut.workspace_bytes <= hardware.MOST_WORKSPACE_BYTES)
+        if (
+            fits
+            and enough
+            and _needed(cut) <= hardware.registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
+        ):
             yield cut
 
 
 def _microseconds(cut: WeightGradientCut, target: CudaTarget) -> float:
     """The time of memory or of the issue slots, whichever is longer, and a little of the other."""
     blocks, warps = math.prod(cut.blocks), -(-cut.threads // target.warp)
-    images = -(-min(cut.planes, MOST_IMAGES) // cut.split_n)
+    images = -(-min(cut.planes, hardware.MOST_IMAGES) // cut.split_n)
     instructions = warps * (images * cut.planes_met * instructions_of_image(cut) + instructions_of_sums(cut))
     # The SM with the most blocks is the last to finish.
     issue = -(-blocks // target.sms) * instructions / target.issue_slots / (target.clock_ghz * 1e3)
 
     line = cut.threads_c * cut.vector_c * ITEMSIZE[cut.workload.dtype]
-    ragged = max(1.0, LINE_BYTES / line) if cut.channel_last and cut.threads_c < cut.vectors else 1.0
+    ragged = max(1.0, hardware.LINE_BYTES / line) if cut.channel_last and cut.threads_c < cut.vectors else 1.0
     held = max((count for count in range(1, 33) if _holds(cut, target, count)), default=1) * cut.threads
     late = max(1.0, ENOUGH_THREADS / min(held, blocks * cut.threads / target.sms)) ** 0.5
     moved = cut.workload.bytes * ragged * late / min(1.0, blocks / target.sms) + 4 * cut.workspace_bytes
@@ -274,5 +272,5 @@ def _needed(cut: WeightGradientCut) -> int:
 
 def _holds(cut: WeightGradientCut, target: CudaTarget, count: int) -> bool:
     threads = cut.threads * count
-    left = registers_left(target, threads=cut.threads, blocks=count)
+    left = hardware.registers_left(target, threads=cut.threads, blocks=count)
     return threads <= target.threads_per_sm and _needed(cut) <= left
