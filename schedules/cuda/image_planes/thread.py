@@ -7,7 +7,7 @@ this one is summed. A thread keeps its sums to the end.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -213,29 +213,24 @@ class PlanesThread(ABC):
     def met_row(self, met: StagedPlanes, at: int, *, start: Expr, each: int) -> SourceRow:
         """The row at offset ``at`` of what its tile meets; zero where there is nothing."""
         rows, columns = self.reach
-        return read_row(
-            met.planes,
-            list(columns.live_reads()),
-            lanes=met.held.lanes,
-            start=start,
-            first=each * met.held.pitch + at * columns.axis.inputs,
-            exists=lambda column, lanes: all_of(
-                rows.reads(at), columns.reads(column, lanes) if columns.tiles > 1 else True
-            ),
-        )
+        first = start, each * met.held.pitch + at * columns.axis.inputs
+        return self._row(met, list(columns.live_reads()), first, rows.reads(at), columns.reads)
 
     def tile_row(self, tiled: StagedPlanes, row: int, *, start: Expr, each: int) -> dict[int, Expr]:
         """A row of its tile in float32, by column; zero where there is nothing."""
         rows, columns = self.reach
         wanted = [column for column in range(columns.width) if columns.writes(column) is not False]
-        read = read_row(
-            tiled.planes,
-            wanted,
-            lanes=tiled.held.lanes,
-            start=start,
-            first=each * tiled.held.pitch + row * columns.axis.outputs,
-            exists=lambda column, lanes: all_of(
-                rows.writes(row), columns.writes(column, lanes) if columns.tiles > 1 else True
-            ),
-        )
+        first = start, each * tiled.held.pitch + row * columns.axis.outputs
+        read = self._row(tiled, wanted, first, rows.writes(row), columns.writes)
         return read.in_float32({column: [] for column in wanted})
+
+    def _row(
+        self, tensor: StagedPlanes, wanted: list[int], first: tuple[Expr, int], has_row: Expr, has: Callable[..., Expr]
+    ) -> SourceRow:
+        is_split = self.cut.tiling.tiles_w > 1
+
+        def exists(column: int, lanes: int) -> Expr:
+            return all_of(has_row, has(column, lanes) if is_split else True)
+
+        lanes = tensor.held.lanes
+        return read_row(tensor.planes, wanted, lanes=lanes, start=first[0], first=first[1], exists=exists)

@@ -200,31 +200,20 @@ class ToeplitzGradientCut:
     def dy(self) -> StagedMaps:
         """Columns are counted from ``offset`` before the map."""
         return StagedMaps(
-            height=self.rows.outputs,
-            width=self.columns.outputs,
-            rows=range(self.block_h),
-            units=range(self.tiles_held * self.units_w),
-            images=self.images,
-            tile_h=self.tile_h,
-            offset=self.offset,
+            height=self.rows.outputs, width=self.columns.outputs, rows=range(self.block_h),
+            units=range(self.tiles_held * self.units_w), images=self.images, tile_h=self.tile_h, offset=self.offset,
             tiles=self.tiles_w,
-        )
+        )  # fmt: skip
 
     @cached_property
     def x(self) -> StagedMaps:
-        first, count = self.rows.part(0, self.block_kh).spanned(self.block_h)
-        if self.knows_padding:
-            first, count = 0, self.rows.inputs
+        first, count = self.rows.part(0, self.block_kh).spanned(self.block_h)  # for the first kernel rows
+        rows = range(self.rows.inputs) if self.knows_padding else range(first, first + count)
         units = range(self.band.start, (self.tiles_held - 1) * self.units_w + self.band.stop)
         return StagedMaps(
-            height=self.rows.inputs,
-            width=self.columns.inputs,
-            rows=range(first, first + count),  # for the first kernel rows
-            units=units,
-            images=self.images,
-            tile_h=self.tile_h,
-            tiles=self.tiles_w,
-        )
+            height=self.rows.inputs, width=self.columns.inputs, rows=rows, units=units, images=self.images,
+            tile_h=self.tile_h, tiles=self.tiles_w,
+        )  # fmt: skip
 
     @property
     def diagonal_pitch(self) -> int:

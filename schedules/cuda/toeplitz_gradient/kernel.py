@@ -38,7 +38,7 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT, StagedMaps
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, serial, store, when
 
@@ -220,43 +220,36 @@ class Block:
     def _thread(self) -> Expr:
         return (self._group * self.cut.warps_w + self.warp_w) * WARP + self.lane
 
-    @property
-    def _dy_at(self) -> int:
-        return self.cut.maps(self.cut.x).all_elements
+    def _operands(self, top: Expr) -> Iterator[tuple[StagedMaps, Expr, Expr, Expr]]:
+        """Of x and of dy: the maps, where those of the block begin, and the row and column from which they are
+        counted."""
+        cut = self.cut
+        yield cut.x, 0, top + self.first_kh * cut.rows.step, 0
+        yield cut.dy, cut.maps(cut.x).all_elements, top, -cut.offset
 
-    def _tops(self, top: Expr) -> tuple[Expr, Expr]:
-        return top + self.first_kh * self.cut.rows.step, top
-
-    def _maps(self, top: Expr = 0) -> tuple[Maps, Maps]:
+    def _maps(self, top: Expr = 0) -> list[Maps]:
         """x and dy of the warp's channel."""
-        cut, (top_x, top_dy) = self.cut, self._tops(top)
-        x, dy = (cut.maps(held).map_at(self.plane) for held in (cut.x, cut.dy))
-        return (
-            Maps(held=cut.x, staged=self.staged, first=x, top=top_x, left=0),
-            Maps(held=cut.dy, staged=self.staged, first=self._dy_at + dy, top=top_dy, left=-cut.offset),
-        )
-
-    def _pixels(self, top: Expr = 0) -> tuple[PixelMaps, ...]:
-        """The same of all channels of the block, where they come last."""
-        return tuple(
-            PixelMaps(
-                held=maps.held,
-                staged=maps.staged,
-                planes=self.cut.maps(maps.held),
-                first=first,
-                top=maps.top,
-                left=maps.left,
+        return [
+            Maps(
+                held=held, staged=self.staged, first=first + self.cut.maps(held).map_at(self.plane), top=top, left=left
             )
-            for maps, first in zip(self._maps(top), (0, self._dy_at), strict=True)
-        )
+            for held, first, top, left in self._operands(top)
+        ]
 
-    def _waiting(self, top: Expr = 0) -> tuple[Waiting, Waiting]:
-        cut, (top_x, top_dy) = self.cut, self._tops(top)
-        x, dy = cut.waiting(cut.x), cut.waiting(cut.dy)
-        return (
-            Waiting(laid=x, staged=self.waiting, start=self.waiting_start, first=0, top=top_x),
-            Waiting(laid=dy, staged=self.waiting, start=self.waiting_start, first=x.elements, top=top_dy),
-        )
+    def _pixels(self, top: Expr = 0) -> list[PixelMaps]:
+        """The same of all channels of the block, where they come last."""
+        return [
+            PixelMaps(held=held, staged=self.staged, planes=self.cut.maps(held), first=first, top=top, left=left)
+            for held, first, top, left in self._operands(top)
+        ]
+
+    def _waiting(self, top: Expr = 0) -> list[Waiting]:
+        found, first = [], 0
+        for held, _, held_top, _ in self._operands(top):
+            laid = self.cut.waiting(held)
+            found.append(Waiting(laid=laid, staged=self.waiting, start=self.waiting_start, first=first, top=held_top))
+            first += laid.elements
+        return found
 
     # -- products ------------------------------------------------------------------------------------------------------
 

@@ -241,29 +241,20 @@ class ToeplitzCut:
 
     @cached_property
     def source(self) -> StagedMaps:
-        return StagedMaps(
-            height=self.gather.rows.inputs,
-            width=self.gather.columns.inputs,
-            rows=self.rows,
-            units=self.units,
-            images=self.images,
-            tile_h=self.strip_apart,
-            tiles=self.tiles_w,
-            right=self.right,
-        )
+        rows, columns = self.gather.rows, self.gather.columns
+        return self._staged(rows.inputs, columns.inputs, self.rows, self.units, right=self.right)
 
     @cached_property
     def results(self) -> StagedMaps:
         """Of a channel, in the place of its source."""
+        rows, columns = self.gather.rows, self.gather.columns
+        return self._staged(rows.outputs, columns.outputs, range(self.block_h), range(self.block_w // COLUMNS))
+
+    def _staged(self, height: int, width: int, rows: range, units: range, right: int | None = None) -> StagedMaps:
         return StagedMaps(
-            height=self.gather.rows.outputs,
-            width=self.gather.columns.outputs,
-            rows=range(self.block_h),
-            units=range(self.block_w // COLUMNS),
-            images=self.images,
-            tile_h=self.strip_apart,
-            tiles=self.tiles_w,
-        )
+            height=height, width=width, rows=rows, units=units, images=self.images, tile_h=self.strip_apart,
+            tiles=self.tiles_w, right=right,
+        )  # fmt: skip
 
     @property
     def channels_last(self) -> bool:
