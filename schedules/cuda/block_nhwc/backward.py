@@ -109,12 +109,10 @@ class Backward(PassTensors):
         combine_norm(partial, norm2, parts=cut.parts)
 
     def _d2(self, factors: Factors, dz: Expr, y: Expr, lane: int) -> Expr:
-        """The gradient of what the second norm gives."""
         _, slope = with_derivative(self.cut.block.act2, factors.normalised(y, lane))
         return kept("d", dz * slope)
 
     def before_norm1(self, channel: Expr) -> Callable[[Sequence[Expr], int], Expr]:
-        """What makes dx of d1 and x."""
         assert self.norm1 is not None
         factors = self.norm1.factors(BEFORE_NORM, channel, in_float32(self.pixels_of_x))
         return lambda values, lane: factors.before_norm(values[0], values[1], lane)
@@ -140,7 +138,6 @@ class Backward(PassTensors):
         barrier()
 
         def g2() -> Callable[[Sequence[Expr], int], Expr]:
-            """What makes the gradient of y."""
             if not norm2:
                 return lambda values, lane: values[0]
             factors = table2.load(OF_NORM2, place.thread_c)

@@ -268,7 +268,6 @@ class BlockCut:
 
 
 def axes_of(workload: Workload) -> Axes:
-    """From the results of the convolution to what it reads."""
     if workload.pass_ == "forward":
         return Axes.of_convolution(workload)
     return Axes.of_input_gradient(workload)

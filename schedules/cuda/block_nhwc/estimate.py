@@ -98,8 +98,6 @@ def instructions_of_tile(cut: BlockCut) -> float:
 
 
 def instructions_of_sums(cut: BlockCut) -> float:
-    """Instructions of a thread, once: weights brought to shared memory, and sums on their way to one thread of those
-    that share them."""
     words = cut.block_channels * cut.taps / cut.tile_threads
     sums = cut.tile_rows * cut.vector_c
     return 2 * START + 12 * words + sums * (1 + 6 if cut.strips > 1 else 1) + 8 * (cut.strips - 1).bit_length()
@@ -171,7 +169,6 @@ def _of_pixels(cut: BlockCut, target: CudaTarget, *, pixels: int, read: int, wri
 
 
 def _of_parts(cut: BlockCut, target: CudaTarget, *, parts: int, rows: int, read: int) -> BlockWork:
-    """Sums of parts: ``rows`` of them, each of ``read`` rows of a part."""
     shares = adding_shares(parts)
     threads = shares * ADDING_LANES
     warps, each = -(-threads // hardware.WARP), parts / shares * read

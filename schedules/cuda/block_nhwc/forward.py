@@ -66,7 +66,6 @@ class Forward(PassTensors):
         return cls(cut=cut, n=n, x=x, w=w, y=y, z=z, norm1=norms.get(1), norm2=norms.get(2), partial=partial)
 
     def activated(self, channel: Expr) -> Callable[[Sequence[Expr], int], Expr]:
-        """What makes z of y."""
         assert self.norm2 is not None
         factors = self.norm2.factors(NORMALISED, channel, in_float32(self.pixels_of_y))
         return lambda values, lane: activation(self.cut.block.act2, factors.normalised(values[0], lane))

@@ -36,7 +36,6 @@ class PixelPlace(Place):
         return self.mates_of(self.mate, self.cut.threads_p)
 
     def batches(self) -> Iterator[list[Expr]]:
-        """Loops over the thread's pixels: ``AHEAD`` of them at a time, then one by one."""
         across = self.cut.threads_p
         together = across * AHEAD
         whole = in_register("whole", tirx.truncdiv(self.stop - self.first, together))

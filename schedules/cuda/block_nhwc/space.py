@@ -160,7 +160,6 @@ TRIED = 48
 def preferred(
     workload: Workload, target: CudaTarget, knobs: Mapping[str, Sequence[Value]], is_legal: Callable[[BlockCut], bool]
 ) -> dict[str, Value]:
-    """Empty if no usual block is legal."""
     itemsize = ITEMSIZE[workload.dtype]
     found = [
         cut

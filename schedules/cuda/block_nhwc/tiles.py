@@ -79,7 +79,6 @@ class TilePlace(Place):
         return self.mates_of(self.strip, self.cut.strips)
 
     def tiles(self, n: Expr) -> Iterator[Tile]:
-        """A loop over those of the block's part."""
         cut, rows, columns = self.cut, self.cut.rows, self.cut.columns
         (thread_h, thread_w), down = self.thread, self.cut.rows.tiles
         all_tiles = in_register("tiles", n * down)
@@ -161,7 +160,6 @@ class SharedMemory:
         )
 
     def table_of(self, number: int, rows: Sequence[str]) -> Table:
-        """A place for the factors of the ``number``-th norm that there is."""
         cut = self.place.cut
         return Table(
             memory=self.table,

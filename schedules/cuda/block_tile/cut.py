@@ -107,7 +107,6 @@ class BlockTile:
         return self.planes * rows * vectors * self.copy_lanes(workload) * ITEMSIZE[workload.dtype]
 
     def _rows_apart(self, workload: Workload) -> int:
-        """Staged rows between what a thread reads and what the next thread down reads."""
         return self.rows // self.threads_h * workload.stride[0]
 
 

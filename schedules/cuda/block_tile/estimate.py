@@ -80,7 +80,6 @@ def _direct(workload: Workload, config: Config, tile: BlockTile) -> _Reads:
 
 
 def _staged(workload: Workload, config: Config, tile: BlockTile, threads: int) -> _Reads:
-    """All threads fetch the patch of the block together; each reads a row of it for every row of taps."""
     itemsize = ITEMSIZE[workload.dtype]
     rows, columns = tile.patch(workload)
     planes = -(-tile.planes // workload.multiplier)
@@ -128,7 +127,6 @@ STAGED_BYTES = 4
 
 
 def staged_bytes(workload: Workload, config: Config) -> int:
-    """Shared memory of a block: the patches that exist at a time."""
     tile = BlockTile.of(config)
     if config.pipeline > 1:
         return int(config.pipeline * tile.copied_bytes(workload))

@@ -75,7 +75,6 @@ class ImageCut(AxisCut):
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is one strip at every size that the kernel runs."""
         return not self.any_size and self.strips == 1
 
     @property
@@ -96,7 +95,6 @@ class ImageCut(AxisCut):
         return not self.is_alone and at < 0
 
     def may_be_behind(self, at: int) -> bool:
-        """Whether input ``at`` of some strip is in the padding at the end, or beyond it."""
         if self.any_size:  # there may be a single result in the last strip, or a group of them that share an input
             least = self.tile if self.moves_back else self.axis.down
             return at >= self.axis.origin(least) + self.beyond
@@ -206,7 +204,6 @@ class Cut:
 
     @cached_property
     def fan_in(self) -> int:
-        """Source channels of a result channel that are summed in straight code."""
         return self.gather.fan_in if self.gather.fan_in <= MOST_FAN_IN else 1
 
     @property
@@ -215,12 +212,10 @@ class Cut:
 
     @cached_property
     def source_lanes(self) -> int:
-        """Source channels that a thread holds at a time."""
         return max(1, self.channels.tile * self.fan_in // self.gather.fan_out)
 
     @property
     def weight_lanes(self) -> int:
-        """Kernels that a thread multiplies with at a time."""
         return self.channels.tile * self.fan_in
 
     @property

@@ -71,7 +71,6 @@ def _bytes_in_flight(cut: Cut) -> int:
 
 
 def _read_bytes(cut: Cut, workload: Workload) -> float:
-    """Bytes that all blocks together read, each block every sector once."""
     span = -(-min(cut.block_channels, cut.gather.source_channels) * cut.itemsize // SECTOR_BYTES) * SECTOR_BYTES
     source = _read_by_blocks(cut.rows) * _read_by_blocks(cut.columns) * cut.channels.blocks * span
     weights = math.prod(axis.blocks for axis in cut.axes) * cut.block_kernels * cut.taps * cut.itemsize
@@ -81,7 +80,6 @@ def _read_bytes(cut: Cut, workload: Workload) -> float:
 
 @cache
 def _read_by_blocks(axis: ImageCut) -> int:
-    """Inputs that all blocks together read, each block every input once."""
     reads = axis.reads
     if not reads:
         return 0
@@ -235,7 +233,7 @@ def thread_work(cut: Cut) -> ThreadWork:
 
 
 def _weight_work(cut: Cut, *, turns: float, pairs: float) -> tuple[float, float]:
-    """(loads of weights, other instructions for them), where a strip is gone through ``turns`` times."""
+    """(loads of weights, other instructions for them)."""
     kernels = cut.weight_lanes
     if cut.weights == "registers":
         runs, elements = cut.weight_runs

@@ -138,7 +138,6 @@ class Sums:
             yield from dict.fromkeys(row for row, _ in pairs if last[row] == at)
 
     def _rows_in_loops(self) -> Iterator[int]:
-        """Loops over the source rows that are inside the image."""
         rows, origin = self._cut.rows, self._strip.rows.origin
         self._source.prepare(self._loaded)
         for loop in source_loops(rows.axis, rows.tile, together=self._cut.rows_together):
@@ -185,7 +184,6 @@ class Sums:
                     self._row[slot, lane] = self._loaded.in_float32((slot, lane))
 
     def _multiply(self, plane: SourcePlane, row: Expr, kh: Expr) -> None:
-        """Adds the source row, times row ``kh`` of the weights, to row ``row`` of the sums."""
         cut, up = self._cut, self._cut.columns.axis.up
         for group in self._groups:
             for q in unrolled("kw", group.taps):

@@ -58,7 +58,7 @@ class Patch:
 
     @property
     def turns(self) -> tuple[int, int]:
-        """How often a thread moves on, (down, across)."""
+        """(down, across)."""
         return -(-self.rows.count // self.down), -(-self.columns.count // self.across)
 
     @property

@@ -63,7 +63,6 @@ class Stretch:
         )  # fmt: skip
 
     def in_parts(self) -> Iterator[Stretch]:
-        """A loop over the narrowest strips in it, those that there are."""
         narrow = self.axis.narrow
         for part in serial("part", self.axis.parts):
             first = self.first + part * narrow.tile

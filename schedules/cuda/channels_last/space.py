@@ -211,7 +211,6 @@ class Starts:
 
     @property
     def _channels_whose_weights_fit(self) -> int:
-        """In half of the shared memory of a block: large kernels alone are so many taps."""
         taps = math.prod(self._gather.axes.taps) * self._gather.fan_in
         return self._target.shared_bytes_per_block // 2 // (taps * ITEMSIZE["float32"])
 

@@ -52,7 +52,6 @@ class Reach:
         return self._within(out, self.width, self.axis.outputs - lanes)
 
     def live_reads(self) -> dict[int, list[tuple[int, int]]]:
-        """Inputs that exist for some tile, by offset, each with the (output, tap) pairs that it meets."""
         reads = self.axis.reads(self.width)
         return {at: pairs for at, pairs in reads.items() if self.reads(at) is not False}
 

@@ -252,7 +252,6 @@ class Waiting:
     """The row of the map from which the rows that are held are counted."""
 
     def copy(self, source: Any, movers: Movers) -> None:
-        """Begins to copy them, zeros where there is nothing."""
         laid, held = self.laid, self.laid.held
         for row, vector in shared_out(laid.sharing(movers.threads), movers.thread):
             group, place = vector % laid.groups, vector // laid.groups

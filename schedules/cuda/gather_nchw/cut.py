@@ -197,7 +197,6 @@ class RowsCut(BlockedCut):
 
     @property
     def weight_words(self) -> int:
-        """From a row of weights to the next."""
         return -(-self.gather.columns.taps // SHARED_LANES) * SHARED_LANES
 
     @property
@@ -300,7 +299,6 @@ class PlanesCut(GatherCut):
 
     @property
     def kernel_words(self) -> int:
-        """Weights of a plane. They are held in float32."""
         return self.gather.rows.taps * self.gather.columns.taps
 
     @property

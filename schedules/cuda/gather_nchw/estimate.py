@@ -100,7 +100,6 @@ def strip_code(gather: Gather, tile_h: int, tile_w: int) -> int:
 
 @cache
 def strip_registers(gather: Gather, tile_h: int, tile_w: int, *, rows_ahead: int) -> int:
-    """About how many a thread needs: weights, sums under way, source rows under way."""
     reads = gather.rows.reads(tile_h)
     first: dict[int, int] = {}
     last: dict[int, int] = {}

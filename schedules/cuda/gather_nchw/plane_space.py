@@ -82,7 +82,6 @@ def _held_types(dtype: DType) -> list[DType]:
 
 
 def _tilings(gather: Gather, dtype: DType) -> Iterator[PlanesCut]:
-    """Every tile, with the fewest planes that make a block."""
     tiles_h, tiles_w, held_types = _tiles_h(gather.rows), _tiles_w(gather.columns), _held_types(dtype)
     for tile_h, tile_w, each, held in itertools.product(tiles_h, tiles_w, THREAD_PLANES, held_types):
         for planes in PLANES:

@@ -122,7 +122,6 @@ class Block:
     # -- copies ----------------------------------------------------------------------------------------------------
 
     def _fetch_planes(self) -> None:
-        """As they lie; zero where there are no more planes."""
         cut, held, lanes = self.cut, self.cut.source, self.cut.source.copied_lanes
 
         def fetch(value: Registers, item: Expr) -> Expr:

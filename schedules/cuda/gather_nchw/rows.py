@@ -134,7 +134,6 @@ class Block:
         self._in_turns(cut.planes * plane_vectors, lanes, fetch, keep)
 
     def _fetch_weights(self, m: Expr) -> None:
-        """Rows of the kernels, filled up with zeros to whole vectors."""
         cut, taps, words = self.cut, self.cut.gather.columns.taps, self.cut.weight_words
         w, kernel_rows = as_one_axis(self.w), self.cut.gather.rows.taps
 

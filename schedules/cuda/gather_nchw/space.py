@@ -82,7 +82,6 @@ def _strip_tiles(axis: Axis, *, most: int) -> list[int]:
 
 
 def _strip_threads(axis: Axis, tiles: list[int], *, most: int) -> list[int]:
-    """Threads that cover the axis in one block, in two or in four equal ones, whatever the tile."""
     whole = {-(-axis.outputs // tile) for tile in tiles}
     return sorted({count for size in whole for part in (1, 2, 4) if (count := -(-size // part)) <= most} | {1})
 
@@ -196,7 +195,6 @@ def _row_threads(whole: set[int], parts: tuple[int, ...]) -> list[int]:
 
 
 def _row_tiles(columns: Axis) -> list[int]:
-    """Whole periods of the taps: parts of the row, and powers of two."""
     periods = -(-columns.outputs // columns.down)
     counts = {*divisors(periods, most=min(periods, 32)), *(-(-periods // part) for part in (2, 3, 4)), 1, 2, 4, 8, 16}
     return snug(columns, {columns.down * count for count in counts if count <= max(32 // columns.down, 1)})

@@ -190,7 +190,6 @@ ADDING_INSTRUCTIONS, ADDING_REGISTERS = 8, 32
 
 
 def adding_shares(parts: int) -> int:
-    """Threads of the second kernel that share the parts of a result."""
     return max(1, min(ADDING_THREADS // ADDING_LANES, parts // 4))
 
 

@@ -90,8 +90,6 @@ def blocks_at_a_time(cut: Any, registers: int, target: CudaTarget) -> int:
 
 
 def registers_left(target: CudaTarget, *, threads: int, blocks: int) -> int:
-    """Registers that each thread can have where an SM holds ``blocks`` blocks of ``threads``: every issue slot has its
-    own, for whole warps."""
     slots = target.issue_slots
     warps = -(-blocks * -(-threads // target.warp) // slots) * slots
     left = target.registers_per_sm // (target.warp * warps) // REGISTERS_PER_UNIT * REGISTERS_PER_UNIT

@@ -167,7 +167,6 @@ class StagedMaps:
 
     @property
     def _beyond(self) -> int:
-        """Units that are met beyond those, which are the next row's."""
         return len(self.units) - self._least_units
 
     @property
@@ -213,7 +212,6 @@ class WaitingPixels:
 
     @property
     def units(self) -> range:
-        """Of those that are held, the ones that meet the map."""
         held = self.held.units
         return range(max(held.start, 0), min(held.stop, -(-(self.held.width + self.held.offset) // UNIT)))
 
@@ -239,7 +237,6 @@ class WaitingPixels:
         return Sharing(threads=threads, rows=len(self.rows), vectors=vectors)
 
     def sharing_of_warps(self, warps: int) -> Sharing:
-        """How warps take the rows of all images apart."""
         return Sharing(threads=warps, rows=len(self.rows), vectors=self.groups)
 
 

@@ -129,12 +129,10 @@ class ImagePlanes:
 
     @property
     def met(self) -> HeldPlanes:
-        """The tensor of which a thread reads what its tile meets."""
         return self.layout.held[0]
 
     @property
     def tiled(self) -> HeldPlanes:
-        """The tensor that has the tiles."""
         return self.layout.held[1]
 
     def copies(self, held: HeldPlanes) -> int:
@@ -152,7 +150,6 @@ class ImagePlanes:
 
     @property
     def shared_bytes(self) -> int:
-        """With the sums on their way from thread to thread."""
         sums = self.thread_planes * self.sums_of_channel
         passed = min(SHARED_WORDS, sums * self.groups * first_half(self.mates)) if self.mates > 1 else 0
         return self.planes_bytes + BANK_BYTES * passed

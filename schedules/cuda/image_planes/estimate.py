@@ -88,7 +88,6 @@ def thread_work(cut: ImagePlanes) -> ThreadWork:
 
 
 def block_works(cut: ImagePlanes, target: CudaTarget) -> tuple[BlockWork, ...]:
-    """The kernel that reads both tensors, and the one that adds what its blocks wrote, if they are several parts."""
     first = _of_sums(cut, target)
     if cut.split_n == 1:
         return (first,)

@@ -78,7 +78,6 @@ class GradientThread(PlanesThread):
     """One thread, and what it owns."""
 
     def take(self, turn: Expr) -> None:
-        """Straight code: the rows of x one by one, each with the rows of dy that it meets."""
         cut, taps = self.cut, self.cut.columns.taps
         rows, columns = self.reach
         x_start, dy_start = self.starts(self.x, self.dy, turn)

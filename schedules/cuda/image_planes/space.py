@@ -138,7 +138,6 @@ def _fits(cut: ImagePlanes, target: CudaTarget) -> bool:
 
 
 def tiles(workload: Workload, target: CudaTarget) -> Iterator[ImagePlanes]:
-    """Every tile of a thread, in the smallest block that fits."""
     for each, tile_h, tile_w in itertools.product(THREAD_PLANES, *_tile_sizes(workload)):
         alone = _alone(workload, each, tile_h, tile_w)
         if any(test(alone) for _, test in _limits_of_threads(workload, target)):

@@ -181,7 +181,6 @@ class PlanesThread(ABC):
             yield start + at, self.stage(tensor, turn) + held.place(item), all_of(exists, within)
 
     def stage(self, tensor: StagedPlanes, turn: Expr) -> Expr:
-        """Where the planes of a turn start in shared memory."""
         cut = self.cut
         return turn % cut.pipeline * (cut.images * cut.planes * tensor.held.pitch) if cut.pipeline > 1 else 0
 

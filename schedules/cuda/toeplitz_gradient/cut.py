@@ -142,7 +142,6 @@ class ToeplitzGradientCut:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether a tile is a whole row, which meets nothing beside the map."""
         return self.lean == 1 and self.tiles_w == 1 and self.tile_w >= self.columns.outputs
 
     @cached_property
@@ -152,7 +151,6 @@ class ToeplitzGradientCut:
 
     @cached_property
     def matrices(self) -> int:
-        """Of 16 columns of x each, in a band."""
         return len(self.band) // 2 if self.lean else -(-len(self.band) // 2)
 
     @property
@@ -187,7 +185,6 @@ class ToeplitzGradientCut:
 
     @property
     def tiles_held(self) -> int:
-        """Of a row: those of whole products of all warps."""
         return self.products_of_warp * self.warps_w * self.tiles_w
 
     def diagonal(self, kw: int, column: int) -> int:

@@ -179,7 +179,6 @@ class Block:
             self._add_columns(bias)
 
     def _stage(self, turn: Expr) -> None:
-        """x and dy of an item, to their maps, or to where they wait."""
         cut = self.cut
         item = bind("item", self.part + turn * cut.split_n)
         image = in_register("first_image", item // cut.blocks_h * cut.images)
@@ -265,7 +264,6 @@ class Block:
                 self._add_rows(sums, gradients, x, unit)
 
     def _load_gradients(self, dy: Maps, unit: Expr) -> Registers:
-        """The rows of dy of a tile, which begins at that unit: 8 rows of a product in a word."""
         cut = self.cut
         others = self.lane // ROWS if cut.units_w > 1 else 0
         start = in_register("dy_at", dy.row_of_matrix(self.lane % ROWS) + (unit + others) * UNIT)

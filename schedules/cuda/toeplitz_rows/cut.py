@@ -211,7 +211,6 @@ class ToeplitzCut:
         return None if inputs + max(right, -self.units.start) >= len(self.units) or self.units.start > 0 else right
 
     def units_of(self, tile: int) -> range:
-        """Units that the product with that number in a warp sums over, counted from the warp's first column."""
         first, stop = tile + self.band.start, tile + self.band.stop
         if self.is_whole:
             first, stop = max(first, self.units.start), min(stop, self.units.stop)
@@ -234,7 +233,6 @@ class ToeplitzCut:
 
     @cached_property
     def products(self) -> int:
-        """Products of a warp for one row of its tile and one kernel row."""
         return sum(len(list(self.depths(tile))) for tile in range(self.tiles))
 
     # -- in shared memory ----------------------------------------------------------------------------------------------

@@ -173,7 +173,6 @@ class Block:
         commit_copies()
 
     def _clear_kernel_rows(self) -> None:
-        """Those of all channels that have some, by all threads."""
         cut = self.cut
         elements = cut.bands * cut.kernel_elements
         lanes = math.gcd(elements, UNIT)
@@ -326,7 +325,6 @@ class Block:
                 )
 
     def _load_row(self, at: Expr) -> Registers:
-        """The 16 rows of a product, of all units that the warp's columns meet."""
         units = self.cut.units_of_warp
         source = Registers("source", len(units), 2, dtype="uint32")
         for unit in range(0, len(units), 2):
@@ -351,7 +349,6 @@ class Block:
     # -- results -------------------------------------------------------------------------------------------------------
 
     def _round(self, sums: Registers) -> None:
-        """To where the source of the channel was."""
         cut, results = self.cut, self._held(self.cut.results)
         for half in HALVES:
             start = results.row_of_matrix(self.lane // 4 + half * (ROWS // 2))

@@ -59,7 +59,6 @@ def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
 
 
 def _least_bytes(workload: Workload, *, planes: int) -> int:
-    """Shared memory of the least block with so many channels."""
     cuts = [
         ToeplitzCut(
             gather=Gather.of(workload), dtype=workload.dtype, layout=workload.layout, planes=planes, warps_c=1,

@@ -139,7 +139,6 @@ class WeightGradientCut:
 
     @property
     def x_channels(self) -> int:
-        """Input channels that ``vector_c`` output channels read."""
         return max(1, self.vector_c // self.workload.multiplier)
 
     @property
@@ -214,7 +213,7 @@ class WeightGradientCut:
 
     @property
     def blocks(self) -> tuple[int, int, int]:
-        """Blocks of (channels, parts, groups of kernel rows)."""
+        """Of (channels, parts, groups of kernel rows)."""
         return -(-self.vectors // self.threads_c), self.parts, -(-self.groups // self.threads_kh)
 
     @property

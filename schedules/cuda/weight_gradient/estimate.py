@@ -28,7 +28,6 @@ def loads_of(cut: WeightGradientCut) -> int:
 
 
 def instructions_of(cut: WeightGradientCut) -> float:
-    """About how many there are for an output: products, loads, and what 16-bit data and padding add."""
     outputs = cut.tile_h * cut.tile_w * cut.vector_c
     return instructions_of_image(cut) / outputs * cut.kernel_rows / cut.group_kh
 
@@ -174,7 +173,6 @@ def _pixels(cut: WeightGradientCut) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def _covered(corners: tuple[tuple[int, int], ...], size: tuple[int, int], plane: tuple[int, int]) -> int:
-    """Pixels of a plane that lie in some rectangle of that size, if their first pixels are ``corners``."""
     (height, width), (rows, columns) = size, plane
     spans: dict[int, list[int]] = {}
     for top, left in corners:

@@ -82,7 +82,6 @@ class Edge:
     """Of an axis of any size: so many pixels from the origin on are inside wherever the tile is."""
 
     def has(self, at: int) -> Expr:
-        """Whether the pixel ``at`` after the origin is inside; True or False where this is known."""
         if not isinstance(self.size, int):
             return all_of(at >= 0 or self.origin + at >= 0, at < self.inside or self.origin + at < self.size)
         if isinstance(self.origin, int):

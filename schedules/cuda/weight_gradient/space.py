@@ -134,7 +134,6 @@ def kernel_groups(workload: Workload) -> list[int]:
 
 
 def kernel_threads(taps: int) -> list[int]:
-    """Groups side by side: one, or those of a quarter, a half or all of the kernel rows."""
     counts = {1, *(-(-taps // part) for part in (1, 2, 4))}
     return sorted(count for count in counts if count <= MOST_THREADS_KH)
 
@@ -187,7 +186,6 @@ def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 
 def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iterator[WeightGradientCut]:
-    """The tiles that one thread may own."""
     edge = "skip" if "skip" in edges(workload) and workload.kernel[HEIGHT] > ZERO_KERNEL else "zero"
     for vector_c, tile_h, unroll_h, tile_w, group_kh in itertools.product(
         knobs.get("vector_c", [1]), knobs["tile_h"], knobs["unroll_h"], knobs["tile_w"], knobs["group_kh"]
