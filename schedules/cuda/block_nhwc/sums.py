@@ -10,7 +10,7 @@ about another:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import NormTensors, kept, quotient
 from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, BlockCut, adding_shares
-from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
-from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, threads
-from dwconv.schedules.emit import Expr, all_of, serial, store, when
+from dwconv.schedules.cuda.emit.split_sum import added_parts, sum_over_threads
+from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared
+from dwconv.schedules.emit import Expr, all_of, store, when
 
 FIRST, SECOND, COUNT, PIVOT = range(MOMENT_ROWS)
 """Of moments: Σ (v − pivot), Σ (v − pivot)², how many, and the pivot."""
@@ -144,13 +144,13 @@ class Moments:
 def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: Expr) -> None:
     """A kernel of its own: mean and variance of each channel, of ``pixels`` pixels in float32."""
 
-    def terms(part: Expr, channel: Expr) -> list[Expr]:
+    def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
         first, second, count, pivot = (partial.memory[partial.at(part, row, channel)] for row in range(MOMENT_ROWS))
         apart = kept("apart", pivot - partial.memory[partial.at(0, PIVOT, channel)])
         first, moved = kept("first", first), kept("moved", kept("count", count) * apart)
         return [first + moved, second + apart * (first + first + moved)]
 
-    def give(channel: Expr, totals: Registers, row: Expr) -> None:
+    for channel, _, totals in _added(partial, terms, parts=parts, sums=2):
         share = kept("share", quotient(tirx.FloatImm("float32", 1.0), pixels))
         off = kept("off", totals[0] * share)
         store(norm.named["mean"], partial.memory[partial.at(0, PIVOT, channel)] + off, channel)
@@ -159,20 +159,14 @@ def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: 
         nothing = tirx.FloatImm("float32", 0.0)
         store(norm.named["var"], tirx.Select(variance < nothing, nothing, variance), channel)
 
-    _add_parts(
-        partial.channels, parts, rows=1, sums=2, terms=lambda part, channel, row: terms(part, channel), give=give
-    )
-
 
 def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
     def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
         return [partial.memory[partial.at(part, each, channel)] for each in (TOTAL, DOT)]
 
-    def give(channel: Expr, totals: Registers, row: Expr) -> None:
-        _give_norm(norm, channel, TOTAL, totals[TOTAL])
-        _give_norm(norm, channel, DOT, totals[DOT])
-
-    _add_parts(partial.channels, parts, rows=1, sums=NORM_ROWS, terms=terms, give=give)
+    for channel, _, totals in _added(partial, terms, parts=parts, sums=NORM_ROWS):
+        for number in (TOTAL, DOT):
+            _give_norm(norm, channel, number, totals[number])
 
 
 def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, parts: int, taps: int) -> None:
@@ -181,15 +175,13 @@ def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, part
     def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
         return [partial.memory[partial.at(part, row, channel)]]
 
-    def give(channel: Expr, totals: Registers, row: Expr) -> None:
+    for channel, row, totals in _added(partial, terms, parts=parts, rows=partial.rows):
         with when(row < taps if norm else True):
             store(dw, totals[0].astype(dw.dtype), channel * taps + row)
         if norm:
             for number in (TOTAL, DOT):
                 with when(row == taps + number):
                     _give_norm(norm, channel, number, totals[0])
-
-    _add_parts(partial.channels, parts, rows=partial.rows, sums=1, terms=terms, give=give)
 
 
 def _give_norm(norm: NormTensors, channel: Expr, number: int, total: Expr) -> None:
@@ -199,29 +191,20 @@ def _give_norm(norm: NormTensors, channel: Expr, number: int, total: Expr) -> No
         store(norm.named["dgamma"], total * norm.inverse_deviation(norm.named["var"][channel]), channel)
 
 
-def _add_parts(
-    channels: int,
-    parts: int,
-    *,
-    rows: int,
-    sums: int,
-    terms: Callable[[Expr, Expr, Expr], list[Expr]],
-    give: Callable[[Expr, Registers, Expr], None],
-) -> None:
-    shares = adding_shares(parts)
+def _added(
+    partial: Partial, terms: Callable[[Expr, Expr, Expr], list[Expr]], *, parts: int, rows: int = 1, sums: int = 1
+) -> Iterator[tuple[Expr, Expr, Registers]]:
+    """(channel, row, sums) where a thread has them; ``terms`` are of (part, channel, row)."""
+    channels = partial.channels
     for row in blocks("row", rows, axis="y"):
-        for block in blocks("block", -(-channels // ADDING_LANES)):
-            for share in threads("share", shares, axis="y"):
-                for lane in threads("lane", ADDING_LANES):
-                    channel = block * ADDING_LANES + lane
-                    totals = Registers.zeros("total", sums)
-                    with when(True if channels % ADDING_LANES == 0 else channel < channels):
-                        for turn in serial("turn", -(-parts // shares)):
-                            part = turn * shares + share
-                            with when(True if parts % shares == 0 else part < parts):
-                                for number, term in enumerate(terms(part, channel, row)):
-                                    totals[number] = totals[number] + term
-                    mates = Mates(number=share, count=shares, thread_c=lane, threads_c=ADDING_LANES)
-                    mates.add(totals)
-                    with when(all_of(share == 0, True if channels % ADDING_LANES == 0 else channel < channels)):
-                        give(channel, totals, row)
+
+        def of_row(part: Expr, channel: Expr, row: Expr = row) -> list[Expr]:
+            return terms(part, channel, row)
+
+        shares = adding_shares(parts)
+        for channel, exists, is_first, totals in added_parts(
+            "total", of_row, parts=parts, sums=sums, results=channels, lanes=ADDING_LANES, shares=shares,
+            is_whole=channels % ADDING_LANES == 0,
+        ):  # fmt: skip
+            with when(all_of(is_first, exists)):
+                yield channel, row, totals

@@ -11,7 +11,7 @@ each thread           halve until one is left       that blocks wrote           
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -51,31 +51,44 @@ def sum_over_threads(
             barrier()
 
 
+def added_parts(
+    name: str, terms: Callable[[Expr, Expr], Sequence[Expr]], *, parts: int, sums: int, results: Expr, lanes: int,
+    shares: int, is_whole: bool,
+) -> Iterator[tuple[Expr, Expr, Expr, Registers]]:  # fmt: skip
+    """A kernel of its own: (the number of a result, whether there is one, whether the thread has the sums of its
+    ``terms`` in all parts, these). ``terms`` are of (part, result); ``shares`` threads share the parts of each of
+    ``lanes`` neighbouring results. ``is_whole``: whether blocks of so many are known to be all results."""
+    for block in blocks("block", ceil_div(results, lanes)):
+        for share in threads("share", shares, axis="y"):
+            for lane in threads("lane", lanes):
+                result = block * lanes + lane
+                exists = True if is_whole else result < results
+                added = Registers.zeros(name, sums)
+                with when(exists):
+                    for turn in serial("turn", -(-parts // shares)):
+                        part = turn * shares + share
+                        with when(True if parts % shares == 0 else part < parts):
+                            for number, term in enumerate(terms(part, result)):
+                                added[number] = added[number] + term
+
+                def slot(mate: Expr, width: int, lane: Expr = lane) -> Expr:
+                    return mate * lanes + lane
+
+                sum_over_threads(added, mate=share, mates=shares, others=lanes, slot=slot)
+                yield result, exists, share == 0, added
+
+
 def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> None:
     """A kernel of its own: total[i] = Σ parts[part · results + i] over ``count`` parts, where ``totals``, one after the
     other, are the results; all flat."""
     sizes = [size_of(total.shape[0]) for total in totals]
     results = sum(sizes)
-    shares = adding_shares(count)
-    for block in blocks("block", ceil_div(results, ADDING_LANES)):
-        for share in threads("share", shares, axis="y"):
-            for lane in threads("lane", ADDING_LANES):
-                result = block * ADDING_LANES + lane
-                added = Registers.zeros("added", 1)
-                with when(result < results):
-                    for turn in serial("turn", -(-count // shares)):
-                        part = turn * shares + share
-                        with when(True if count % shares == 0 else part < count):
-                            added[0] = added[0] + parts[part * results + result]
-                sum_over_threads(
-                    added,
-                    mate=share,
-                    mates=shares,
-                    others=ADDING_LANES,
-                    slot=lambda mate, width, lane=lane: mate * ADDING_LANES + lane,
-                )
-                for number, total in enumerate(totals):
-                    first = sum(sizes[:number])
-                    after = [result >= first] if number else []
-                    with when(tirx.all(share == 0, *after, result < first + sizes[number])):
-                        store(total, added[0].astype(dtype), result - first)
+    for result, _, is_first, added in added_parts(
+        "added", lambda part, result: [parts[part * results + result]], parts=count, sums=1, results=results,
+        lanes=ADDING_LANES, shares=adding_shares(count), is_whole=False,
+    ):  # fmt: skip
+        for number, total in enumerate(totals):
+            first = sum(sizes[:number])
+            after = [result >= first] if number else []
+            with when(tirx.all(is_first, *after, result < first + sizes[number])):
+                store(total, added[0].astype(dtype), result - first)
