@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 from dwconv.problems.target import CudaTarget
@@ -21,6 +21,7 @@ LANES = (1, 2, 4, 8)
 TILES = (1, 2, 3, 4, 7, 8)
 THREADS = (1, 2, 4, 7, 8, 14, 16, 28)
 PARTS = (16, 32, 64, 128, 256, 512, 1024)
+Knobs = dict[str, list[int]]
 
 
 def why_unfit(workload: Workload, target: CudaTarget) -> str | None:
@@ -53,19 +54,19 @@ def block_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
     )
 
 
-def knobs_of(workload: Workload) -> dict[str, list[Value]]:
+def knobs_of(workload: Workload) -> Knobs:
     axes = axes_of(workload)
     most = hardware.VECTOR_BYTES // ITEMSIZE[workload.dtype]
     lanes = [count for count in LANES if count <= most and workload.channels % count == 0]
     return {
-        "vector_c": list(lanes),
-        "threads_c": list(_channel_threads(workload.channels, lanes)),
+        "vector_c": lanes,
+        "threads_c": _channel_threads(workload.channels, lanes),
         "threads_p": [1, 2, 4, 8, 16, 32],
         "parts": list(PARTS),
-        "tile_h": list(_tiles(axes.rows)),
-        "tile_w": list(_tiles(axes.columns)),
-        "threads_h": list(_threads(axes.rows)),
-        "threads_w": list(_threads(axes.columns)),
+        "tile_h": _tiles(axes.rows),
+        "tile_w": _tiles(axes.columns),
+        "threads_h": _threads(axes.rows),
+        "threads_w": _threads(axes.columns),
         "split": [8, *PARTS],
         "blocks_per_sm": [1, 2, 3, 4, 5, 6, 8, 12, 16],
     }
@@ -158,12 +159,12 @@ TRIED = 48
 
 
 def preferred(
-    workload: Workload, target: CudaTarget, knobs: Mapping[str, Sequence[Value]], is_legal: Callable[[BlockCut], bool]
+    workload: Workload, target: CudaTarget, knobs: Knobs, is_legal: Callable[[BlockCut], bool]
 ) -> dict[str, Value]:
     itemsize = ITEMSIZE[workload.dtype]
     found = [
         cut
-        for vector_c, threads_c in itertools.product(_numbers(knobs["vector_c"]), _numbers(knobs["threads_c"]))
+        for vector_c, threads_c in itertools.product(knobs["vector_c"], knobs["threads_c"])
         if itemsize * vector_c * threads_c >= min(hardware.LINE_BYTES, itemsize * workload.channels)
         for rows, columns in _tiles_of_block(workload, knobs, vector_c=vector_c, threads_c=threads_c)
         if (cut := _with_parts(workload, target, knobs, vector_c, threads_c, rows, columns)) and is_legal(cut)
@@ -178,13 +179,13 @@ def _microseconds(cut: BlockCut, target: CudaTarget) -> float:
 
 
 def _tiles_of_block(
-    workload: Workload, knobs: Mapping[str, Sequence[Value]], *, vector_c: int, threads_c: int
+    workload: Workload, knobs: Knobs, *, vector_c: int, threads_c: int
 ) -> list[tuple[TileAxis, TileAxis]]:
     """Tiles of a block of threads of usual size: those that have little to read and to compute again."""
     axes = axes_of(workload)
     cuts = {}
     for name, axis in (("h", axes.rows), ("w", axes.columns)):
-        every = itertools.product(_numbers(knobs[f"tile_{name}"]), _numbers(knobs[f"threads_{name}"]))
+        every = itertools.product(knobs[f"tile_{name}"], knobs[f"threads_{name}"])
         both = [TileAxis(axis=axis, tile=tile, threads=threads) for tile, threads in every]
         cuts[name] = [(_again(cut), cut) for cut in both]
     found = []
@@ -205,7 +206,7 @@ def _again(cut: TileAxis) -> float:
 def _with_parts(
     workload: Workload,
     target: CudaTarget,
-    knobs: Mapping[str, Sequence[Value]],
+    knobs: Knobs,
     vector_c: int,
     threads_c: int,
     rows: TileAxis,
@@ -217,7 +218,7 @@ def _with_parts(
         tile_w=columns.tile, threads_w=columns.threads, parts=1, split=1, blocks_per_sm=1,
         threads_p=_nearest(knobs["threads_p"], PIXEL_THREADS / threads_c),
     )  # fmt: skip
-    held = next((count for count in reversed(_numbers(knobs["blocks_per_sm"])) if _holds(cut, target, count)), None)
+    held = next((count for count in reversed(knobs["blocks_per_sm"]) if _holds(cut, target, count)), None)
     if held is None:
         return None
     pixel_blocks = target.sms * (target.threads_per_sm // 2 // cut.pixel_threads)
@@ -242,9 +243,5 @@ def _holds(cut: BlockCut, target: CudaTarget, blocks: int) -> bool:
     return registers_of(cut) + SPARE_REGISTERS * 4 // cut.itemsize <= left
 
 
-def _nearest(values: Sequence[Value], wanted: float) -> int:
-    return min(_numbers(values), key=lambda value: abs(math.log2(value / max(wanted, 1e-9))))
-
-
-def _numbers(values: Sequence[Value]) -> list[int]:
-    return [int(value) for value in values]
+def _nearest(values: list[int], wanted: float) -> int:
+    return min(values, key=lambda value: abs(math.log2(value / max(wanted, 1e-9))))

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
+from typing import Any
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
@@ -16,7 +17,6 @@ from dwconv.schedules.cuda.gpu import hardware
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import ConfigSpace, Knob, Limit, Value, rules_of
-from dwconv.schedules.taps import Axis
 
 PLANES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 THREAD_PLANES = (1, 2)
@@ -39,10 +39,7 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
     return ConfigSpace(
         name,
         Knob("planes", PLANES),
-        Knob("thread_planes", THREAD_PLANES),
-        Knob("tile_h", _tiles_h(gather.rows)),
-        Knob("tile_w", _tiles_w(gather.columns)),
-        Knob("held", _held_types(workload.dtype)),
+        *(Knob(knob, values) for knob, values in _tiles(gather, workload.dtype).items()),
         rules=rules_of(partial(PlanesCut.of, workload), _limits(gather, target)),
         preferred=lambda: _preferred(workload, target),
     )
@@ -61,36 +58,27 @@ def plane_misfit(workload: Workload, target: CudaTarget) -> str | None:
     return "every tile has " + next((reason for reason, broken in least.items() if broken), "too much of something")
 
 
-def _periods(axis: Axis) -> int:
-    return -(-axis.outputs // axis.down)
-
-
-def _tiles(axis: Axis, counts: Sequence[int]) -> list[int]:
-    return snug(axis, {axis.down * min(count, _periods(axis)) for count in counts})
-
-
-def _tiles_h(rows: Axis) -> list[int]:
-    return _tiles(rows, range(1, MOST_TILE_H + 1))
-
-
-def _tiles_w(columns: Axis) -> list[int]:
-    return _tiles(columns, [-(-_periods(columns) // parts) for parts in (1, 2, 3, 4, 7, 8)])
-
-
-def _held_types(dtype: DType) -> list[DType]:
-    return ["float32"] if dtype == "float32" else [dtype, "float32"]
+def _tiles(gather: Gather, dtype: DType) -> dict[str, Sequence[Value]]:
+    """What a thread may have: whole periods of the taps that leave little idle."""
+    (rows, down), (columns, across) = ((axis, -(-axis.outputs // axis.down)) for axis in (gather.rows, gather.columns))
+    counts = {min(count, down) for count in range(1, MOST_TILE_H + 1)}
+    return {
+        "thread_planes": THREAD_PLANES,
+        "tile_h": snug(rows, {rows.down * count for count in counts}),
+        "tile_w": snug(columns, {columns.down * -(-across // parts) for parts in (1, 2, 3, 4, 7, 8)}),
+        "held": ["float32"] if dtype == "float32" else [dtype, "float32"],
+    }
 
 
 def _tilings(gather: Gather, dtype: DType) -> Iterator[PlanesCut]:
-    tiles_h, tiles_w, held_types = _tiles_h(gather.rows), _tiles_w(gather.columns), _held_types(dtype)
-    for tile_h, tile_w, each, held in itertools.product(tiles_h, tiles_w, THREAD_PLANES, held_types):
-        for planes in PLANES:
-            at = PlanesCut(
-                gather=gather, dtype=dtype, planes=planes, thread_planes=each, tile_h=tile_h, tile_w=tile_w, held=held
-            )
-            if planes % each == 0 and at.threads >= hardware.LEAST_THREADS:
-                yield at
-                break
+    """Every tile, with the fewest planes that make a block."""
+    knobs, names = _tiles(gather, dtype), ("tile_h", "tile_w", "thread_planes", "held")
+    for values in itertools.product(*(knobs[name] for name in names)):
+        tile: dict[str, Any] = dict(zip(names, values, strict=True))
+        blocks = (PlanesCut(gather=gather, dtype=dtype, planes=planes, **tile) for planes in PLANES)
+        yield from itertools.islice(
+            (at for at in blocks if at.planes % at.thread_planes == 0 and at.threads >= hardware.LEAST_THREADS), 1
+        )
 
 
 @cache

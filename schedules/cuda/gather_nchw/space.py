@@ -12,6 +12,7 @@ from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import RowsCut
 from dwconv.schedules.cuda.gather_nchw.estimate import row_code, row_registers, strip_code, strip_registers, strip_work
 from dwconv.schedules.cuda.gpu import hardware
+from dwconv.schedules.cuda.gpu.hardware import MOST_THREADS_Z
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Limit, Rule, Value, divisors, rules_of
 from dwconv.schedules.taps import Axis
@@ -52,9 +53,9 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
     return ConfigSpace(
         name,
         Knob("planes", [1, 2, 4, 8, 16, 32, 64]),
-        Knob("threads_h", _strip_threads(gather.rows, tiles_h, most=64)),
+        Knob("threads_h", _threads(gather.rows, tiles_h, (1, 2, 4))),
         Knob("tile_h", tiles_h),
-        Knob("threads_w", _strip_threads(gather.columns, tiles_w, most=256)),
+        Knob("threads_w", _threads(gather.columns, tiles_w, (1, 2, 4), most=256)),
         Knob("tile_w", tiles_w),
         Knob("rows_ahead", [0, 1, 2, 4]),
         rules=[Rule(*limit) for limit in _strip_limits(gather, target)],
@@ -81,9 +82,10 @@ def _strip_tiles(axis: Axis, *, most: int) -> list[int]:
     return snug(axis, {axis.down * count for count in counts if axis.down * count <= max(most, axis.down)})
 
 
-def _strip_threads(axis: Axis, tiles: list[int], *, most: int) -> list[int]:
+def _threads(axis: Axis, tiles: list[int], parts: tuple[int, ...], *, most: int = MOST_THREADS_Z) -> list[int]:
+    """Threads that cover the axis in one block, or in so many equal ones, whatever the tile."""
     whole = {-(-axis.outputs // tile) for tile in tiles}
-    return sorted({count for size in whole for part in (1, 2, 4) if (count := -(-size // part)) <= most} | {1})
+    return sorted({count for size in whole for part in parts if (count := -(-size // part)) <= most} | {1})
 
 
 def _strip_limits(gather: Gather, target: CudaTarget) -> list[Limit]:
@@ -157,12 +159,11 @@ PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 def row_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
     gather = Gather.of(workload)
     tiles_w = _row_tiles(gather.columns)
-    across = {-(-gather.columns.outputs // tile) for tile in tiles_w}
     return ConfigSpace(
         name,
         Knob("planes", [1, 2, 4, 8, 16, 32]),
-        Knob("threads_h", _row_threads({-(-gather.rows.outputs // gather.rows.down)}, PARTS)),
-        Knob("threads_w", _row_threads(across, (1, 2, 4))),
+        Knob("threads_h", _threads(gather.rows, [gather.rows.down], PARTS)),
+        Knob("threads_w", _threads(gather.columns, tiles_w, (1, 2, 4))),
         Knob("tile_w", tiles_w),
         rules=rules_of(partial(RowsCut.of, workload), _row_limits(gather, target)),
         preferred=lambda: _preferred_rows(workload, target, tiles_w),
@@ -180,18 +181,12 @@ def row_misfit(workload: Workload, target: CudaTarget) -> str | None:
         RowsCut.of_tile(
             workload, planes=-(-hardware.LEAST_THREADS // across), threads_h=1, threads_w=across, tile_w=tile_w
         )
-        for across in _row_threads({-(-gather.columns.outputs // tile_w)}, (1, 2, 4))
+        for across in _threads(gather.columns, [tile_w], (1, 2, 4))
     ]
     needed = min(tiles.shared_bytes for tiles in warps)
     if needed > target.shared_bytes_per_block:
         return f"the input of a block tile is {needed} bytes, shared memory {target.shared_bytes_per_block}"
     return None
-
-
-def _row_threads(whole: set[int], parts: tuple[int, ...]) -> list[int]:
-    return sorted(
-        {count for size in whole for part in parts if (count := -(-size // part)) <= hardware.MOST_THREADS_Z} | {1}
-    )
 
 
 def _row_tiles(columns: Axis) -> list[int]:

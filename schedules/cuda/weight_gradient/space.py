@@ -90,7 +90,7 @@ def knobs_of(workload: Workload) -> Knobs:
         "unroll_h": sorted({part for height in heights for part in divisors(height)} & {1, 2, 4, 7, 8, 14}),
         "tile_w": cuts(out_w, [2, 4, 7, 14, 28] if nhwc or tall else [2, 4, 8, 14]),
         "group_kh": kernel_groups(workload),
-        "threads_kh": kernel_threads(workload.kernel[HEIGHT]) if tall else depth_threads(workload),
+        "threads_kh": kernel_threads(workload),
         "threads_p": [4, 7, 8, 14, 16, 32] if nhwc else [14, 16, 28, 32, 56, 64, 112, 128],
         "split_n": sorted({-(-hardware.MOST_IMAGES // images) for images in (1, 2, 3, 4, 5, 6, 8, 11, 16, 32, 64)}),
         "blocks_per_sm": [1, 2, 3] if tall else [1, 2, 3, 4, 6],
@@ -133,15 +133,12 @@ def kernel_groups(workload: Workload) -> list[int]:
     return sorted(group for group in groups if -(-taps // group) * group <= hardware.MOST_PADDED * taps)
 
 
-def kernel_threads(taps: int) -> list[int]:
-    counts = {1, *(-(-taps // part) for part in (1, 2, 4))}
+def kernel_threads(workload: Workload) -> list[int]:
+    """Groups side by side. Of tall kernels one, or those of a quarter, a half or all of the rows; of others one tap
+    along the depth, or all, which read the same dy."""
+    taps, depths = workload.kernel[HEIGHT], workload.kernel[DEPTH] if workload.axes == 3 else 1
+    counts = {1, *(-(-taps // part) for part in (1, 2, 4))} if taps >= TALL_KERNEL else {1, depths}
     return sorted(count for count in counts if count <= MOST_THREADS_KH)
-
-
-def depth_threads(workload: Workload) -> list[int]:
-    """Taps along the depth side by side: one, or all, which read the same dy."""
-    taps = workload.kernel[DEPTH] if workload.axes == 3 else 1
-    return sorted({1, taps} if taps <= MOST_THREADS_KH else {1})
 
 
 def cuts(size: int, sizes: list[int]) -> list[int]:
