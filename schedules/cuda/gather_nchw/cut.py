@@ -93,30 +93,16 @@ class StripCut(BlockedCut):
 
     @cached_property
     def source_lanes(self) -> int:
-        lanes = aligned_lanes(*_source_steps(self.gather, self.tile_w), itemsize=ITEMSIZE[self.dtype])
-        return lanes if self.has_vectors else 1
-
-    @cached_property
-    def source_slots(self) -> dict[int, int]:
-        """Where each vector of a source row stands in registers, by offset; the widest first, so all are aligned."""
-        slots, end = {}, 0
-        for first, lanes in sorted(self.source_pieces, key=lambda piece: -piece[1]):
-            slots[first] = end
-            end += lanes
-        return slots
+        return source_lanes(self.gather, self.tile_w, itemsize=ITEMSIZE[self.dtype]) if self.has_vectors else 1
 
     @property
     def source_span(self) -> int:
         return sum(lanes for _, lanes in self.source_pieces)
 
 
-def source_pieces(gather: Gather, tile_w: int, *, itemsize: int) -> list[tuple[int, int]]:
-    """(offset, lanes) of the vectors that a thread reads of a source row."""
-    return least_vectors(gather.columns.reads(tile_w), aligned_lanes(*_source_steps(gather, tile_w), itemsize=itemsize))
-
-
-def _source_steps(gather: Gather, tile_w: int) -> tuple[int, int]:
-    return gather.columns.origin(tile_w), gather.columns.inputs
+def source_lanes(gather: Gather, tile_w: int, *, itemsize: int) -> int:
+    """Elements of the widest vectors in which a thread reads a source row."""
+    return aligned_lanes(gather.columns.origin(tile_w), gather.columns.inputs, itemsize=itemsize)
 
 
 # -- from rows in shared memory ------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from functools import cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut, StripCut, source_pieces
+from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut, StripCut, source_lanes
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SHARED_LANES, WARP, compiled_registers
-from dwconv.schedules.cuda.gpu.memory import aligned_lanes, lines_of_warp, sector_bytes, whole_vectors
+from dwconv.schedules.cuda.gpu.memory import aligned_lanes, least_vectors, lines_of_warp, sector_bytes, whole_vectors
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 
@@ -46,7 +46,9 @@ def strip_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int, *, across
     """A warp reads a piece of as many rows as it takes to give 32 threads a strip each, ``across`` to a row."""
     rows, columns, itemsize = gather.rows, gather.columns, ITEMSIZE[dtype]
     taps = rows.taps * columns.taps
-    loads = len(rows.reads(tile_h)) * len(source_pieces(gather, tile_w, itemsize=itemsize))
+    loads = len(rows.reads(tile_h)) * len(
+        least_vectors(columns.reads(tile_w), source_lanes(gather, tile_w, itemsize=itemsize))
+    )
     stores = tile_h * tile_w / aligned_lanes(tile_w, columns.outputs, itemsize=itemsize)
     lines = loads * lines_of_warp(across, columns.origin(tile_w) * itemsize)
     lines += stores * lines_of_warp(across, tile_w * itemsize)

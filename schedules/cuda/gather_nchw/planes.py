@@ -37,7 +37,7 @@ from dwconv.schedules.cuda.emit.words import (
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut
 from dwconv.schedules.cuda.gather_nchw.strips import arguments
 from dwconv.schedules.cuda.gpu.hardware import SHARED_LANES, STATIC_SHARED_BYTES
-from dwconv.schedules.cuda.gpu.memory import whole_vectors
+from dwconv.schedules.cuda.gpu.memory import slots_of, whole_vectors
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
 
@@ -267,12 +267,7 @@ class Thread(SlidingSum):
 
     @cached_property
     def _slots(self) -> dict[int, int]:
-        """Where each result of the tile stands in registers: the widest vectors first, so that all are aligned."""
-        slots, end = {}, 0
-        for at, lanes in sorted(self.block.cut.result_pieces(self.each), key=lambda piece: -piece[1]):
-            slots.update({at + lane: end + lane for lane in range(lanes)})
-            end += lanes
-        return slots
+        return slots_of(self.block.cut.result_pieces(self.each))
 
     def _start(self, held: HeldPlanes, down: int, across: int) -> Expr:
         """Where the thread's tile starts in shared memory, a multiple of the vectors in which it reads or writes."""

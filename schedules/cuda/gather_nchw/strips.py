@@ -30,6 +30,7 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.gather_nchw.cut import GatherCut, StripCut
+from dwconv.schedules.cuda.gpu.memory import slots_of
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, divided, is_number, kernel, store, when
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.taps import Axis
@@ -162,10 +163,9 @@ class Thread(SlidingSum):
         index = self.gather.axes.index(plane.depth, self.rows.source(at))
         row = Row.of(self.source, (self.image, channel, *index), self.columns.source(0), lanes=self.cut.source_lanes)
         values = Registers("value", self.cut.source_span, dtype=self.source.dtype)
-        slots: dict[int, int] = {}
+        slots = slots_of(self.cut.source_pieces)
         for first, lanes in self.cut.source_pieces:
-            slot, exists = self.cut.source_slots[first], all_of(self.rows.reads(at), self.columns.reads(first, lanes))
-            slots.update({first + lane: slot + lane for lane in range(lanes)})
+            slot, exists = slots[first], all_of(self.rows.reads(at), self.columns.reads(first, lanes))
             if exists is not True:
                 for lane in range(lanes):
                     values[slot + lane] = zero(self.source.dtype)

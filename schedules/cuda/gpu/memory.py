@@ -50,6 +50,15 @@ def exact_vectors(start: int, stop: int, lanes: int) -> list[tuple[int, int]]:
     return pieces
 
 
+def slots_of(pieces: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Where each element of vectors stands in registers, by offset: the widest first, so that all are aligned."""
+    slots, end = dict[int, int](), 0
+    for first, lanes in sorted(pieces, key=lambda piece: -piece[1]):
+        slots.update({first + lane: end + lane for lane in range(lanes)})
+        end += lanes
+    return slots
+
+
 def sector_bytes(row_bytes: int, *, whole: bool) -> int:
     """Bytes of memory that reading or writing ``row_bytes`` of a row moves: whole sectors. ``whole`` rows go
     on in the next."""
