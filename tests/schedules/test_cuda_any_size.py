@@ -14,7 +14,7 @@ import torch
 
 from dwconv.errors import InvalidConfig, InvalidWorkload
 from dwconv.kernels import build, entry
-from dwconv.kernels.artifact import Artifact, Extent, Scalar, sized
+from dwconv.kernels.artifact import Artifact, Extent, Scalar
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.machine import Machine
@@ -203,13 +203,6 @@ def test_the_grid_follows_the_size() -> None:
     assert launch.grid == (across * blocks(12, config.vector_c, config.threads_c), down, Extent())
     sizes = {each.name: each.value for each in launch.arguments if isinstance(each, Scalar)}
     assert sizes == {"n": Extent(), "h": 37, "w": 9, "oh": 37, "ow": 9}
-
-
-def test_sizes_of_several_symbols() -> None:
-    size = Extent(times=1, over=4, of="ow", by=Extent(times=3, by=Extent(of="od")))
-    assert sized(size, {"od": 5}) == Extent(times=1, over=4, of="ow", by=Extent(times=15))
-    assert sized(size, {"od": 5, "ow": 9}) == Extent(times=45)
-    assert sized(size, {"od": 5, "ow": 9, "n": 2}) == 90
 
 
 def test_the_sources_are_pinned(golden: Golden) -> None:
