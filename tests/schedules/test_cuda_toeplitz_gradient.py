@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 from dwconv.problems.workload import DType
-from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
-from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works
 from tests.schedules.cuda_layers import (
-    SM_90,
     TEMPLATES,
     assert_right_and_clean,
     assert_right_on_extreme_values,
     drawn,
-    fitted,
-    layer,
 )
 from tests.schedules.toeplitz_layers import TYPES, WGRADS, of
 from tests.turns import alternating, every
@@ -98,22 +93,3 @@ def test_the_next_item_is_on_its_way_while_one_is_multiplied(shape: str, dtype: 
     config = drawn(workload, template, pipeline=2, **AHEAD[shape])
     report = assert_right_and_clean(workload, config, objects)
     assert report.counts.wavefronts_per_ideal == 1, "pixels are copied, loaded and stored in different banks"
-
-
-@pytest.mark.parametrize("pipeline", [1, 2])
-@pytest.mark.parametrize(("channels", "planes"), [(96, 8), (96, 16), (16, 8), (16, 16)])
-def test_pixels_take_the_sectors_that_are_estimated(channels: int, planes: int, pipeline: int, objects: Path) -> None:
-    """Those that loads touch in the simulator; and as many lines as there are requests, at least."""
-    template = TEMPLATES["cuda.wgrad_nhwc_toeplitz"]
-    workload = fitted(layer(channels, (7, 7), (5, 5), batch=8), template, "float16")
-    assert workload is not None
-    knobs = {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 1, "planes": planes}
-    config = template.space(workload, SM_90).check({**knobs, "pipeline": pipeline})
-    counts = assert_right_and_clean(workload, config, objects).counts
-    (work,) = block_works(workload, config, SM_90)
-    sectors = counts.load_sectors / counts.blocks
-    assert work.cache_bytes / work.blocks == pytest.approx(sectors * SECTOR_BYTES, rel=0.01)
-    assert counts.load_requests / counts.blocks <= work.lines <= sectors
-    # A thread loads every other pixel: those are farther apart than a line, or two of them share one. Those that are on
-    # their way are side by side: four share one.
-    assert work.lines == {96: 1, 16: 1 / 2 / pipeline}[channels] * 2 * 7 * 7 * workload.batch
