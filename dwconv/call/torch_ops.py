@@ -267,28 +267,21 @@ class DwconvDgrad(Function):
 
 
 class DwconvWgrad(Function):
+    """Of ``wgrad`` or ``wgrad_bias``, the ``op`` that comes last."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
-        return _wgrad_forward(ctx, wgrad, x, dy, kernel_size, *geometry)
+    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *others: Any) -> Any:
+        *geometry, op = others
+        _keep(ctx, x, dy)
+        ctx.passes = DispatchedPasses(input_shape=x.shape, kernel_size=kernel_size, geometry=tuple(geometry))
+        return below_autograd(op, x, dy, kernel_size, *geometry)
 
     @staticmethod
     def backward(ctx: Any, ddw: Tensor, ddbias: Tensor | None = None) -> tuple[Tensor | None, ...]:
         x, dy = ctx.saved_tensors
         needs_x, needs_y, *_ = wanted(ctx)
         found = gradients(ctx.passes, Tied(x=x, w=ddw, bias=ddbias, y=dy), Needs(x=needs_x, y=needs_y))
-        return found.x, found.y, None, *OF_GEOMETRY
-
-
-class DwconvWgradBias(DwconvWgrad):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
-        return _wgrad_forward(ctx, wgrad_bias, x, dy, kernel_size, *geometry)
-
-
-def _wgrad_forward(ctx: Any, op: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
-    _keep(ctx, x, dy)
-    ctx.passes = DispatchedPasses(input_shape=x.shape, kernel_size=kernel_size, geometry=geometry)
-    return below_autograd(op, x, dy, kernel_size, *geometry)
+        return found.x, found.y, None, *OF_GEOMETRY, None
 
 
 def _apart(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor, Tensor]:
@@ -368,8 +361,8 @@ def implement_composite(op: Any, run: Any) -> None:
 for _of_op in (
     (fprop, _fprop, fprop_fake, DwconvFprop.apply),
     (dgrad, _dgrad, _dgrad_fake, DwconvDgrad.apply),
-    (wgrad, _wgrad, _wgrad_fake, DwconvWgrad.apply),
-    (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, DwconvWgradBias.apply),
+    (wgrad, _wgrad, _wgrad_fake, lambda *given: DwconvWgrad.apply(*given, wgrad)),
+    (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, lambda *given: DwconvWgrad.apply(*given, wgrad_bias)),
     (backward, _backward, _backward_fake, _apart),
 ):
     implement(*_of_op)

@@ -40,16 +40,12 @@ def _no_result(*arguments: Any) -> None:
     return None
 
 
-def _no_effect(*arguments: Any) -> None:
-    return None
-
-
 convolve: Any = _no_result
 """``convolve(input, weight, bias, stride, padding, dilation, groups, axes)``: y, or None if the call is new, or watched
 by anything besides eager autograd and autocast."""
-learn: Any = _no_effect
+learn: Any = _no_result
 """``learn(call, argument of convolve…)``: from now on, the ``Call`` runs these arguments."""
-forget: Any = _no_effect
+forget: Any = _no_result
 """Forget all calls."""
 run: Any = _no_result
 """``run(kernel, input…)``: the kernel's results, or None if the inputs do not have the strides that it reads."""

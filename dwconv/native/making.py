@@ -174,7 +174,7 @@ def _by_another_process(
         answer, content = keep(path, build)
     else:
         request = {"path": path and str(path), "build": vars(build), "niceness": _NICENESS if in_background else 0}
-        imports = [entry or str(Path.cwd()) for entry in sys.path]
+        imports = [str(entry) or str(Path.cwd()) for entry in sys.path]
         process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps(imports)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, start_new_session=True, pass_fds=[lock.number] if lock else [],
@@ -190,7 +190,10 @@ def _by_another_process(
         answer = json.loads(first or b'{"failed": "the process that compiled it ended without a result"}')
     if failed := answer.get("failed"):
         raise BuildError(failed)
-    return Made(content=content, not_kept=answer.get("not_kept", ""))
+    kept = private_files.read_sealed(path) if path and not content else content
+    if not kept:
+        raise BuildError("what was compiled is gone")
+    return Made(content=kept, not_kept=answer.get("not_kept", ""))
 
 
 def serve() -> None:
@@ -200,8 +203,9 @@ def serve() -> None:
     _write("/proc/self/autogroup", request["niceness"])  # where sessions share the CPU, it is nice inside its own only
     _write("/proc/self/oom_score_adj", 1000)  # the first to go when memory runs out
     answer, content = keep(request["path"] and Path(request["path"]), Build(**request["build"]))
+    is_kept = request["path"] and not answer
     with contextlib.suppress(BrokenPipeError):  # the process that needed it is gone
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + content)
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + (b"" if is_kept else content))
         sys.stdout.buffer.flush()
 
 

@@ -398,13 +398,6 @@ def test_the_answers_of_repeated_channels_are_those_of_all_beside_a_layer_norm(p
         assert (answer.allowed <= 4 * whole.allowed).all()
 
 
-@pytest.mark.parametrize("channels", [96, 100, 128])
-def test_a_layer_norm_of_more_channels_than_are_drawn_is_right(logs, said, channels):
-    workload = workload_of(shape=(2, channels, 14, 14), kernel=(7, 7), padding=3, bias=True, block="none,ln")
-    plant(logs / "cpu.jsonl", [workload])
-    assert all(plan_for(Problem.of(workload), CPU).kernels[pass_] for pass_ in BLOCK_PASSES), said()
-
-
 def test_large_layers_are_checked_on_fewer_images():
     def cases(side):
         return check._cases(workload_of(shape=(32, 64, side, side)), fast_math=False)

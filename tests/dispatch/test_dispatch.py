@@ -320,11 +320,3 @@ def test_the_advised_command_tunes_exactly_the_workload(problem, pass_):
     args = parser.parse_args(words[2:])
     assert args.passes == f"fprop,{pass_}"
     assert workload_from(args, pass_) == problem.workload(pass_)
-
-
-def test_sizes_are_told_without_what_goes_without_saying():
-    problem = Problem(
-        input_shape=(8, 96, 56, 56), weight_shape=(192, 1, 7, 5), stride=(2, 2), padding=(3, 3, 2, 2), dilation=(1, 1),
-        dtype=torch.float32, layout="nhwc",
-    )  # fmt: skip
-    assert str(problem) == "8×96×56×56 nhwc float32, kernel 7×5, stride 2, padding 3×3×2×2, multiplier 2"
