@@ -65,20 +65,6 @@ def _has_kept(folder: Path) -> bool:
     return next((folder / "kernels").glob("*.expected"), None) is not None
 
 
-class Kept:
-    """Predictions and kernels of earlier processes. It makes no new ones."""
-
-    def expect(self, workload: Workload, target: Target) -> Expected | None:
-        """Raises NotKept."""
-        if kept := _expect(workload, target).kept():
-            return kept["expected"]
-        raise NotKept
-
-    def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
-        """Raises NotKept."""
-        raise NotKept
-
-
 def _expect(workload: Workload, target: Target) -> Expect:
     from dwconv.call.background_worker import Expect
     from dwconv.kernels.cache import expected_path
@@ -89,9 +75,11 @@ def _expect(workload: Workload, target: Target) -> Expect:
 
 
 class Maker:
-    """Makes predictions and kernels in a process that starts with the first request."""
+    """Makes predictions and kernels in a process that starts with the first request. Unless it ``starts`` it has those
+    that earlier processes made, and raises NotKept for others."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, starts: bool = True) -> None:
+        self._starts = starts
         self._process: IsolatedProcess | None = None
 
     def expect(self, workload: Workload, target: Target) -> Expected | None:
@@ -122,6 +110,8 @@ class Maker:
     def _answer(self, request: object) -> Any:
         from dwconv.measure.processes.process import IsolatedProcess
 
+        if not self._starts:
+            raise NotKept
         if self._process is None:
             self._process = IsolatedProcess(_HANDLER, None, threads=1, memory_share=_MEMORY_SHARE, makes_way=True)
             _processes.add(self._process)

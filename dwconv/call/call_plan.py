@@ -37,7 +37,7 @@ from dwconv.problems.workload import PASSES, Pass
 from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.call.background_builds import Kept, Maker
+    from dwconv.call.background_builds import Maker
     from dwconv.schedules.template import Candidate
 
 _log = logging.getLogger(__name__)
@@ -159,24 +159,19 @@ class Plan:
         if self.is_open and weight is not None:
             self.meet(weight.data_ptr())
 
-    def _bring(self, maker: Maker) -> None:
+    def _bring(self, maker: Maker, *, again_s: float = _ASK_AGAIN_S) -> None:
         """In the background: decide, and have the kernels made and loaded. What the machine is short of, it may have
-        later."""
+        ``again_s`` later."""
         made, reason = loaded.attempt(lambda: self._predicted(maker))
         if made is None:
             _log.info("nothing is built in the background for %s now: %s", self.problem, reason)
-            self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
+            self._ask_from_s = time.monotonic() + again_s
         self._arrived = made
         self._look_after(0)
 
-    def _bring_kept(self, maker: Maker) -> None:
-        """In the background, without the ``maker``: load what earlier processes predicted and built, if all of it is
-        there."""
-        self._arrived, reason = loaded.attempt(lambda: self._predicted(background_builds.Kept()))
-        if self._arrived is None:
-            _log.debug("nothing is loaded for %s: %s", self.problem, reason)
-        self._ask_from_s = 0.0
-        self._look_after(0)
+    def _bring_kept(self, _: Maker) -> None:
+        """Load what earlier processes predicted and built, if all of it is there."""
+        self._bring(background_builds.Maker(starts=False), again_s=0.0)
 
     def decide_now(self) -> None:
         """``_bring`` without the background."""
@@ -185,7 +180,7 @@ class Plan:
             self._arrived = made[0]
             self._look_after(0)
 
-    def _predicted(self, maker: Maker | Kept) -> dict[Pass, DispatchDecision]:
+    def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
         state = dataclasses.replace(loaded.state, expect=maker.expect)
         made, _ = decisions(self.problem, self.device, state=state, target=self.target)
         for pass_, decision in made.items():
@@ -217,7 +212,7 @@ class Plan:
         if any(each.is_open for each in found.values()):
             self._settle(found)
 
-    def _make(self, candidate: Candidate, target: Target, maker: Maker | Kept) -> None:
+    def _make(self, candidate: Candidate, target: Target, maker: Maker) -> None:
         """Have a kernel made. An error of the build or of the load is reported at the first use of the kernel."""
         if not loaded.is_ready(candidate, target, self.device):
             threads = self.target.threads if isinstance(self.target, CpuTarget) else 1

@@ -116,53 +116,23 @@ def plant_fault(monkeypatch, pass_, harm):
     monkeypatch.setattr(load, "load_cpu", load_faulty)
 
 
-def last_channel(batch, threads, results, before):
-    results["y"][..., -1] += 1
+FAULTS = {
+    "last channel": ("fprop", "value: ", lambda batch, threads, got, was: got["y"][..., -1].add_(1)),
+    "at batch 1": ("fprop", "at batch size 1", lambda batch, threads, got, was: got["y"][0, 0, 0, 0].add_(batch == 1)),
+    "above batch 1": ("dgrad", "value: ", lambda batch, threads, got, was: got["dx"][1:].copy_(got["dx"][0])),
+    "a weight": ("wgrad", "elements of dw", lambda batch, threads, got, was: got["dw"].view(-1)[5].mul_(1.001)),
+    "a bias": ("wgrad", "1 of 8 elements of dbias", lambda batch, threads, got, was: got["dbias"][3].add_(1)),
+    "on two threads": ("wgrad", "threads=2", lambda batch, threads, got, was: got["dw"].mul_(1 + (threads == 2))),
+    "not written": (
+        "dgrad", "not written: 56 of ", lambda batch, threads, got, was: got["dx"][-1, -1].copy_(was["dx"][-1, -1])
+    ),
+    "writes an input": ("fprop", "input changed: w", lambda batch, threads, got, was: got["w"].view(-1)[-1].add_(1)),
+    "loses nan": ("fprop", "extreme data", lambda batch, threads, got, was: got["y"].nan_to_num_(nan=0.0)),
+}  # fmt: skip
 
 
-def at_batch_1(batch, threads, results, before):
-    results["y"][0, 0, 0, 0] += batch == 1
-
-
-def above_batch_1(batch, threads, results, before):
-    results["dx"][1:] = results["dx"][0]
-
-
-def weight_gradient(batch, threads, results, before):
-    results["dw"].view(-1)[5] *= 1.001
-
-
-def bias_gradient(batch, threads, results, before):
-    results["dbias"][3] += 1
-
-
-def on_two_threads(batch, threads, results, before):
-    results["dw"] *= 2.0 if threads == 2 else 1.0
-
-
-def not_written(batch, threads, results, before):
-    results["dx"][-1, -1] = before["dx"][-1, -1]
-
-
-def writes_an_input(batch, threads, results, before):
-    results["w"].view(-1)[-1] += 1
-
-
-def loses_nan(batch, threads, results, before):
-    results["y"].nan_to_num_(nan=0.0)
-
-
-FAULTS = [
-    ("fprop", last_channel, "value: "), ("fprop", at_batch_1, "at batch size 1"),
-    ("dgrad", above_batch_1, "value: "), ("wgrad", weight_gradient, "elements of dw"),
-    ("wgrad", bias_gradient, "1 of 8 elements of dbias"), ("wgrad", on_two_threads, "threads=2"),
-    ("dgrad", not_written, "not written: 56 of "), ("fprop", writes_an_input, "input changed: w"),
-    ("fprop", loses_nan, "extreme data"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pass_", "harm", "seen"), FAULTS, ids=lambda each: getattr(each, "__name__", None))
-def test_a_wrong_kernel_never_runs_and_is_named_once(planted, said, checks, monkeypatch, pass_, harm, seen):
+@pytest.mark.parametrize(("pass_", "seen", "harm"), FAULTS.values(), ids=FAULTS)
+def test_a_wrong_kernel_never_runs_and_is_named_once(planted, said, checks, monkeypatch, pass_, seen, harm):
     plant_fault(monkeypatch, pass_, harm)
     for batch in (2, 1, 2, 3):
         train(batch=batch)
@@ -186,7 +156,7 @@ def test_what_a_record_names_is_no_exception(planted, logs, said, monkeypatch):
     """It may have been measured on another machine of the same device, as the records that are shipped were."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
-    plant_fault(monkeypatch, "fprop", last_channel)
+    plant_fault(monkeypatch, "fprop", FAULTS["last channel"][-1])
     train()
     (message,) = said()
     assert "its tuned kernel gave wrong results when it was checked here: value: " in message

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 
 import dwconv
 from dwconv.call.call_plan import Plan
@@ -281,6 +282,8 @@ def test_pytorchs_other_ways_to_look_at_a_function_still_work(tuned):
     torch.testing.assert_close(gradients.sum(0), torch.func.grad(loss)(w, x), rtol=1e-4, atol=1e-3)
     y, tangent = torch.func.jvp(lambda x: convolve(x, w), (x,), (x,))
     torch.testing.assert_close(tangent, y)
+    with forward_ad.dual_level():
+        torch.testing.assert_close(forward_ad.unpack_dual(convolve(forward_ad.make_dual(x, x), w)).tangent, y)
     traced = torch.fx.symbolic_trace(convolve)
     assert "dwconv" in traced.code
     assert torch.equal(traced(x, w), convolve(x, w))

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import dwconv
 from dwconv.call import call_plan, loaded
 from dwconv.call.call_plan import kernel_state, plan_for
-from dwconv.dispatch import legality, locked
+from dwconv.dispatch import locked
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.of_problem import decisions
@@ -123,17 +123,6 @@ def test_a_measured_kernel_of_any_size_serves_the_layer_at_every_size(logs, plan
         other
         == "1.50× as fast as onednn-nhwc, by a kernel of any size, measured at 2×8×18×18, with a sweep for the bias"
     )
-
-
-def test_a_new_size_of_a_measured_layer_costs_a_look_up(logs, planted, monkeypatch):
-    write(logs, *(any_size_tuned(at(19).for_pass(pass_)) for pass_ in PASSES))
-    plans_of([19])
-    made = []
-    monkeypatch.setattr(legality, "_space", lambda *given: made.append(given))
-    assert all(
-        plan.decisions["dgrad"].workload == at(19).for_pass("dgrad").with_any_size() for plan in plans_of([30, 31])
-    )
-    assert not made, "a space takes longer"
 
 
 @pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
