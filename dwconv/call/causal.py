@@ -4,7 +4,6 @@ causal-conv1d, on tuned kernels."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -94,9 +93,8 @@ def _is_at_once(given: Arguments) -> bool:
     """Whether convolution and activation are one op."""
     if is_recorded_for_elsewhere():
         return False
-    is_compiled = torch.compiler.is_compiling()
     if (
-        not is_compiled
+        not torch.compiler.is_compiling()
         and (
             _len_torch_dispatch_stack()  # as discovery has it, which looks at the parts
             or is_foreign(*given[:3])
@@ -108,17 +106,10 @@ def _is_at_once(given: Arguments) -> bool:
     tensors = [tensor for tensor in given[:3] if tensor is not None]
     trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     call = Call.of(given)
-    if _are_symbols(call.x.shape) if is_compiled else dispatched.has_symbols(call):
+    if dispatched.has_symbols(call):
         return False
     of_problem = [getattr(call.problem, name) for name in _OF_PROBLEM]
     return _decided(*of_problem, str(given.input.device), trains)
-
-
-def _are_symbols(sizes: Sequence[int]) -> bool:
-    """For use while a compiler traces: there symbols pass for ints."""
-    from torch.fx.experimental.symbolic_shapes import has_static_value  # late: it imports sympy
-
-    return not all(has_static_value(size) for size in sizes)
 
 
 def _decided(*known: Any) -> bool:

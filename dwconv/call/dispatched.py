@@ -49,4 +49,8 @@ def _sharded(given: Arguments) -> Tensor | None:
 
 def has_symbols(call: Call) -> bool:
     """True for sizes that stand for any number, as in a trace with symbolic shapes."""
+    if torch.compiler.is_compiling():  # there symbols pass for ints
+        from torch.fx.experimental.symbolic_shapes import has_static_value  # late: it imports sympy
+
+        return not all(has_static_value(size) for size in call.x.shape)
     return not all(type(size) is int for size in (*call.x.shape, *call.w.shape))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -284,6 +285,10 @@ class DwconvWgrad(Function):
         return found.x, found.y, None, *OF_GEOMETRY, None
 
 
+def _apply_wgrad(op: Any, *given: Any) -> Any:
+    return DwconvWgrad.apply(*given, op)  # type: ignore[no-untyped-call]
+
+
 def _apart(x: Tensor, dy: Tensor, w: Tensor, *geometry: Any) -> tuple[Tensor, Tensor]:
     """``backward``, of ops that have derivatives."""
     return dgrad(dy, w, x.shape, *geometry), wgrad(x, dy, w.shape[2:], *geometry)
@@ -361,8 +366,8 @@ def implement_composite(op: Any, run: Any) -> None:
 for _of_op in (
     (fprop, _fprop, fprop_fake, DwconvFprop.apply),
     (dgrad, _dgrad, _dgrad_fake, DwconvDgrad.apply),
-    (wgrad, _wgrad, _wgrad_fake, lambda *given: DwconvWgrad.apply(*given, wgrad)),
-    (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, lambda *given: DwconvWgrad.apply(*given, wgrad_bias)),
+    (wgrad, _wgrad, _wgrad_fake, partial(_apply_wgrad, wgrad)),
+    (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, partial(_apply_wgrad, wgrad_bias)),
     (backward, _backward, _backward_fake, _apart),
 ):
     implement(*_of_op)
