@@ -1,15 +1,13 @@
-"""``python -m bench concurrency``: training steps of five networks, run op by op in every way there is to choose.
+"""``python -m bench concurrency``: training steps of five networks, run op by op, by every strategy.
 
-    recommended      one task at a time on all cores, as PyTorch is set up
-    manual W × T     at most W tasks at a time (inter-op) with T threads each (intra-op), of up to 4 all combinations
-    hill climbing    all four strategies, with times from hill climbing; ``regression``: with times from regression
-    S1 … S1+S2+S3+S4 each strategy alone and combined, with times from hill climbing
-    gradients        one task at a time, but dgrad and wgrad of a convolution at once where that was measured to pay
+    plain            one task at a time on all cores, as PyTorch is set up
+    S1 … S2+S3       each strategy alone and combined, with times from hill climbing
+    regression       S1+S3, with times from regression
     backend          dwconv_concurrent as users have it: what it chooses for itself
     eager            PyTorch without any compilation
 
-All run the same step from the same start on the same data: their losses must agree. Steps are taken in turns. Settings
-that come to the same schedule are timed once.
+All train the same model, and are timed in turns. Schedules that are the same are timed once. Both models of times are
+held against a sweep of every number of threads.
 """
 
 from __future__ import annotations
@@ -17,133 +15,101 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from bench.concurrency.models import NETWORKS, TrainedNetwork
-from bench.concurrency.step import (
-    RECOMMENDED,
-    BackendStep,
-    EagerStep,
-    Setting,
-    SettingStep,
-    SwitchedStep,
-    Training,
-    all_settings,
-    cuts,
-)
-from bench.concurrency.times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0
-from dwconv.concurrency.counters import unavailable
+from dwconv.concurrency.backend import dwconv_concurrent, graphs
+from dwconv.concurrency.explain_schedules import explain
+from dwconv.concurrency.hill_climbing import HillClimbing
 from dwconv.concurrency.machine_costs import this_machine
 from dwconv.concurrency.measured import lap_apart, measurement
-from dwconv.concurrency.schedule import Machine
+from dwconv.concurrency.program import Engine, Program
+from dwconv.concurrency.schedule import Machine, ScalingCurve, Schedule, Task
+from dwconv.concurrency.strategies import COMBINED, schedules
+from dwconv.concurrency.task_timer import Budget, TaskTimer
+from dwconv.concurrency.time_regression import Regression, sweep
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import CpuClock, Lap
 from dwconv.problems.target import cpu_target
 from dwconv.records.record import CONTENDED, Measurement
 
-TrainingStep = SettingStep | BackendStep | EagerStep
-_LOSSES = 2
-"""Steps whose losses are compared."""
+PLAIN, REGRESSION, BACKEND, EAGER = "plain", "regression", "backend", "eager"
 _LEAST_TURNS, _MOST_TURNS = 3, 31
-_PAIRS_SHARE, _MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.05, 0.3, 0.2, 0.2
-"""Of the seconds for a network: for the gradients of convolutions in each graph; for the times of its tasks; for what
-the backend measures to choose; and for steps in turns, however long the rest takes."""
+_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.3, 0.2, 0.2
+"""Of the seconds for a network: for the times of its tasks; for what the backend measures to choose; and for steps in
+turns, however long the rest takes."""
+_SWEPT = 40
+"""Signatures against which the models of times are held, spread evenly over those there are."""
+_LEARNING_RATE = 0.01
 
 
 def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench concurrency", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
-    names = ", ".join(network.name for network in NETWORKS)
-    parser.add_argument("--model", action="append", metavar="NAME", help=f"only this one, of {names}; may be repeated")
+    known = {network.name: network for network in NETWORKS}
+    names = f"only this one, of {', '.join(known)}; may be repeated"
+    parser.add_argument("--model", action="append", metavar="NAME", help=names)
     parser.add_argument("--seconds", type=from_0, default=90, help="for each network, about, default 90")
     parser.add_argument("--seed", type=int, default=0, help="of weights and data, default 0")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     if not arguments.seconds > 0:
         raise InvalidChoice(f"--seconds {arguments.seconds:g} leaves no time to measure in; give more than 0")
-    networks = _chosen(arguments.model)
-    machine = this_machine(torch.get_num_threads())
-    print(_said(machine), flush=True)
-    rows = []
-    for network in networks:
-        rows.append(_measured(network, machine=machine, seconds=arguments.seconds, seed=arguments.seed))
-        print("\n".join([head(network.name), *lines(rows[-1])]), flush=True)
-        write_results(
-            "concurrency", target=cpu_target(), rows=rows, folder=arguments.out,
-            handover_us=machine.handover_us, change_us=machine.change_us, hardware_counters=unavailable() or "read",
-        )  # fmt: skip
-    print(summary(rows))
-    return 0
-
-
-def _chosen(names: Sequence[str] | None) -> list[TrainedNetwork]:
-    """Raises InvalidChoice for a network that is not there."""
-    known = {network.name: network for network in NETWORKS}
-    for name in names or ():
+    for name in arguments.model or ():
         if name not in known:
             raise InvalidChoice(f"--model {name} is unknown; use one of {', '.join(known)}")
-    return [known[name] for name in names] if names else list(NETWORKS)
-
-
-def _said(machine: Machine) -> str:
-    slots = machine.slots
-    said = [
-        f"{machine.cores} cores; handing over to another worker takes {machine.handover_us:.1f} µs, "
-        f"another number of threads {machine.change_us:.1f} µs"
-    ]
-    if slots.count:
-        said.append(
-            f"{slots.count} second hardware threads: a task takes {slots.slowdown:.2f} times as long there, and its "
-            f"neighbour {slots.neighbour_slowdown:.2f} times"
-        )
-    else:
-        said.append("no second hardware threads here: S4 changes nothing")
-    if unavailable():
-        said.append(f"regression does without hardware events: {unavailable()}")
-    return "\n".join(said)
+    machine = this_machine(torch.get_num_threads())
+    print(
+        f"{machine.cores} cores; handing over to another worker takes {machine.handover_us:.1f} µs, another number of "
+        f"threads {machine.change_us:.1f} µs",
+        flush=True,
+    )
+    rows = []
+    for name in arguments.model or known:
+        rows.append(_measured(known[name], machine=machine, seconds=arguments.seconds, seed=arguments.seed))
+        print("\n".join(lines(rows[-1])), flush=True)
+        write_results(
+            "concurrency", target=cpu_target(), rows=rows, folder=arguments.out,
+            handover_us=machine.handover_us, change_us=machine.change_us,
+        )  # fmt: skip
+    return 0
 
 
 def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed: int) -> dict[str, Any]:
     """The row of one network."""
     started = time.monotonic()
-    step = SwitchedStep(Training(network, seed=seed))
-    for graph in step.graphs:
-        timer = HurriedTimer(graph.apart.cut, until_s=time.monotonic() + _PAIRS_SHARE * seconds)
-        graph.keep_whole_what_is_better_so(timer, cores=machine.cores)
-    models = measured_models(cuts(step.graphs), cores=machine.cores, seconds=_MODELS_SHARE * seconds)
-    settings = all_settings(step.graphs, models, machine=machine)
-    same_as = _same(settings)
-    distinct = [setting for setting in settings if same_as[setting.name] == setting.name]
-    steps = {setting.name: SettingStep(step, setting) for setting in distinct}
-    backend = BackendStep(Training(network, seed=seed), seconds=_BACKEND_SHARE * seconds)
-    eager = EagerStep(Training(network, seed=seed))
-    calls: dict[str, TrainingStep] = {**steps, BACKEND: backend, EAGER: eager}
-    losses = _losses(calls, eager)
-    left_s = max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started))
-    taken = in_turns(calls, seconds=left_s)
+    step = ScheduledStep(network, seed=seed)
+    models = measured_models(step.programs, cores=machine.cores, seconds=_MODELS_SHARE * seconds)
+    made = {"+".join(names): _made(step, models.climbed, names, machine) for names in COMBINED}
+    made[REGRESSION] = _made(step, models.regressed, ("S1", "S3"), machine)
+    first: dict[object, str] = {}
+    same_as = {name: first.setdefault(tuple(each.shape for each in placed), name) for name, placed in made.items()}
+    calls: dict[str, Callable[[], object]] = {PLAIN: step.by(None)}
+    calls |= {name: step.by(placed) for name, placed in made.items() if same_as[name] == name}
+    calls[EAGER] = Training(network, seed=seed)
+    options = {"log": False, "seconds": _BACKEND_SHARE * seconds}
+    chosen = Training(network, seed=seed, options=options)
+    calls[BACKEND] = chosen
+    for call in calls.values():
+        call()
+    taken = in_turns(calls, seconds=max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started)))
     return {
         "network": network.name,
-        "tasks": [len(graph.whole.cut.graph.tasks) for graph in step.graphs],
-        "median_ms": {name: measured.median_us / 1e3 for name, measured in taken.items()},
-        "spread_ms": {name: measured.spread_us / 1e3 for name, measured in taken.items()},
-        "rounds": min(measured.rounds for measured in taken.values()),
-        "contention": max(measured.contention for measured in taken.values()),
-        "expected_ms": {setting.name: setting.expected_us / 1e3 for setting in settings},
-        "same_as": {**same_as, BACKEND: BACKEND, EAGER: EAGER},
-        "backend": backend.chosen,
-        "loss_difference": losses,
-        "accuracy": {
-            name: {"error": found.error, "slower_than_best": found.slower_than_best, "tasks": found.tasks}
-            for name, found in models.accuracies.items()
-        },
+        "tasks": [len(program.cut.graph.tasks) for program in step.programs],
+        "median_ms": {name: each.median_us / 1e3 for name, each in taken.items()},
+        "spread_ms": {name: each.spread_us / 1e3 for name, each in taken.items()},
+        "rounds": min(each.rounds for each in taken.values()),
+        "contention": max(each.contention for each in taken.values()),
+        "expected_ms": {name: sum(each.makespan_us for each in placed) / 1e3 for name, placed in made.items()},
+        "same_as": {PLAIN: PLAIN, **same_as, BACKEND: BACKEND, EAGER: EAGER},
+        "backend": "; ".join(f"{graph.runs}: {graph.reason}" for graph in explain(chosen.model).graphs),
+        "accuracy": {name: asdict(found) for name, found in models.accuracies.items()},
         "learner": models.learner,
-        "timed": dict(models.runs),
-        "hurried": models.hurried,
-        "at_once": sum(pair.at_once_wins for graph in step.graphs for pair in graph.pairs),
-        "pairs": sum(len(graph.pairs) for graph in step.graphs),
+        "estimated": models.estimated,
         "seconds": time.monotonic() - started,
     }
 
@@ -164,102 +130,157 @@ def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> di
     return {name: measurement([laps[name] for _, laps in kept], lost=lost) for name in calls}
 
 
-def _same(settings: Sequence[Setting]) -> dict[str, str]:
-    """By name of a setting, the first one that runs alike: itself, if there is none before."""
-    first: dict[object, str] = {}
-    return {setting.name: first.setdefault(setting.shape, setting.name) for setting in settings}
+# -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def _losses(calls: Mapping[str, TrainingStep], eager: TrainingStep) -> dict[str, float]:
-    """The largest difference from the losses of eager steps, as a share: of any setting in its first step and in all
-    of them, and of eager steps whose first weights were moved by one rounding."""
-    wanted = _few(eager)
-    found = [_few(each) for each in calls.values()]
-    rounded = _few(eager, rounded=True)
-    return {
-        "first": max(abs(losses[0] / wanted[0] - 1) for losses in found),
-        "all": max(_apart(losses, wanted) for losses in found),
-        "by rounding alone": _apart(rounded, wanted),
-    }
+class Training:
+    """A network in training, the same for the same seed; a call is a step of SGD. ``options``: those of the backend;
+    None for no compilation."""
+
+    def __init__(self, network: TrainedNetwork, *, seed: int, options: Mapping[str, Any] | None = None) -> None:
+        torch.manual_seed(seed)
+        self.model = network.make().train()
+        self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
+        self._data = network.data()
+        self._run: Callable[..., torch.Tensor] = self.model
+        if options is not None:
+            self._run = torch.compile(self.model, backend=dwconv_concurrent, options=dict(options), dynamic=False)
+
+    def __call__(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+        self._run(*self._data).backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
 
 
-def _few(call: TrainingStep, *, rounded: bool = False) -> list[float]:
-    call.training.start_again(rounded=rounded)
-    return [call() for _ in range(_LOSSES)]
+class ScheduledStep:
+    """Steps of one network that any schedules may run."""
+
+    def __init__(self, network: TrainedNetwork, *, seed: int) -> None:
+        self._training = Training(network, seed=seed, options={"schedule": PLAIN})
+        self._training()  # traces both graphs
+        mine = {id(parameter) for parameter in self._training.model.parameters()}
+        (graph,) = (graph for graph in graphs if not mine.isdisjoint(graph.parameters))
+        self.programs = [each for each in (graph.forward, graph.backward) if each is not None]
+
+    def by(self, placed: Sequence[Schedule] | None) -> Callable[[], None]:
+        """A step by these schedules of both graphs; None for plain execution."""
+        engines: list[Engine | None] = [None] * len(self.programs)
+        if placed is not None:
+            engines = [program.prepared(each) for program, each in zip(self.programs, placed, strict=True)]
+
+        def run() -> None:
+            for program, engine in zip(self.programs, engines, strict=True):
+                program.engine = engine
+            self._training()
+
+        return run
 
 
-def _apart(losses: Sequence[float], wanted: Sequence[float]) -> float:
-    return max(abs(loss / eager - 1) for loss, eager in zip(losses, wanted, strict=True))
+Curves = Mapping[str, ScalingCurve]
+"""By signature."""
+
+
+def _made(step: ScheduledStep, known: Curves, names: Sequence[str], machine: Machine) -> list[Schedule]:
+    found = []
+    for program in step.programs:
+        graph = program.cut.graph
+        curves = {task.index: known[task.signature] for task in graph.tasks}
+        found.append(schedules(graph, curves, strategies=names, machine=machine))
+    return found
+
+
+# -- models of times ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """Of one model, over some tasks."""
+
+    tasks: int
+    error: float
+    """Mean over tasks and counts of the difference between predicted and swept time, as a share of the swept time."""
+    slower_than_best: float
+    """By which share the counts that the model would choose are slower, all tasks together, than the best ones."""
+    timed: int
+    """How many times a task was timed with one number of threads, over all tasks."""
+
+
+def accuracy(predicted: Curves, swept: Curves, *, timed: int = 0) -> Accuracy:
+    """``predicted`` against ``swept``, by signature."""
+    errors: list[float] = []
+    chosen_us = best_us = 0.0
+    for signature, curve in swept.items():
+        errors += [abs(predicted[signature].median_us[count] - us) / us for count, us in curve.median_us.items()]
+        chosen_us += curve.median_us[predicted[signature].best_threads()]
+        best_us += min(curve.median_us.values())
+    return Accuracy(
+        tasks=len(swept), error=statistics.mean(errors), slower_than_best=chosen_us / best_us - 1, timed=timed
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """Curves of both models, each from measurements of its own, and how good they are."""
+
+    climbed: Curves
+    regressed: Curves
+    accuracies: Mapping[str, Accuracy]
+    learner: str
+    """What the regression was fitted to."""
+    estimated: int
+    """Times that there was no time for."""
+
+
+def measured_models(programs: Sequence[Program], *, cores: int, seconds: float) -> Models:
+    """Fit both models to the tasks within about so many seconds, and sweep a part of them."""
+    cuts = [program.cut for program in programs]
+    tasks = [*{task.signature: task for cut in cuts for task in cut.graph.tasks}.values()]
+    climbing, regression = HillClimbing(cores=cores), Regression(cores=cores)
+    by_climbing = TaskTimer(cuts, budget=Budget(seconds / 3))
+    climbed = {task.signature: climbing.curve(task, by_climbing) for task in tasks}
+    by_regression = TaskTimer(cuts, budget=Budget(seconds / 3))
+    regression.fit(tasks, by_regression)
+    regressed = {task.signature: regression.curve(task, by_regression) for task in tasks}
+    predicted = {task.signature: regression.predicted(task, by_regression) for task in tasks}
+    by_sweep = TaskTimer(cuts, budget=Budget(seconds / 3))
+    swept = sweep(_spread(tasks), by_sweep, cores=cores)
+    return Models(
+        climbed=climbed,
+        regressed=regressed,
+        accuracies={
+            "hill climbing": accuracy(climbed, swept, timed=by_climbing.measured),
+            "regression": accuracy(predicted, swept, timed=by_regression.measured),
+        },
+        learner=regression.learnt.learner if regression.learnt else "none: one core",
+        estimated=by_climbing.estimated + by_regression.estimated + by_sweep.estimated,
+    )
+
+
+def _spread(tasks: Sequence[Task]) -> list[Task]:
+    ordered = sorted(tasks, key=lambda task: (task.flops + task.bytes, task.signature))
+    return ordered[:: max(1, -(-len(ordered) // _SWEPT))]
 
 
 # -- what is printed ---------------------------------------------------------------------------------------------------
 
 
-BACKEND, EAGER = "backend", "eager"
-
-
-def head(network: str) -> str:
-    """Above the lines of a network."""
-    return f"\n{network:16} {'ms a step':>10} {'spread':>7} {'× recommended':>14}  {'same as':16}"
-
-
 def lines(row: dict[str, Any]) -> list[str]:
-    """A line for each setting, then what else was found."""
-    recommended = row["median_ms"][RECOMMENDED]
-    shown = []
+    """A line for each way to run a step, then what else was found."""
+    plain = row["median_ms"][PLAIN]
+    shown = [f"\n{row['network']:16} {'ms a step':>10} {'spread':>7} {'× plain':>8}  {'same as':16}"]
     for name, same in row["same_as"].items():
         median_ms, spread_ms = row["median_ms"][same], row["spread_ms"][same]
         said = "" if same == name else same
-        shown.append(
-            f"{name:16} {median_ms:10.1f} {spread_ms:7.1f} {recommended / median_ms:14.2f}  {said:16}".rstrip()
-        )
-    best = best_manual(row)
-    shown.append(
-        f"best manual setting: {best}, {recommended / row['median_ms'][row['same_as'][best]]:.2f} times as fast"
-    )
+        shown.append(f"{name:16} {median_ms:10.1f} {spread_ms:7.1f} {plain / median_ms:8.2f}  {said:16}".rstrip())
     shown.append(f"the backend runs {row['backend']}")
     for model, found in row["accuracy"].items():
         shown.append(
             f"{model}: {found['error']:.1%} mean error against a sweep of {found['tasks']} tasks, chosen counts "
-            f"{found['slower_than_best']:.1%} slower than the best; {row['timed'][model]} times measured"
+            f"{found['slower_than_best']:.1%} slower than the best; {found['timed']} times measured"
         )
     shown.append(f"regression learnt by: {row['learner']}")
-    shown.append(f"dgrad and wgrad at once: faster for {row['at_once']} of {row['pairs']} convolutions")
-    apart = ", ".join(f"{which} {share:.1e}" for which, share in row["loss_difference"].items())
-    shown.append(f"largest difference from the eager losses, as a share: {apart}")
-    if row["hurried"]:
-        shown.append(f"time was up: {row['hurried']} task times are of a single run")
-    if row["contention"] > 0.05:
+    if row["estimated"]:
+        shown.append(f"time was up: {row['estimated']} task times are estimates")
+    if row["contention"] > CONTENDED:
         shown.append(f"other work took {row['contention']:.0%} of the time: measure again when the machine is quiet")
     return shown
-
-
-def best_manual(row: dict[str, Any]) -> str:
-    """The fastest setting made by hand; the recommended one is one of them."""
-    by_hand: list[str] = [name for name in row["same_as"] if name.startswith("manual") or name == RECOMMENDED]
-    return min(by_hand, key=lambda name: float(row["median_ms"][row["same_as"][name]]))
-
-
-def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """A line a network: what each way of choosing wins over the recommended setting."""
-    shown = [
-        "",
-        f"{'× recommended':16} {'best manual':>12} {'hill climbing':>14} {'regression':>11} {'best of all':>24}",
-    ]
-    for row in rows:
-        recommended = row["median_ms"][RECOMMENDED]
-        ratio = {name: recommended / row["median_ms"][same] for name, same in row["same_as"].items()}
-        best = max((name for name in ratio if name != EAGER), key=ratio.__getitem__)
-        shown.append(
-            f"{row['network']:16} {ratio[best_manual(row)]:12.2f} {ratio['hill climbing']:14.2f} "
-            f"{ratio['regression']:11.2f} {f'{ratio[best]:.2f} by {best}':>24}"
-        )
-    if len(rows) > 1:
-        means = [
-            statistics.geometric_mean(
-                row["median_ms"][RECOMMENDED] / row["median_ms"][row["same_as"][name(row)]] for row in rows
-            )
-            for name in (best_manual, lambda _: "hill climbing", lambda _: "regression")
-        ]
-        shown.append(f"{'geometric mean':16} {means[0]:12.2f} {means[1]:14.2f} {means[2]:11.2f}")
-    return "\n".join(shown)

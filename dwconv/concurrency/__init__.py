@@ -4,8 +4,8 @@ suits it.
     model = torch.compile(model, backend="dwconv_concurrent")   # chosen in the first step, by measurement
     print(dwconv.concurrency.explain(model))                    # what runs, and why
 
-    a graph in tasks     cutting, tasks, task_graph, gradient_pairs
-    their times          task_timer, hill_climbing, time_regression, counters, machine_costs
+    a graph in tasks     cutting, tasks, split_gradients
+    their times          task_timer, hill_climbing, time_regression, machine_costs
     schedules            schedule, list_scheduling, strategies, candidates
     running one          lanes, engine, program
     choosing one         options, choose_schedule, measured, choice; backend runs these steps

@@ -26,7 +26,7 @@ from torch.fx import GraphModule
 
 from dwconv.concurrency.candidates import forced_schedule
 from dwconv.concurrency.choice import Choice, keep, kept, path_for
-from dwconv.concurrency.choose_schedule import Chooser, Trial, device_name, kept_versions
+from dwconv.concurrency.choose_schedule import Trial, choose, device_name, kept_versions
 from dwconv.concurrency.options import PLAIN, Options, read
 from dwconv.concurrency.program import Boxed, Program, plainly
 from dwconv.concurrency.tasks import digest_of
@@ -172,8 +172,6 @@ class CompiledGraph:
             program.run_plainly()
         try:
             for program, schedule in zip(programs, choice.schedules, strict=False):
-                if program is self.backward and program.kept_whole != choice.kept_whole:
-                    program.split_all_but(choice.kept_whole)
                 program.engine = program.prepared(schedule)
         except InvalidChoice:
             self._reads_log = False
@@ -205,9 +203,7 @@ class CompiledGraph:
             if all(len(program.cut.graph.tasks) < 2 for program in programs):
                 self._choose_unmeasured(PLAIN, "there are no two tasks", cores=cores)
                 return
-            chooser = Chooser(programs, options=self.options, cores=cores)
-            ranking, winner = chooser.choose(step)
-        found = chooser.choice(ranking, winner, graph=self._digest)
+            found = choose(programs, options=self.options, cores=cores, step=step, graph=self._digest)
         self._follow(found)
         self.choice, self.source = found, "measured in this process"
         if not found.trusted:

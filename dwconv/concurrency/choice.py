@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dwconv import settings
-from dwconv.concurrency.schedule import Count, Microseconds, Placement, Schedule, Threads
+from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Threads
 from dwconv.errors import LogError, one_line
 from dwconv.records.line import lines, open_file
 from dwconv.records.log import TuningLog
@@ -26,16 +26,7 @@ _CHARACTERS = 500
 _MOST_US = 1e18
 _Name = Annotated[str, msgspec.Meta(max_length=_CHARACTERS)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-_FEW, _MANY = msgspec.Meta(max_length=200), msgspec.Meta(max_length=100_000)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientTimes:
-    """The two gradients of one convolution, in microseconds: one after the other, and at once."""
-
-    name: _Name
-    serial_us: Microseconds
-    at_once_us: Microseconds
+_FEW = msgspec.Meta(max_length=200)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +47,12 @@ class Choice:
     reason: _Name
     schedules: Annotated[tuple[Schedule, ...], msgspec.Meta(max_length=2)] = ()
     """Of the forward graph, and of the backward graph if there is one; none for plain execution."""
-    kept_whole: Annotated[tuple[Count, ...], _MANY] = ()
-    """Convolutions of the backward graph whose two gradients stay one operator, by their place."""
     steps: Annotated[Mapping[_Name, Measurement], _FEW] = field(default_factory=dict)
     """A step, forward and backward: plain, and with each schedule that was measured."""
     peaks: Annotated[Mapping[_Name, _Bytes], _FEW] = field(default_factory=dict)
     """By schedule, and ``plain`` for plain order: bytes that the results of tasks take at most."""
     notes: Annotated[Mapping[_Name, _Name], _FEW] = field(default_factory=dict)
     """By schedule, what was changed in it for the sake of memory."""
-    gradients: Annotated[tuple[GradientTimes, ...], _MANY] = ()
     handover_us: Microseconds = 0.0
     change_us: Microseconds = 0.0
     trusted: bool = True
@@ -109,7 +97,6 @@ def decode(line: bytes) -> Choice:
         steps={_said(name): step for name, step in found.steps.items()},
         peaks={_said(name): size for name, size in found.peaks.items()},
         notes={_said(name): _said(note) for name, note in found.notes.items()},
-        gradients=tuple(replace(each, name=_said(each.name)) for each in found.gradients),
         created=_said(found.created),
     )
 

@@ -100,7 +100,7 @@ class _Run:
 
     values: list[Any]
     tokens: dict[int, list[None]]
-    """By place that several lanes read, a token for every reader but the last."""
+    """By place that several tasks read, a token for every reader but the last."""
     inference: bool
     flushes: bool
     """Whether the caller's thread takes denormal numbers for 0 (``torch.set_flush_denormal``)."""
@@ -224,11 +224,8 @@ class CpuEngine:
 
 
 def _free(run: _Run, step: Step) -> None:
-    values = run.values
-    for place in step.frees:
-        values[place] = None
     for place in step.shared:
         try:
             run.tokens[place].pop()
         except IndexError:
-            values[place] = None
+            run.values[place] = None

@@ -13,7 +13,6 @@ from dwconv.concurrency.options import PLAIN
 from dwconv.errors import InvalidWorkload
 from dwconv.records.record import Measurement, in_us
 
-_MOST_GRADIENTS = 5
 _MOST_LAYERS = 5
 
 
@@ -60,18 +59,6 @@ class GraphExplanation:
             lines.append(
                 f"{choice.cores} threads; a hand-over takes {in_us(choice.handover_us)}, "
                 f"another number of threads {in_us(choice.change_us)}"
-            )
-        return lines + self._gradients(choice)
-
-    def _gradients(self, choice: Choice) -> list[str]:
-        faster = [each for each in choice.gradients if each.at_once_us < each.serial_us]
-        if not choice.gradients:
-            return []
-        lines = [f"dgrad beside wgrad is faster for {len(faster)} of {len(choice.gradients)} convolutions"]
-        faster.sort(key=lambda each: each.at_once_us - each.serial_us)
-        for each in faster[:_MOST_GRADIENTS]:
-            lines.append(
-                f"  {each.name}: {in_us(each.at_once_us)} at once, {in_us(each.serial_us)} one after the other"
             )
         return lines
 

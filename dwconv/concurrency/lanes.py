@@ -9,6 +9,7 @@ Between two tasks of one lane nothing is handed over. Where a task needs another
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -30,10 +31,8 @@ class Step:
     threads: int
     waits: tuple[Signal, ...]
     signals: tuple[Signal, ...]
-    frees: tuple[int, ...]
-    """Places whose value nothing reads after this task."""
     shared: tuple[int, ...]
-    """Places that lanes read side by side: the last one frees them."""
+    """Places that other tasks read, too: the last one frees them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +41,9 @@ class Lanes:
 
     steps: tuple[tuple[Step, ...], ...]
     readers: Mapping[int, int]
-    """By place that several lanes read, how many tasks read it."""
+    """By place that several tasks read, how many do."""
     in_order: tuple[Step, ...]
-    """All steps, in an order in which one thread can run them. It keeps each lane's, by which values are freed."""
+    """All steps, in an order in which one thread can run them."""
 
     @property
     def signals(self) -> list[Signal]:
@@ -64,23 +63,14 @@ def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
     """``schedule`` made ready to run ``cut``. Raises InvalidChoice if it does not fit the graph, or could not end."""
     placed = _by_worker(cut, schedule)
     order = _order_to_the_end(cut, placed)
-    lane_of = {each.task: number for number, lane in enumerate(placed) for each in lane}
-    edges: dict[tuple[int, int], Signal] = {}
-    waits: dict[int, list[Signal]] = {}
-    for lane in placed:
-        waited: dict[int, int] = {}  # by other lane, how far into it this one has waited
-        for each in lane:
-            waits[each.task] = _waits(cut, each.task, placed, lane_of, waited, edges)
-    signals: dict[int, list[Signal]] = {}
-    for (source, _), signal in edges.items():
-        signals.setdefault(source, []).append(signal)
-    frees, shared, readers = _freeing(cut, placed, lane_of)
+    waits, signals = _waits(cut, placed)
+    readers = _readers(cut)
     steps = tuple(
         tuple(
             Step(
                 task=each.task, function=cut.functions[each.task], threads=each.threads,
-                waits=tuple(waits[each.task]), signals=tuple(signals.get(each.task, ())),
-                frees=tuple(frees.get(each.task, ())), shared=tuple(shared.get(each.task, ())),
+                waits=tuple(waits[each.task]), signals=tuple(signals[each.task]),
+                shared=tuple(place for place in cut.reads[each.task] if place in readers),
             )
             for each in lane
         )
@@ -121,46 +111,29 @@ def _order_to_the_end(cut: CutGraph, placed: Sequence[Sequence[Placement]]) -> l
 
 
 def _waits(
-    cut: CutGraph, task: int, placed: Sequence[Sequence[Placement]], lane_of: Mapping[int, int],
-    waited: dict[int, int], edges: dict[tuple[int, int], Signal],
-) -> list[Signal]:  # fmt: skip
-    """The signals that ``task`` waits for: of each other lane the last task that it needs, unless an earlier task of
-    its own lane has waited for that one or a later one."""
-    order = {each.task: position for lane in placed for position, each in enumerate(lane)}
-    latest: dict[int, int] = {}
-    for needed in cut.graph.tasks[task].needs:
-        lane = lane_of[needed]
-        if lane != lane_of[task] and order[needed] > latest.get(lane, waited.get(lane, -1)):
-            latest[lane] = order[needed]
-    found = []
-    for lane, position in latest.items():
-        waited[lane] = position
-        signal = edges[placed[lane][position].task, task] = SimpleQueue()
-        found.append(signal)
-    return found
+    cut: CutGraph, placed: Sequence[Sequence[Placement]]
+) -> tuple[dict[int, list[Signal]], dict[int, list[Signal]]]:
+    """By task, the signals that it waits for, and those that it gives: of each other lane it waits for the last task
+    that it needs, unless an earlier task of its own lane has waited for that one or a later one."""
+    at = {each.task: (number, position) for number, lane in enumerate(placed) for position, each in enumerate(lane)}
+    waits: dict[int, list[Signal]] = {task: [] for task in at}
+    signals: dict[int, list[Signal]] = {task: [] for task in at}
+    for number, lane in enumerate(placed):
+        waited: dict[int, int] = {}  # by other lane, how far into it this one has waited
+        for each in lane:
+            needed = sorted(at[task] for task in cut.graph.tasks[each.task].needs)
+            latest = {other: position for other, position in needed if other != number}
+            for other, position in latest.items():
+                if position > waited.get(other, -1):
+                    waited[other] = position
+                    signal: Signal = SimpleQueue()
+                    waits[each.task].append(signal)
+                    signals[placed[other][position].task].append(signal)
+    return waits, signals
 
 
-def _freeing(
-    cut: CutGraph, placed: Sequence[Sequence[Placement]], lane_of: Mapping[int, int]
-) -> tuple[dict[int, list[int]], dict[int, list[int]], dict[int, int]]:
-    """By task, the places that it frees; by task, those that it frees if it is the last one; and by place of these, how
-    many tasks read it."""
-    order = {each.task: position for lane in placed for position, each in enumerate(lane)}
+def _readers(cut: CutGraph) -> dict[int, int]:
+    """By place that several tasks read, how many do; but for results of the graph. A single reader takes the value."""
     returned = {each.index for each in cut.outputs if isinstance(each, Place)}
-    read_by: dict[int, list[int]] = {}
-    for task, places in enumerate(cut.reads):
-        for place in places:
-            read_by.setdefault(place, []).append(task)
-    frees: dict[int, list[int]] = {}
-    shared: dict[int, list[int]] = {}
-    readers: dict[int, int] = {}
-    for place, tasks in read_by.items():
-        if place in returned or len(tasks) == 1:  # a single reader has taken it
-            continue
-        if len({lane_of[task] for task in tasks}) == 1:
-            frees.setdefault(max(tasks, key=order.__getitem__), []).append(place)
-        else:
-            readers[place] = len(tasks)
-            for task in tasks:
-                shared.setdefault(task, []).append(place)
-    return frees, shared, readers
+    count = Counter(place for places in cut.reads for place in places)
+    return {place: tasks for place, tasks in count.items() if tasks > 1 and place not in returned}

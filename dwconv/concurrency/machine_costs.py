@@ -1,27 +1,21 @@
-"""What this machine costs a schedule, measured once: handing over, changing thread counts, second hardware threads."""
+"""What this machine costs a schedule, measured once: handing over, and changing thread counts."""
 
 from __future__ import annotations
 
-import os
 import statistics
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from queue import SimpleQueue
 
 import torch
 
 from dwconv.concurrency.engine import Worker
-from dwconv.concurrency.schedule import ExtraSlots, Machine
+from dwconv.concurrency.schedule import Machine
 from dwconv.concurrency.task_timer import Budget
-from dwconv.measure.clock.contention import allowed_cores
 from dwconv.measure.clock.timing import Call
 
-STREAMS = 2
-"""Tasks of a GPU at a time, unless set in the options. To the strategies a stream is a core."""
-
+GPU = Machine(cores=2)
+"""Two streams. To the strategies a stream is a core. What it costs to hand over is in the times of steps."""
 
 _measured: dict[int, Machine] = {}
 
@@ -30,17 +24,10 @@ def this_machine(cores: int, *, budget: Budget | None = None) -> Machine:
     """This machine with that many threads, measured once in this process. Raises OutOfTime."""
     if cores not in _measured:
         bounded: Callable[[Call], Call] = budget.bounded if budget else lambda call: call
-        machine = Machine(
+        _measured[cores] = Machine(
             cores=cores, handover_us=handover_us(bounded), change_us=change_cost_us(cores=cores, bounded=bounded)
         )
-        slots = measured_slots(sibling_pairs()) if cores > 1 else ExtraSlots()
-        _measured[cores] = replace(machine, slots=slots)
     return _measured[cores]
-
-
-def gpu() -> Machine:
-    """A GPU with some streams, and one more for small tasks. What it costs to hand over is in the times of steps."""
-    return Machine(cores=STREAMS, slots=ExtraSlots(count=1))
 
 
 _HANDOVER_ROUNDS = 5
@@ -122,80 +109,3 @@ def _us(call: Callable[[], object], *, threads: int | None = None) -> float:
         torch.set_num_threads(threads)
     call()
     return (time.perf_counter() - started) * 1e6
-
-
-# -- second hardware threads of the cores ------------------------------------------------------------------------------
-
-
-_TOPOLOGY = Path("/sys/devices/system/cpu")
-_SIZE = 192
-"""Rows of the matrices that are multiplied: some hundred microseconds, in the caches of one core."""
-_RUN_S = 0.1
-
-
-def sibling_pairs(*, topology: Path = _TOPOLOGY) -> list[tuple[int, int]]:
-    """Pairs of logical processors that share a core, among those that this process may use; none if there are no
-    second hardware threads, or the system does not list them."""
-    allowed = allowed_cores()
-    pairs: set[tuple[int, int]] = set()
-    for listed in topology.glob("cpu[0-9]*/topology/thread_siblings_list"):
-        try:
-            shared = _numbers(listed.read_text())
-        except (OSError, ValueError):
-            continue
-        mine = [number for number in shared if allowed is None or number in allowed]
-        if len(mine) > 1:
-            pairs.add((mine[0], mine[1]))
-    return sorted(pairs)
-
-
-def measured_slots(pairs: list[tuple[int, int]]) -> ExtraSlots:
-    """An extra slot for each pair, with the slowdown of equal work on both of the first one: of a task on the second
-    thread, and of its neighbour. Without pairs there are no slots."""
-    if not pairs:
-        return ExtraSlots()
-    first, second = pairs[0]
-    alone = _runs_per_second([first])[0]
-    neighbour, beside = _runs_per_second([first, second])
-    return ExtraSlots(
-        count=len(pairs), slowdown=max(1.0, alone / beside), neighbour_slowdown=max(1.0, alone / neighbour)
-    )
-
-
-def _runs_per_second(processors: list[int]) -> list[float]:
-    """How often the work is done on each, all at once: the median of three times."""
-    return [statistics.median(rates) for rates in zip(*(_once(processors) for _ in range(3)), strict=True)]
-
-
-def _once(processors: list[int]) -> list[float]:
-    begin = threading.Barrier(len(processors))
-    rates = [0.0] * len(processors)
-
-    def work(place: int) -> None:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {processors[place]})  # of this thread alone
-        torch.set_num_threads(1)  # of this thread alone
-        matrix = torch.ones(_SIZE, _SIZE)
-        result = matrix @ matrix
-        begin.wait()
-        runs, started = 0, time.perf_counter()
-        while time.perf_counter() - started < _RUN_S:
-            torch.mm(matrix, matrix, out=result)
-            runs += 1
-        rates[place] = runs / (time.perf_counter() - started)
-
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(processors))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return rates
-
-
-def _numbers(listed: str) -> list[int]:
-    """``0-1,4`` as numbers."""
-    numbers: list[int] = []
-    for part in listed.strip().split(","):
-        low, _, high = part.partition("-")
-        numbers += range(int(low), int(high or low) + 1)
-    return numbers

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dwconv.concurrency import strategies
+from dwconv.concurrency.strategies import COMBINED, STRATEGIES
 from dwconv.errors import InvalidChoice, one_line
 
 MODELS = ("hill_climbing", "regression")
-GRADIENTS = "gradients"
-STRATEGIES = (*strategies.STRATEGIES, GRADIENTS)
 PLAIN = "plain"
 RANDOM = "random:"
 _SHOWN = 60
@@ -22,7 +20,7 @@ class Options:
     """What a user may set. Raises InvalidChoice for a value that makes no sense."""
 
     strategies: tuple[str, ...] = STRATEGIES
-    """Those that may be used, alone and combined; ``gradients`` runs dgrad and wgrad of a convolution at once."""
+    """Those that may be used, alone and combined."""
     model: str = "hill_climbing"
     """The model of times by number of threads: ``hill_climbing`` or ``regression``."""
     workers: int | None = None
@@ -37,8 +35,8 @@ class Options:
     log: bool = True
     """Keep what was chosen, and use what is kept."""
     schedule: str | None = None
-    """This one runs, and nothing is measured: ``plain``, strategies such as ``S1+S3``, ``gradients``, or one drawn by
-    chance, such as ``random:7``."""
+    """This one runs, and nothing is measured: ``plain``, strategies such as ``S1+S3``, or one drawn by chance, such as
+    ``random:7``."""
 
     @property
     def asked(self) -> str:
@@ -54,9 +52,9 @@ class Options:
         if self.model not in MODELS:
             raise InvalidChoice(f"model {_shown(self.model)} is unknown; use one of {', '.join(MODELS)}")
         if self.schedule is not None and not _is_schedule(self.schedule):
+            known = ", ".join("+".join(names) for names in COMBINED)
             raise InvalidChoice(
-                f"schedule {_shown(self.schedule)} is unknown; use {PLAIN}, {GRADIENTS}, strategies such as S1+S3, "
-                f"or {RANDOM}SEED with a whole number"
+                f"schedule {_shown(self.schedule)} is unknown; use {PLAIN}, {known}, or {RANDOM}SEED, a whole number"
             )
         if self.workers is not None and self.workers < 1:
             raise InvalidChoice(f"workers={self.workers} is too few; use 1 or more")
@@ -69,43 +67,35 @@ def _is_schedule(name: str) -> bool:
     if name.startswith(RANDOM):
         seed = name.removeprefix(RANDOM)
         return seed.isascii() and seed.isdecimal()
-    parts = name.split("+")
-    combined = all(each in STRATEGIES and each != GRADIENTS for each in parts) and len(set(parts)) == len(parts)
-    return name in (PLAIN, GRADIENTS) or combined
+    return name == PLAIN or tuple(sorted(name.split("+"))) in COMBINED
+
+
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "model": ("a name", (str,)),
+    "workers": ("a whole number", (int, type(None))),
+    "memory": ("a share, such as 0.2", (int, float)),
+    "seconds": ("a number of seconds", (int, float)),
+    "fall_back": ("True or False", (bool,)),
+    "log": ("True or False", (bool,)),
+    "schedule": ("a name", (str, type(None))),
+}
 
 
 def read(given: Mapping[str, Any] | None) -> Options:
     """The options as they come from ``torch.compile``. Raises InvalidChoice, naming what is unknown."""
-    known = {each.name for each in fields(Options)}
-    values: dict[str, Any] = {}
-    for name, value in (given or {}).items():
-        if name not in known:
-            raise InvalidChoice(f"option {_shown(name)} is unknown; use any of {', '.join(sorted(known))}")
+    values = dict(given or {})
+    for name, value in values.items():
         if name == "strategies":
-            value = _names(value)
-        elif type(value) not in _TYPES[name]:
-            raise InvalidChoice(f"option {name}={_shown(value)} is not {_MEANT[name]}")
-        values[name] = value
+            if not isinstance(value, Sequence):
+                names = ", ".join(STRATEGIES)
+                raise InvalidChoice(f"strategies={_shown(value)} is not a list of names; use any of {names}")
+            values[name] = (value,) if isinstance(value, str) else tuple(value)
+        elif name not in _KINDS:
+            known = ", ".join(sorted(("strategies", *_KINDS)))
+            raise InvalidChoice(f"option {_shown(name)} is unknown; use any of {known}")
+        elif type(value) not in _KINDS[name][1]:
+            raise InvalidChoice(f"option {name}={_shown(value)} is not {_KINDS[name][0]}")
     return Options(**values)
-
-
-_MEANT = {
-    "model": "a name", "workers": "a whole number", "memory": "a share, such as 0.2", "seconds": "a number of seconds",
-    "fall_back": "True or False", "log": "True or False", "schedule": "a name",
-}  # fmt: skip
-_TYPES: dict[str, Collection[type]] = {
-    "model": (str,), "workers": (int, type(None)), "memory": (int, float), "seconds": (int, float),
-    "fall_back": (bool,), "log": (bool,), "schedule": (str, type(None)),
-}  # fmt: skip
-
-
-def _names(value: object) -> tuple[str, ...]:
-    """One name, or several."""
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, Sequence):
-        raise InvalidChoice(f"strategies={_shown(value)} is not a list of names; use any of {', '.join(STRATEGIES)}")
-    return tuple(value)
 
 
 def _shown(value: object) -> str:

@@ -8,7 +8,7 @@ It has not run on a GPU yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +17,9 @@ from torch._dynamo.backends.debugging import boxed_nop
 from torch.fx import GraphModule
 
 from dwconv.concurrency.engine import CpuEngine
-from dwconv.concurrency.gradient_pairs import split
 from dwconv.concurrency.lanes import lanes
 from dwconv.concurrency.schedule import Schedule
+from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.tasks import CutGraph, Place, cut
 
 
@@ -109,21 +109,11 @@ class Program:
     CannotBeCut, naming the operator."""
 
     def __init__(self, module: GraphModule) -> None:
-        self._module = module
         self._plain = plainly(module)
-        self.cut: CutGraph
+        self.cut = cut(split(module))
         self.engine: Engine | None = None
         """None: plain execution."""
-        self.kept_whole: tuple[int, ...] = ()
-        self.split_all_but(())
         self.on_gpu = any(_is_on_gpu(example) for example in self.cut.examples.values())
-
-    def split_all_but(self, kept_whole: Collection[int]) -> None:
-        """Cut the graph anew, dgrad and wgrad of each convolution apart, except of some: ``kept_whole``, by their place
-        among the convolutions. From now on it runs plainly."""
-        self.kept_whole = tuple(sorted(kept_whole))
-        self.cut = cut(split(self._module, kept_whole=self.kept_whole))
-        self.run_plainly()
 
     def prepared(self, schedule: Schedule) -> Engine:
         """An engine for ``schedule``. Raises InvalidChoice if it does not fit."""

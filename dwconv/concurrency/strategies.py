@@ -1,37 +1,29 @@
-"""The four strategies, alone and combined: from tasks, their times and a machine to a schedule.
+"""The strategies, alone and combined: from tasks, their times and a machine to a schedule.
 
     S1   own thread counts: each task its own best number of threads, where that pays for the change of the count
     S2   shared thread counts: tasks of one kind share the count of the kind's largest instance
     S3   co-running: ready tasks run beside each other on idle cores, where predicted times make the step shorter
-    S4   fill-in: small tasks run beside a larger one on what it leaves: second hardware threads, a second stream
 
-Without S1 and S2 a task gets all cores; without S3 and S4 one task runs at a time. With both S1 and S2, kinds share a
-count except where own counts make the step shorter. With S3, counts are upper bounds.
+Without S1 and S2 a task gets all cores; without S3 one task runs at a time. With S3, counts are upper bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from dwconv.concurrency.list_scheduling import (
     Counts,
     Curves,
-    Rules,
-    always,
     counts_to_try,
-    place,
+    one_after_the_other,
+    side_by_side,
     ways_to_the_end_us,
 )
 from dwconv.concurrency.schedule import Machine, Placement, Schedule, TaskGraph, makespan_us
 
-STRATEGIES = ("S1", "S2", "S3", "S4")
-
-
-def combined(names: Sequence[str] = STRATEGIES) -> list[tuple[str, ...]]:
-    """Every strategy alone, then every combination of two, three and four."""
-    return [chosen for count in range(1, len(names) + 1) for chosen in combinations(names, count)]
+STRATEGIES = ("S1", "S2", "S3")
+COMBINED = (("S1",), ("S2",), ("S3",), ("S1", "S3"), ("S2", "S3"))
 
 
 def schedules(
@@ -39,37 +31,20 @@ def schedules(
 ) -> Schedule:
     """The schedule that ``strategies`` make of ``graph``; without any, one task at a time on all cores.
 
-    ``curves``: by task, its time for 1 to ``machine.cores`` threads. ``workers``: the most tasks that run at once,
-    not counting those on extra slots; by default as many as there are cores."""
-    names = tuple(name for name in STRATEGIES if name in strategies)
-    counts = always(graph, machine.cores)
-    if "S1" in names and "S2" in names:
-        counts = own_or_shared(graph, curves, change_us=machine.change_us)
-    elif "S1" in names:
+    ``curves``: by task, its time for 1 to ``machine.cores`` threads. ``workers``: the most tasks that run at once; by
+    default as many as there are cores."""
+    counts: Counts = dict.fromkeys((task.index for task in graph.tasks), machine.cores)
+    if "S1" in strategies:
         counts = own_best(graph, curves, change_us=machine.change_us)
-    elif "S2" in names:
+    elif "S2" in strategies:
         counts = shared_by_kind(graph, curves)
-    slots = "S4" in names
-    if "S3" in names:
-        most = machine.cores if workers is None else max(1, min(workers, machine.cores))
-        placements = co_run(graph, curves, counts, machine=machine, workers=most, slots=slots)
-    else:
-        plain = place(graph, curves, counts, machine=machine, rules=Rules())
-        beside = place(graph, curves, counts, machine=machine, rules=Rules(slots=True)) if slots else plain
-        placements = min(plain, beside, key=makespan_us)
+    placements = one_after_the_other(graph, curves, counts, machine=machine)
+    most = machine.cores if workers is None else min(workers, machine.cores)
+    if "S3" in strategies and most > 1:
+        search = _Search(graph, curves, counts, machine=machine, workers=most)
+        placements = min([placements, search.shortest()], key=makespan_us)
+    names = tuple(name for name in STRATEGIES if name in strategies)
     return Schedule(strategies=names, cores=machine.cores, placements=placements)
-
-
-def manual(graph: TaskGraph, curves: Curves, *, threads: int, workers: int, machine: Machine) -> Schedule:
-    """A setting as people make it by hand: ``workers`` tasks at a time at most (inter-op), ``threads`` each (intra-op).
-
-    The two may use more threads than there are cores. The expected times then count with as many cores as threads,
-    and are too short."""
-    cores = max(machine.cores, threads * workers)
-    roomy = Machine(cores=cores, handover_us=machine.handover_us, change_us=machine.change_us)
-    rules = Rules(workers=workers)
-    placements = place(graph, curves, always(graph, threads), machine=roomy, rules=rules)
-    return Schedule(strategies=(), cores=cores, placements=placements)
 
 
 # -- S1 and S2: how many threads each task gets, one task after the other ----------------------------------------------
@@ -110,57 +85,20 @@ def shared_by_kind(graph: TaskGraph, curves: Curves) -> dict[int, int]:
     return {task.index: curves[largest[task.kind]].best_threads() for task in graph.tasks}
 
 
-def own_or_shared(graph: TaskGraph, curves: Curves, *, change_us: float) -> dict[int, int]:
-    """S1 and S2: kinds share a count, except those whose tasks, each with its own best, make the step shorter."""
-    own, counts = own_best(graph, curves, change_us=change_us), shared_by_kind(graph, curves)
-    by_kind: dict[str, list[int]] = {}
-    for task in graph.tasks:
-        by_kind.setdefault(task.kind, []).append(task.index)
-    least_us = one_after_the_other_us(graph, curves, counts, change_us=change_us)
-    for tasks in by_kind.values():
-        tried = {**counts, **{task: own[task] for task in tasks}}
-        tried_us = one_after_the_other_us(graph, curves, tried, change_us=change_us)
-        if tried_us < least_us:
-            counts, least_us = tried, tried_us
-    own_us = one_after_the_other_us(graph, curves, own, change_us=change_us)
-    return own if own_us < least_us else counts
-
-
-def one_after_the_other_us(graph: TaskGraph, curves: Curves, counts: Mapping[int, int], *, change_us: float) -> float:
-    """The time of all tasks in the order of the graph, with ``change_us`` wherever the count changes."""
-    total_us, before = 0.0, None
-    for task in graph.tasks:
-        count = counts[task.index]
-        total_us += curves[task.index].median_us[count] + (change_us if before not in (None, count) else 0.0)
-        before = count
-    return total_us
-
-
-# -- S3 and S4: which tasks run beside others --------------------------------------------------------------------------
+# -- S3: which tasks run beside others ---------------------------------------------------------------------------------
 
 
 _LOOKS = 200
-"""Schedules computed to improve the best of the first ones; many for small graphs, few for large ones."""
+"""Schedules computed to improve the first ones; many for small graphs, few for large ones."""
 _MOST_PLACED = 40_000
 """Tasks times cores placed for that in all, so that large graphs and machines take little longer."""
 _WORTH_IT = 1e-9
 """A shorter makespan by less than this share is rounding."""
 
 
-def co_run(
-    graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int, slots: bool
-) -> tuple[Placement, ...]:
-    """The shortest schedule found in which a task has at most ``counts`` threads and at most ``workers`` tasks run at
-    once, besides those on extra slots."""
-    found = _Search(graph, curves, counts, machine=machine, workers=workers, slots=slots)
-    best = min((found.improved(start) for start in found.starts()), key=lambda tried: tried.us)
-    return best.placements
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Tried:
     counts: Counts
-    rules: Rules
     placements: tuple[Placement, ...]
 
     @property
@@ -169,38 +107,32 @@ class _Tried:
 
 
 class _Search:
-    """List scheduling from several sets of thread counts, the best of which is then improved task by task. One task at
-    a time is among them, so that nothing co-runs where it does not pay by the predicted times."""
+    """List scheduling from several sets of thread counts, each of which is then improved task by task."""
 
-    def __init__(
-        self, graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int, slots: bool
-    ) -> None:
-        self._graph, self._curves, self._most = graph, curves, counts
-        self._machine, self._workers, self._slots = machine, workers, slots
+    def __init__(self, graph: TaskGraph, curves: Curves, most: Counts, *, machine: Machine, workers: int) -> None:
+        """``most``: the threads of each task, at most."""
+        self._graph, self._curves, self._most = graph, curves, most
+        self._machine, self._workers = machine, workers
         self._looks = min(_LOOKS, _MOST_PLACED // max(1, len(graph.tasks) * machine.cores))
         self._readers = graph.readers()
 
-    def starts(self) -> list[_Tried]:
-        """One task at a time; and each set of counts to begin with under each rule of starting tasks. The shortest
-        first."""
-        tried = [self._tried(self._most, Rules()), self._tried(self._most, Rules(slots=self._slots))]
-        for counts in (self._most, dict.fromkeys(self._most, 1), self._balanced()):
-            for narrow, share in ((False, False), (True, False), (True, True)):
-                rules = Rules(workers=self._workers, narrow=narrow, share=share, slots=self._slots)
-                tried.append(self._tried(counts, rules))
-        return sorted(tried, key=lambda each: each.us)
+    def shortest(self) -> tuple[Placement, ...]:
+        """The shortest schedule found."""
+        starts = [self._tried(counts) for counts in (self._most, dict.fromkeys(self._most, 1), self._balanced())]
+        starts.sort(key=lambda each: each.us)
+        return min((self._improved(start) for start in starts), key=lambda tried: tried.us).placements
 
-    def improved(self, best: _Tried) -> _Tried:
+    def _improved(self, best: _Tried) -> _Tried:
         """Give one task another count as long as that makes the step shorter, the longest tasks first. The number of
         steps of all calls together is bounded."""
-        improving = best.rules.workers > 1
+        improving = True
         while improving:
             improving = False
             for task, count in self._moves(best):
                 if self._looks <= 0:
                     return best
                 self._looks -= 1
-                tried = self._tried({**best.counts, task: count}, best.rules)
+                tried = self._tried({**best.counts, task: count})
                 if tried.us < best.us * (1 - _WORTH_IT):
                     best, improving = tried, True
         return best
@@ -248,6 +180,6 @@ class _Search:
     def _us(self, task: int, count: int) -> float:
         return self._curves[task].median_us[count]
 
-    def _tried(self, counts: Counts, rules: Rules) -> _Tried:
-        placed = place(self._graph, self._curves, counts, machine=self._machine, rules=rules)
-        return _Tried(counts=counts, rules=rules, placements=placed)
+    def _tried(self, counts: Counts) -> _Tried:
+        placed = side_by_side(self._graph, self._curves, counts, machine=self._machine, workers=self._workers)
+        return _Tried(counts=counts, placements=placed)

@@ -131,7 +131,7 @@ def compile_task(nodes: Sequence[Node], *, slots: Slots, attributes: Mapping[Nod
 # -- a graph in tasks --------------------------------------------------------------------------------------------------
 
 
-VERSION = 2
+VERSION = 3
 """Raised when graphs are cut in another way, or plain execution is another: choices that were kept fit no more."""
 
 

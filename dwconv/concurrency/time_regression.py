@@ -1,7 +1,7 @@
 """A task's time by its number of threads, predicted from a few profiled runs by a model fitted on some tasks.
 
 some tasks   every count timed    ──► learner: what a guess from the profile must be multiplied by
-every task   profile: 1 thread, and all cores where there are more than two; hardware events if they can be counted
+every task   profile: 1 thread, and all cores where there are more than two
              ──► guess (Amdahl through the profile) × learner = curve
 """
 
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dwconv.concurrency.counters import HardwareEvents, counted
 from dwconv.concurrency.hill_climbing import Timed, amdahl_us
 from dwconv.concurrency.schedule import ScalingCurve, Task
 from dwconv.errors import InvalidChoice
@@ -66,7 +65,7 @@ class Regression:
         """The model's prediction for ``task``, even if it was fitted on it. Calls ``timed`` for a new signature only.
         Raises InvalidChoice before ``fit``."""
         profile = self._profile(task, timed)
-        us = dict(profile.us)
+        us = dict(profile)
         counts = self._predicted_counts()
         if counts:
             if self.learnt is None:
@@ -82,17 +81,15 @@ class Regression:
     def _profile(self, task: Task, timed: Timed) -> Profile:
         if task.signature not in self._profiles:
             known = self._known.get(task.signature)
-            with counted() as events:
-                us = {1: timed(task, 1)}
-            for count in self.profiled_counts[1:]:
-                us[count] = known.median_us[count] if known else timed(task, count)
-            self._profiles[task.signature] = Profile(us=us, events=events)
+            self._profiles[task.signature] = {
+                count: known.median_us[count] if known else timed(task, count) for count in self.profiled_counts
+            }
         return self._profiles[task.signature]
 
     def _guess_us(self, profile: Profile, count: int) -> float:
         if len(self.profiled_counts) == 1:
-            return profile.us[1] / count
-        return amdahl_us(count, one_us=profile.us[1], all_us=profile.us[self._cores], cores=self._cores)
+            return profile[1] / count
+        return amdahl_us(count, one_us=profile[1], all_us=profile[self._cores], cores=self._cores)
 
     def _distance(self, count: int) -> float:
         """How far a count is from those profiled: there the guess needs no correction."""
@@ -128,30 +125,21 @@ _SIZES = re.compile(r"[(\[](\d+(?:, ?\d+)*),?[)\]]")
 """Lists of numbers in a signature: shapes and strides."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """A few timed runs of a task."""
-
-    us: Mapping[int, float]
-    """By number of threads; one thread is among them."""
-    events: HardwareEvents
-    """Counted in the run on one thread; zeros if nothing could be counted."""
+Profile = Mapping[int, float]
+"""A few timed runs of a task, by number of threads; one thread is among them."""
 
 
 def features(task: Task, profile: Profile) -> list[float]:
     """Numbers on which the scaling of a task depends, on logarithmic scales where only ratios matter."""
-    one_us = profile.us[1]
-    events = profile.events
+    one_us = profile[1]
     return [
         _log(one_us),
-        *(_log(us / one_us) for count, us in sorted(profile.us.items()) if count > 1),
+        *(_log(us / one_us) for count, us in sorted(profile.items()) if count > 1),
         _log(task.flops / one_us),
         _log(task.bytes / one_us),
         _log(task.flops / max(1, task.bytes)),
         _log(task.bytes),
         *_shape(task.signature),
-        events.instructions / max(1, events.cycles),
-        1e3 * events.cache_misses / max(1, events.instructions),
         float("convolution" in task.kind),
         float("backward" in task.kind),
         float("mm" in task.kind),

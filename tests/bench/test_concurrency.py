@@ -1,9 +1,8 @@
-"""bench concurrency: settings of one step in turns, what is printed of them, and the networks."""
+"""bench concurrency: steps by every schedule in turns, what is printed of them, and the networks."""
 
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 import torch
@@ -11,12 +10,11 @@ from torch import nn
 
 from bench.__main__ import main
 from bench.concurrency import bench
-from bench.concurrency.bench import best_manual, lines, summary
+from bench.concurrency.bench import accuracy, lines
 from bench.concurrency.models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
-from bench.concurrency.step import RECOMMENDED
-from bench.concurrency.times import HurriedTimer
 from dwconv.concurrency import measured
-from dwconv.measure.clock.timing import TRIAL, Lap
+from dwconv.measure.clock.timing import Lap
+from tests.made_up_graphs import curve
 
 
 class TwoBranches(nn.Module):
@@ -49,22 +47,18 @@ def two_threads():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
-def test_every_setting_of_a_network_is_measured_and_loses_nothing(monkeypatch, tmp_path, capsys):
+def test_every_schedule_of_a_network_is_measured(monkeypatch, tmp_path, capsys):
     """Traces and measures for real: some seconds."""
     monkeypatch.setattr(bench, "NETWORKS", (TINY,))
     assert main(["concurrency", "--seconds", "1", "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("concurrency-*.json")
     (row,) = json.loads(path.read_text())["rows"]
-    assert {RECOMMENDED, "manual 1 × 1", "manual 2 × 1", "manual 2 × 2", "hill climbing", "regression"} <= set(
-        row["same_as"]
-    )
-    assert len([name for name in row["same_as"] if name.startswith("S")]) == 15
+    assert set(row["same_as"]) == {"plain", "S1", "S2", "S3", "S1+S3", "S2+S3", "regression", "backend", "eager"}
     assert set(row["same_as"].values()) == set(row["median_ms"]) == set(row["spread_ms"])
-    assert all(ms > 0 for ms in row["median_ms"].values()) and {"backend", "eager"} <= set(row["median_ms"])
-    assert row["loss_difference"]["first"] < 1e-5
+    assert all(ms > 0 for ms in row["median_ms"].values())
     assert set(row["accuracy"]) == {"hill climbing", "regression"}
     printed = capsys.readouterr().out
-    assert "best manual setting" in printed and "hand" in printed
+    assert "the backend runs" in printed and "mean error against a sweep of" in printed
 
 
 def test_bad_input_is_one_line(capsys):
@@ -73,9 +67,6 @@ def test_bad_input_is_one_line(capsys):
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 2
     assert "--model AlexNet is unknown; use one of ResNet-34, DCGAN" in err and "--seconds 0 leaves no time" in err
-
-
-# -- steps in turns --------------------------------------------------------------------------------------------------
 
 
 class PlannedClock:
@@ -90,9 +81,6 @@ class PlannedClock:
         seconds, lost = call()
         self._lost = max(self._lost, lost)
         return Lap(seconds=seconds)
-
-    def enough(self, effort):
-        return effort
 
     def overall(self):
         self._lost = 0.0
@@ -117,80 +105,37 @@ def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
     assert order[1::4] == order[2::4] == order[3::4] == ["a", "b", "b", "a", "a", "b"]
     assert (found["a"].median_us, found["b"].median_us, found["b"].rounds) == (1e6, 3e6, 2)
     assert found["b"].spread_us == pytest.approx(1e6) and found["a"].contention == 0
+    disturbed = bench.in_turns({"a": lambda: (1.0, 0.5)}, seconds=0)
+    assert disturbed["a"].rounds == 3 and disturbed["a"].contention == 0.5  # all count, and say so
 
 
-def test_where_most_turns_are_disturbed_all_count_and_say_so(monkeypatch):
-    monkeypatch.setattr(bench, "CpuClock", PlannedClock)
-    found = bench.in_turns({"a": lambda: (1.0, 0.5)}, seconds=0)
-    assert found["a"].rounds == 3 and found["a"].contention == 0.5
+def test_accuracy_is_the_mean_error_and_what_the_choice_loses():
+    found = accuracy({"a": curve(10, 6), "b": curve(10, 8)}, {"a": curve(10, 5), "b": curve(10, 20)})
+    assert found.tasks == 2
+    assert found.error == pytest.approx((0 + 0.2 + 0 + 0.6) / 4)
+    assert found.slower_than_best == pytest.approx((5 + 20) / (5 + 10) - 1)
 
 
-def test_when_time_is_up_one_run_of_a_task_has_to_do():
-    runs = []
-    timer = HurriedTimer(None, until_s=time.monotonic() - 1)
-    assert timer.in_turns({"task": lambda: runs.append(time.sleep(0.002))}, effort=TRIAL)["task"] >= 2000
-    assert len(runs) == 2 and timer.hurried == 1
-
-
-# -- what is printed -------------------------------------------------------------------------------------------------
-
-
-def planted_row(**changed):
-    median_ms = {
-        RECOMMENDED: 100.0,
-        "manual 1 × 1": 150.0,
-        "manual 2 × 1": 80.0,
-        "hill climbing": 50.0,
-        "backend": 55.0,
-        "eager": 110.0,
-    }
-    same_as = {name: name for name in median_ms}
-    return {
+def test_schedules_are_held_against_plain_execution():
+    median_ms = {"plain": 100.0, "S3": 50.0, "backend": 55.0, "eager": 110.0}
+    row = {
         "network": "Planted",
         "median_ms": median_ms,
         "spread_ms": dict.fromkeys(median_ms, 1.5),
-        "same_as": {**same_as, "regression": "hill climbing", "S1": RECOMMENDED},
-        "accuracy": {"hill climbing": {"error": 0.05, "slower_than_best": 0.01, "tasks": 7}},
-        "timed": {"hill climbing": 14},
+        "same_as": {**{name: name for name in median_ms}, "regression": "S3"},
+        "accuracy": {"hill climbing": {"error": 0.05, "slower_than_best": 0.01, "tasks": 7, "timed": 14}},
         "backend": "S1+S3: 80% faster than plain",
         "learner": "xgboost",
-        "at_once": 3,
-        "pairs": 5,
-        "loss_difference": {"first": 1e-7},
-        "hurried": 0,
+        "estimated": 0,
         "contention": 0.0,
-        **changed,
     }
-
-
-def test_settings_are_held_against_the_recommended_one():
-    shown = lines(planted_row())
-    assert any(line.split() == ["hill", "climbing", "50.0", "1.5", "2.00"] for line in shown)
-    assert any(line.split() == ["regression", "50.0", "1.5", "2.00", "hill", "climbing"] for line in shown)
+    shown = lines(row)
+    assert "regression             50.0     1.5     2.00  S3" in shown
     assert any(line.split() == ["eager", "110.0", "1.5", "0.91"] for line in shown)
-    assert "best manual setting: manual 2 × 1, 1.25 times as fast" in shown
     assert any("5.0% mean error against a sweep of 7 tasks, chosen counts 1.0% slower" in line for line in shown)
-    assert "the backend runs S1+S3: 80% faster than plain" in shown
-    assert any("3 of 5 convolutions" in line for line in shown) and any("first 1.0e-07" in line for line in shown)
-
-
-def test_disturbed_and_hurried_figures_say_so():
-    assert not any("measure again" in line or "time was up" in line for line in lines(planted_row()))
-    shown = lines(planted_row(contention=0.3, hurried=12))
+    assert not any("measure again" in line or "time was up" in line for line in shown)
+    shown = lines({**row, "contention": 0.3, "estimated": 12})
     assert any("other work took 30%" in line for line in shown) and any("12 task times" in line for line in shown)
-
-
-def test_the_recommended_setting_may_be_the_best_manual_one():
-    slow = {**planted_row()["median_ms"], "manual 2 × 1": 120.0}
-    assert best_manual(planted_row()) == "manual 2 × 1" and best_manual(planted_row(median_ms=slow)) == RECOMMENDED
-
-
-def test_networks_are_summed_up_by_geometric_means():
-    last = summary([planted_row(), planted_row(network="Other")]).splitlines()[-1].split()
-    assert last == ["geometric", "mean", "1.25", "2.00", "2.00"]
-    assert "2.00 by hill climbing" in summary([planted_row()])
-    quick = {**planted_row()["median_ms"], "eager": 10.0}
-    assert "2.00 by hill climbing" in summary([planted_row(median_ms=quick)])
 
 
 # -- the networks ----------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from dwconv.concurrency.engine import CpuEngine, Workers
-from dwconv.concurrency.gradient_pairs import split
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.schedule import Schedule, drawn
+from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.tasks import cut
 from dwconv.errors import InvalidChoice
 from tests import forked
@@ -137,23 +137,6 @@ def test_an_error_reaches_the_caller_as_it_is_and_the_next_run_is_right(graph, e
         assert type(error) is Broken and str(error) == f"task {fails % (last + 1)}"
         failing[0] = False
         assert all(map(torch.equal, in_time(lambda: engine.run([*INPUTS])), expected))
-
-
-def test_others_stop_before_their_next_task(graph):
-    ran = []
-
-    def first_fails(index, function):
-        def run(values):
-            ran.append(index)
-            if index == 0:
-                raise Broken
-            function(values)
-
-        return run
-
-    alone = dealt(graph, workers=1)
-    assert type(in_time(lambda: CpuEngine(with_functions(graph, first_fails), alone).run([*INPUTS]))) is Broken
-    assert ran == [0]
 
 
 def test_two_callers_at_once_both_get_their_results(graph, expected):

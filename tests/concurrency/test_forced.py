@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def every_operator_is_a_task(tmp_path, monkeypatch):
     """Every operator is a task. Nothing is measured, nothing kept."""
     monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
-    monkeypatch.setattr(backend, "Chooser", None)
+    monkeypatch.setattr(backend, "choose", None)
     monkeypatch.setattr(cutting, "SMALL_US", 0.0)
     monkeypatch.setattr(cutting, "LARGE_US", 0.0)
     yield
@@ -196,11 +196,11 @@ def check(make, schedules, *, workers):
 @pytest.mark.filterwarnings("ignore:run_and_save_rng_state is a higher-order operator")
 @pytest.mark.parametrize("make", MODELS)
 def test_any_schedule_computes_what_aot_eager_computes(make):
-    check(make, ["random:0", "plain", "random:1", "random:2", "S1+S3", "gradients"], workers=3)
+    check(make, ["random:0", "plain", "random:1", "random:2", "S1+S3"], workers=3)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:run_and_save_rng_state is a higher-order operator")
 @pytest.mark.parametrize("make", MODELS)
 def test_many_schedules_compute_what_aot_eager_computes(make):
-    check(make, ["S1", "S2", "S3", "S4", "S2+S4", *(f"random:{seed}" for seed in range(3, 53))], workers=4)
+    check(make, ["S1", "S2", "S3", "S2+S3", *(f"random:{seed}" for seed in range(3, 53))], workers=4)

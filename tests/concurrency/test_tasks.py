@@ -11,9 +11,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from dwconv.concurrency.cutting import is_free, kind_of
 from dwconv.concurrency.engine import CpuEngine
-from dwconv.concurrency.gradient_pairs import pairs, split
 from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.task_timer import TaskTimer, pair_times
+from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.tasks import cut, digest_of
 from dwconv.errors import CannotBeCut
 from tests.traced_graphs import branches, branches_inputs, cells, chain, dealt, drops, noting_what_is_held, traced
@@ -168,21 +167,18 @@ def test_what_cannot_be_cut_is_named():
         cut(make_fx(lambda x: [x * 2], tracing_mode="symbolic")(torch.randn(4, 5)))
 
 
+def check_gradients_are_apart(function, inputs, kinds):
+    """Of each convolution, in two tasks that do not need each other, with the same results."""
+    apart = cut(split(traced(function, inputs)))
+    tasks = [task for task in apart.graph.tasks if task.kind in kinds]
+    assert sorted(task.kind for task in tasks) == sorted(kinds)
+    assert not {task.index for task in tasks} & {needed for task in tasks for needed in task.needs}
+    found = CpuEngine(apart, one_at_a_time(apart, threads=1)).run([*inputs])
+    torch.testing.assert_close(found, function(*inputs))
+
+
 def test_both_gradients_of_a_convolution_are_cut_apart():
-    inputs = branches_inputs()
-    graph = traced(branches, inputs)
-    apart = cut(split(graph))
-    found = pairs(apart)
-    assert [each.convolution for each in sorted(found, key=lambda each: each.convolution)] == [0, 1, 2]
-    for each in found:
-        assert not {each.dgrad, each.wgrad} & {
-            *apart.graph.tasks[each.dgrad].needs, *apart.graph.tasks[each.wgrad].needs,
-        }  # fmt: skip
-    results = CpuEngine(apart, one_at_a_time(apart, threads=1)).run([*inputs])
-    for found_one, expected in zip(results, branches(*inputs), strict=True):
-        torch.testing.assert_close(found_one, expected)
-    assert [each.convolution for each in pairs(cut(split(graph, kept_whole=(0, 2))))] == [1]
-    assert pairs(cut(graph)) == []
+    check_gradients_are_apart(branches, branches_inputs(), ["aten.convolution_backward"] * 6)
 
 
 @pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op. .*tune them")
@@ -193,16 +189,4 @@ def test_so_are_those_of_dwconv():
         return [dw * 2, dx.relu()]
 
     inputs = [torch.randn(2, 8, 9, 7), torch.randn(2, 8, 8, 4), torch.randn(8, 1, 3, 3)]
-    graph = traced(gradients, inputs)
-    apart = cut(split(graph))
-    (found,) = pairs(apart)
-    assert found.convolution == 0
-    kinds = [kind_of(node) for index in (found.dgrad, found.wgrad) for node in apart.nodes[index]]
-    assert [kind for kind in kinds if kind.startswith("dwconv")] == ["dwconv.dgrad", "dwconv.wgrad"]
-    assert pairs(cut(split(graph, kept_whole=(0,)))) == [] == pairs(cut(graph))
-    (taken,) = pair_times(apart, TaskTimer(apart), cores=2)
-    assert taken.whole_us is not None, "both in one are timed, too"
-    for cut_graph in (apart, cut(graph)):
-        results = CpuEngine(cut_graph, one_at_a_time(cut_graph, threads=1)).run([*inputs])
-        for found_one, expected in zip(results, gradients(*inputs), strict=True):
-            torch.testing.assert_close(found_one, expected)
+    check_gradients_are_apart(gradients, inputs, ["dwconv.dgrad", "dwconv.wgrad"])

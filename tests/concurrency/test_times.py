@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import random
-from pathlib import Path
+import time
 
 import numpy as np
 import pytest
@@ -14,18 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from bench.concurrency.times import accuracy
-from dwconv.concurrency import counters
+from bench.concurrency.bench import accuracy
+from dwconv.concurrency import task_timer
 from dwconv.concurrency.choose_schedule import Trial
-from dwconv.concurrency.gradient_pairs import pairs, split
 from dwconv.concurrency.hill_climbing import HillClimbing, amdahl_us, interpolated
-from dwconv.concurrency.machine_costs import handover_us
-from dwconv.concurrency.task_timer import TaskTimer, made_up, pair_times
+from dwconv.concurrency.machine_costs import change_cost_us, handover_us
+from dwconv.concurrency.split_gradients import split
+from dwconv.concurrency.task_timer import Budget, TaskTimer, made_up
 from dwconv.concurrency.tasks import cut
-from dwconv.concurrency.time_regression import Profile, Regression, features, learners, learnt, sweep
-from dwconv.errors import InvalidChoice
-from dwconv.measure.clock.timing import Lap
-from tests.made_up_graphs import curve, task
+from dwconv.concurrency.time_regression import Regression, features, learners, learnt, sweep
+from dwconv.records.record import Measurement
+from tests.made_up_graphs import task
 from tests.traced_graphs import branches, branches_inputs, traced
 
 
@@ -103,15 +101,6 @@ def test_amdahl_through_one_thread_and_all_cores():
     assert amdahl_us(1, one_us=7.0, all_us=7.0, cores=1) == 7
 
 
-def test_accuracy_is_the_mean_error_and_what_the_choice_loses():
-    swept = {"a": curve(10, 5), "b": curve(10, 20)}
-    predicted = {"a": curve(10, 6), "b": curve(10, 8)}
-    found = accuracy(predicted, swept)
-    assert found.tasks == 2
-    assert found.error == pytest.approx((0 + 0.2 + 0 + 0.6) / 4)
-    assert found.slower_than_best == pytest.approx((5 + 20) / (5 + 10) - 1)
-
-
 # -- regression --------------------------------------------------------------------------------------------------------
 
 
@@ -177,13 +166,6 @@ def test_one_core_leaves_nothing_to_predict():
     assert model.learnt is None and list(model.predicted(tasks[0], TimedTasks()).median_us) == [1]
 
 
-def test_a_regression_that_learnt_nothing_says_so():
-    with pytest.raises(InvalidChoice, match="no tasks to learn from"):
-        Regression(cores=2).fit([], TimedTasks())
-    with pytest.raises(InvalidChoice, match="call fit"):
-        Regression(cores=2).curve(task(0), TimedTasks())
-
-
 def test_a_single_task_is_enough_to_learn_from():
     tasks = made_up_tasks(1)
     model = Regression(cores=4)
@@ -205,86 +187,9 @@ def test_the_learner_is_the_one_that_errs_least_on_unseen_groups():
 
 def test_shapes_and_work_are_features():
     small, large = (task(0, signature=f"aten.mm([{size}, 64], [64, 32])") for size in (8, 512))
-    profile = Profile(us={1: 10.0, 4: 5.0}, events=counters.HardwareEvents())
+    profile = {1: 10.0, 4: 5.0}
     assert features(small, profile) != features(large, profile)
     assert len(features(task(0, signature="nothing in brackets"), profile)) == len(features(small, profile))
-    busy = Profile(us=profile.us, events=counters.HardwareEvents(cycles=100, instructions=250, cache_misses=2))
-    told = [(a, b) for a, b in zip(features(small, profile), features(small, busy), strict=True) if a != b]
-    assert told == [(0.0, 2.5), (0.0, 8.0)]
-
-
-# -- hardware counters -----------------------------------------------------------------------------------------------
-
-
-def test_instructions_are_counted_or_the_reason_is_one_line():
-    with counters.counted() as events:
-        sum(range(200_000))
-    reason = counters.unavailable()
-    if reason:
-        assert events == counters.HardwareEvents() and "\n" not in reason
-    else:
-        assert events.instructions > 200_000 and events.cycles > 0
-
-
-@pytest.fixture
-def openings(monkeypatch):
-    """Every event opens as a file that counts as planted; or raises what is planted."""
-    planted = {"error": None, "values": {}}
-
-    def opened(config, *, thread):
-        if planted["error"]:
-            raise planted["error"]
-        reader, writer = counters.os.pipe()
-        planted["values"][reader] = (config, writer)
-        return reader
-
-    monkeypatch.setattr(counters, "_open", opened)
-    monkeypatch.setattr(counters.sys, "platform", "linux")
-    monkeypatch.setitem(counters._SYSTEM_CALLS, os.uname().machine, 0)
-    counters.unavailable.cache_clear()
-    yield planted
-    counters.unavailable.cache_clear()
-    for _, writer in planted["values"].values():
-        counters.os.close(writer)
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (FileNotFoundError(2, "No such file"), "no hardware counters"),
-        (PermissionError(1, "not permitted"), "perf_event_paranoid"),
-        (OSError(24, "Too many open files"), "Too many open files"),
-    ],
-)
-def test_why_nothing_can_be_counted(openings, error, said):
-    openings["error"] = error
-    assert said in counters.unavailable()
-    with counters.counted() as events:
-        pass
-    assert events == counters.HardwareEvents()
-
-
-def test_counts_are_differences_summed_over_threads(openings, monkeypatch):
-    reads = {}
-
-    def value(file):
-        reads[file] = reads.get(file, 0) + 1
-        config, _ = openings["values"][file]
-        return 1000 * config + (7 if reads[file] == 2 else 0)
-
-    monkeypatch.setattr(counters, "_value", value)
-    monkeypatch.setattr(counters, "_THREADS", FakeThreads(["11", "12"]))
-    with counters.counted() as events:
-        pass
-    assert events == counters.HardwareEvents(cycles=14, instructions=14, cache_misses=14)
-
-
-class FakeThreads:
-    def __init__(self, names):
-        self._names = names
-
-    def iterdir(self):
-        return [Path("/proc/self/task") / name for name in self._names]
 
 
 # -- timed for real ----------------------------------------------------------------------------------------------------
@@ -313,46 +218,26 @@ def test_a_trial_changes_nothing():
         assert Trial([weight, mean, x], written=(1,)).step(graph)() is None
 
 
-class Counting:
-    """Every call takes a millisecond for each thread that it may not use."""
+def test_a_task_is_timed_once_for_each_count_and_signature_and_estimated_once_time_is_up(monkeypatch):
+    asked, now_s = [], [0.0]
 
-    def __init__(self):
-        self.calls = 0
+    def timed(calls, *, clock, effort):
+        calls["task"]()
+        asked.append(torch.get_num_threads())
+        now_s[0] += 1.0
+        return {"task": Measurement(median_us=1000.0 / torch.get_num_threads(), spread_us=0.0, rounds=1)}
 
-    def ready(self, call):
-        return call
-
-    def lap(self, call, *, times):
-        call()
-        self.calls += 1
-        return Lap(seconds=times * 1e-3 / torch.get_num_threads())
-
-    def enough(self, effort):
-        return effort
-
-    def overall(self):
-        return lambda: 0.0
-
-
-def test_a_task_is_timed_once_for_each_count_and_signature():
+    monkeypatch.setattr(task_timer, "time_in_turns", timed)
+    monkeypatch.setattr(task_timer, "now_s", lambda: now_s[0])
     found = cut(split(traced(branches, branches_inputs())))
-    clock = Counting()
-    timer = TaskTimer(found, clock=clock)
+    timer = TaskTimer([found], budget=Budget(4.0))
     before = torch.get_num_threads()
-    us = {(task.index, threads): timer.timed(task, threads) for task in found.graph.tasks for threads in (1, 2)}
-    assert us[0, 1] == 1000.0 and us[0, 2] == 500.0 and torch.get_num_threads() == before
-    calls = clock.calls
-    for each in found.graph.tasks:
-        timer.timed(each, 1)
-    assert clock.calls == calls
-
-
-def test_gradients_are_timed_whole_apart_and_at_once():
-    found = cut(split(traced(branches, branches_inputs())))
-    taken = pair_times(found, TaskTimer(found, clock=Counting()), cores=2)
-    assert [each.pair for each in taken] == pairs(found) and len(taken) == 3
-    assert all(each.whole_us and each.apart_us and each.at_once_us for each in taken)
-    assert pair_times(found, TaskTimer(found, clock=Counting()), cores=1) == []
+    first, *others = {each.signature: each for each in found.graph.tasks}.values()
+    assert [timer(first, threads) for threads in (1, 2, 1)] == [1000.0, 500.0, 1000.0]
+    assert asked == [1, 2] and torch.get_num_threads() == before
+    for each in others:
+        assert timer(each, 1) > 0
+    assert asked == [1, 2, 1, 1] and timer.measured == 4 and timer.estimated == len(others) - 2
 
 
 def test_made_up_tensors_lie_as_the_traced_ones():
@@ -367,3 +252,17 @@ def test_made_up_tensors_lie_as_the_traced_ones():
 
 def test_a_hand_over_takes_time():
     assert 0 < handover_us() < 1e6
+
+
+def test_the_cost_of_changing_counts_is_what_an_operator_loses_by_it():
+    """It takes 2 ms longer whenever the number of threads has changed since it last ran."""
+    threads, before = torch.get_num_threads(), []
+
+    def slow_after_change():
+        if before and before[-1] != torch.get_num_threads():
+            time.sleep(0.002)
+        before.append(torch.get_num_threads())
+
+    assert change_cost_us(cores=2, operator=slow_after_change) > 1000
+    assert torch.get_num_threads() == threads
+    assert change_cost_us(cores=1, operator=slow_after_change) == 0.0 <= change_cost_us(cores=2)
