@@ -195,25 +195,17 @@ class LSTM(nn.Module):
 
     def __init__(self, *, words: int = 500, width: int = 256, layers: int = 2) -> None:
         super().__init__()
-        self.width = width
         self.embedding = nn.Embedding(words, width)
-        self.inputs = nn.ModuleList([nn.Linear(width, 4 * width) for _ in range(layers)])
-        self.states = nn.ModuleList([nn.Linear(width, 4 * width, bias=False) for _ in range(layers)])
+        self.cells = nn.ModuleList([nn.LSTMCell(width, width) for _ in range(layers)])
         self.head = nn.Linear(width, words)
 
     def forward(self, words: Tensor, following: Tensor) -> Tensor:
-        embedded = self.embedding(words)
-        zeros = embedded.new_zeros(words.shape[0], self.width)
-        states = [(zeros, zeros) for _ in self.inputs]
+        states: list[tuple[Tensor, Tensor] | None] = [None] * len(self.cells)
         tops = []
-        for moment in range(words.shape[1]):
-            x = embedded[:, moment]
-            for layer, (of_input, of_state) in enumerate(zip(self.inputs, self.states, strict=True)):
-                hidden, cell = states[layer]
-                enter, forget, give, new = (of_input(x) + of_state(hidden)).chunk(4, dim=1)
-                cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-                x = give.sigmoid() * cell.tanh()
-                states[layer] = (x, cell)
+        for x in self.embedding(words).unbind(1):
+            for layer, cell in enumerate(self.cells):
+                state = states[layer] = cell(x, states[layer])
+                x = state[0]
             tops.append(x)
         logits = self.head(torch.stack(tops, dim=1))
         return F.cross_entropy(logits.flatten(0, 1), following.flatten())

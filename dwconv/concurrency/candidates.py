@@ -1,29 +1,19 @@
 """Candidates: the schedules that are worth measuring for one graph and its backward graph.
 
 Times by number of threads come from a model, which has tasks timed as sparingly as it can. The strategies make a
-schedule of each combination, and no two that are the same are measured.
+schedule of each combination. Those that hold too much memory are left out, and no two that are the same are measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-
-import msgspec
+from dataclasses import dataclass
 
 from dwconv.concurrency.hill_climbing import HillClimbing, Timed, estimated_curves, estimated_us
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import GPU
 from dwconv.concurrency.options import RANDOM, Options
-from dwconv.concurrency.schedule import (
-    Machine,
-    ScalingCurve,
-    Schedule,
-    TaskGraph,
-    drawn,
-    peak_bytes,
-    within,
-)
+from dwconv.concurrency.schedule import Machine, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
 from dwconv.concurrency.strategies import COMBINED, schedules
 from dwconv.concurrency.task_timer import Budget
 from dwconv.concurrency.tasks import CutGraph
@@ -50,6 +40,10 @@ class Part:
     cut: CutGraph
     curves: Mapping[int, ScalingCurve]
 
+    def most_bytes(self, options: Options) -> float:
+        """What a schedule may hold, of results between tasks."""
+        return peak_bytes(self.cut.held, one_at_a_time(self.cut, threads=1)) * (1 + options.memory)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
@@ -59,8 +53,6 @@ class Candidate:
     schedules: tuple[Schedule, ...]
     peak_bytes: int
     """Of what is held, at most; the larger one of both graphs."""
-    note: str = ""
-    """What was cut for the sake of memory."""
 
     @property
     def expected_us(self) -> float:
@@ -70,45 +62,18 @@ class Candidate:
 
 def candidates(parts: Sequence[Part], *, options: Options, machine: Machine, budget: Budget) -> list[Candidate]:
     """The schedules worth measuring, the most promising first; those that can be made in the time that there is."""
-    found = []
+    distinct: dict[object, Candidate] = {}
     for names in COMBINED:
         if set(names) <= {*options.strategies} and budget.left_s:
             made = [
                 schedules(part.cut.graph, part.curves, strategies=names, machine=machine, workers=options.workers)
                 for part in parts
             ]
-            found.append(bounded("+".join(names), parts, made, options))
-    found.sort(key=lambda each: each.expected_us)
-    distinct: dict[object, Candidate] = {}
-    for candidate in found:
-        distinct.setdefault(tuple(schedule.shape for schedule in candidate.schedules), candidate)
-    return list(distinct.values())
-
-
-def bounded(name: str, parts: Sequence[Part], made: Sequence[Schedule], options: Options) -> Candidate:
-    """The schedules, cut back to what memory they may take."""
-    kept, peaks, cuts = [], [], []
-    for part, schedule in zip(parts, made, strict=True):
-        graph, held = part.cut.graph, part.cut.held
-        plain = one_at_a_time(part.cut, threads=schedule.cores)
-        most = int(peak_bytes(held, plain) * (1 + options.memory))
-        fits = within(graph, held, schedule, most_bytes=most)
-        if fits is not schedule:
-            cuts.append("runs less far ahead, for memory" if fits else "one task at a time, for memory")
-        kept.append(fits or _expected(part, plain))
-        peaks.append(peak_bytes(held, kept[-1]))
-    return Candidate(name=name, schedules=tuple(kept), peak_bytes=max(peaks), note=", ".join(dict.fromkeys(cuts)))
-
-
-def _expected(part: Part, schedule: Schedule) -> Schedule:
-    """``schedule``, which has one worker, with the times that are expected of its tasks."""
-    at_us = 0.0
-    placements = []
-    for each in schedule.placements:
-        end_us = at_us + part.curves[each.task].median_us[each.threads]
-        placements.append(msgspec.structs.replace(each, start_us=at_us, end_us=end_us))
-        at_us = end_us
-    return replace(schedule, placements=tuple(placements))
+            peaks = [peak_bytes(part.cut.held, schedule) for part, schedule in zip(parts, made, strict=True)]
+            if all(peak <= part.most_bytes(options) for part, peak in zip(parts, peaks, strict=True)):
+                found = Candidate(name="+".join(names), schedules=tuple(made), peak_bytes=max(peaks))
+                distinct.setdefault(tuple(schedule.shape for schedule in made), found)
+    return sorted(distinct.values(), key=lambda each: each.expected_us)
 
 
 # -- the schedule that an option names ---------------------------------------------------------------------------------
@@ -127,5 +92,4 @@ def forced_schedule(cut: CutGraph, *, part: int, options: Options, cores: int, o
         workers = options.workers or max(2, min(machine.cores, _DRAWN_WORKERS))  # side by side on one core, too
         return drawn(cut.graph, cores=machine.cores, workers=workers, seed=f"{name.removeprefix(RANDOM)} {part}")
     curves = estimated_curves(cut.graph, cores=machine.cores)
-    made = schedules(cut.graph, curves, strategies=name.split("+"), machine=machine, workers=options.workers)
-    return bounded(name, [Part(cut=cut, curves=curves)], [made], options).schedules[0]
+    return schedules(cut.graph, curves, strategies=name.split("+"), machine=machine, workers=options.workers)

@@ -51,8 +51,6 @@ class Choice:
     """A step, forward and backward: plain, and with each schedule that was measured."""
     peaks: Annotated[Mapping[_Name, _Bytes], _FEW] = field(default_factory=dict)
     """By schedule, and ``plain`` for plain order: bytes that the results of tasks take at most."""
-    notes: Annotated[Mapping[_Name, _Name], _FEW] = field(default_factory=dict)
-    """By schedule, what was changed in it for the sake of memory."""
     handover_us: Microseconds = 0.0
     change_us: Microseconds = 0.0
     trusted: bool = True
@@ -96,7 +94,6 @@ def decode(line: bytes) -> Choice:
         reason=_said(found.reason),
         steps={_said(name): step for name, step in found.steps.items()},
         peaks={_said(name): size for name, size in found.peaks.items()},
-        notes={_said(name): _said(note) for name, note in found.notes.items()},
         created=_said(found.created),
     )
 

@@ -127,7 +127,6 @@ def choose(programs: Sequence[Program], *, options: Options, cores: int, step: C
             PLAIN: max(peak_bytes(each.held, one_at_a_time(each, threads=cores)) for each in cuts),
             **{each.name: each.peak_bytes for each in found},
         },
-        notes={each.name: each.note for each in found if each.note},
         handover_us=machine.handover_us,
         change_us=machine.change_us,
         trusted=ranking.trusted,

@@ -54,7 +54,7 @@ class GraphExplanation:
             line = f"{name:<{width}}  {in_us(step.median_us)} (±{in_us(step.spread_us)}) a step"
             if name in choice.peaks:
                 line += f", results take up to {choice.peaks[name] / 1e6:.1f} MB"
-            lines.append(line + (f"; {choice.notes[name]}" if name in choice.notes else ""))
+            lines.append(line)
         if choice.steps:
             lines.append(
                 f"{choice.cores} threads; a hand-over takes {in_us(choice.handover_us)}, "

@@ -5,15 +5,14 @@ It needs neither torch nor a clock, so that schedules can be computed, tested an
 
 A result is there from the start of its task until the last task that reads it has ended; what the graph returns stays.
 A schedule takes more memory than plain order where tasks run ahead of their place: results then stay longer until their
-readers run. A bound on how far a task may run ahead, or behind, bounds the memory.
+readers run.
 """
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Annotated
 
@@ -162,44 +161,6 @@ def peak_bytes(held: Sequence[Stored], schedule: Schedule) -> int:
         live += change
         peak = max(peak, live)
     return peak
-
-
-def within(graph: TaskGraph, held: Sequence[Stored], schedule: Schedule, *, most_bytes: int) -> Schedule | None:
-    """``schedule``, or one that runs less far ahead, so that it holds at most ``most_bytes``; None if there is none but
-    plain order."""
-    if peak_bytes(held, schedule) <= most_bytes:
-        return schedule
-    ahead = len(graph.tasks)
-    while ahead:
-        ahead //= 2
-        nearer = in_step(graph, schedule, ahead=ahead)
-        if peak_bytes(held, nearer) <= most_bytes:
-            return nearer
-    return None
-
-
-def in_step(graph: TaskGraph, schedule: Schedule, *, ahead: int) -> Schedule:
-    """``schedule`` on the same workers, each of which takes its tasks in an order that differs from the graph's by no
-    more than ``ahead`` places. Times are counted anew."""
-    placed = {each.task: each for each in schedule.placements}
-    by_start = sorted(placed, key=lambda task: (placed[task].start_us, task))
-    place = {task: min(max(at, task - ahead), task + ahead) for at, task in enumerate(by_start)}
-    waiting, ready = graph.sorter(), list[tuple[int, int]]()
-    free_us: dict[int, float] = {}
-    done: dict[int, Placement] = {}
-    before_us = 0.0
-    while waiting.is_active():
-        for task in waiting.get_ready():
-            heapq.heappush(ready, (place[task], task))
-        _, task = heapq.heappop(ready)
-        each = placed[task]
-        needs_us = [done[needed].end_us for needed in graph.tasks[task].needs]
-        # A worker takes tasks by their starts: no start may come before that of a task whose turn was earlier.
-        start_us = before_us = max([before_us, free_us.get(each.worker, 0.0), *needs_us])
-        done[task] = msgspec.structs.replace(each, start_us=start_us, end_us=start_us + each.end_us - each.start_us)
-        free_us[each.worker] = done[task].end_us
-        waiting.done(task)
-    return replace(schedule, placements=tuple(done.values()))
 
 
 # -- drawn by chance, to show that any schedule gives the same results -------------------------------------------------

@@ -11,7 +11,7 @@ from torch import nn
 from bench.__main__ import main
 from bench.concurrency import bench
 from bench.concurrency.bench import accuracy, lines
-from bench.concurrency.models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
+from bench.concurrency.models import DCGAN, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
 from dwconv.concurrency import measured
 from dwconv.measure.clock.timing import Lap
 from tests.made_up_graphs import curve
@@ -173,22 +173,3 @@ def test_no_player_of_dcgan_trains_the_other():
     for parameter, grad in zip(model.generator.parameters(), wanted, strict=True):
         torch.testing.assert_close(parameter.grad, grad, rtol=1e-3, atol=1e-5)
     assert all(parameter.grad is not None for parameter in model.discriminator.parameters())
-
-
-def test_the_lstm_is_that_of_pytorch():
-    torch.manual_seed(0)
-    own, theirs = LSTM(words=20, width=8, layers=2), nn.LSTM(8, 8, num_layers=2, batch_first=True)
-    with torch.no_grad():
-        for layer in range(2):
-            enter, forget, give, new = own.inputs[layer].weight.chunk(4)
-            getattr(theirs, f"weight_ih_l{layer}").copy_(torch.cat([enter, forget, new, give]))
-            getattr(theirs, f"bias_ih_l{layer}").copy_(
-                torch.cat([own.inputs[layer].bias.chunk(4)[i] for i in (0, 1, 3, 2)])
-            )
-            enter, forget, give, new = own.states[layer].weight.chunk(4)
-            getattr(theirs, f"weight_hh_l{layer}").copy_(torch.cat([enter, forget, new, give]))
-            getattr(theirs, f"bias_hh_l{layer}").zero_()
-        words, following = torch.randint(0, 20, (3, 5)), torch.randint(0, 20, (3, 5))
-        tops, _ = theirs(own.embedding(words))
-        wanted = nn.functional.cross_entropy(own.head(tops).flatten(0, 1), following.flatten())
-        torch.testing.assert_close(own(words, following), wanted)

@@ -189,7 +189,7 @@ CHOICE = Choice(
             Placement(task=1, worker=1, threads=1, start_us=0.0, end_us=3.5))),
         Schedule(strategies=("S3",), cores=2, placements=()),
     ),
-    steps={"plain": STEP, "S3": STEP}, peaks={"plain": 5, "S3": 7}, notes={"S3": "held back"},
+    steps={"plain": STEP, "S3": STEP}, peaks={"plain": 5, "S3": 7},
     handover_us=3.5, change_us=7.0, versions={"torch": "2.13.0"}, created="2026-01-01T00:00:00+00:00",
 )  # fmt: skip
 ASKED = {"graph": CHOICE.graph, "device": CHOICE.device, "cores": 2, "asked": "S1+S3", "versions": CHOICE.versions}

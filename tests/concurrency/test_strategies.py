@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import random
 import statistics
-from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
-import msgspec
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dwconv.concurrency.candidates import Part, candidates
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import one_after_the_other
-from dwconv.concurrency.schedule import Machine, Placement, Schedule, Stored, in_step, makespan_us, peak_bytes, within
+from dwconv.concurrency.options import Options
+from dwconv.concurrency.schedule import Machine, Placement, Schedule, Stored, makespan_us, peak_bytes
 from dwconv.concurrency.strategies import COMBINED, own_best, schedules
+from dwconv.concurrency.task_timer import Budget
 from dwconv.concurrency.tasks import cut
 from tests.made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems
 from tests.traced_graphs import branches, branches_inputs, traced
@@ -180,15 +182,6 @@ def serial(tasks):
     return Schedule(strategies=(), cores=1, placements=placements)
 
 
-def held_by(tasks):
-    readers = tasks.readers()
-    return [
-        Stored(bytes=1000 + task.index, made_by=task.index, read_by=tuple(readers[task.index]),
-               returned=not readers[task.index])
-        for task in tasks.tasks
-    ]  # fmt: skip
-
-
 def test_the_peak_counts_what_is_there_at_once():
     tasks = graph((), (0,), (1,), (2,))
     held = [
@@ -203,48 +196,16 @@ def test_the_peak_counts_what_is_there_at_once():
     assert peak_bytes([], serial(tasks)) == 0
 
 
-def test_a_schedule_that_runs_ahead_is_held_back():
+def test_schedules_that_hold_more_than_they_may_are_left_out():
     """Four chains of two tasks, whose first results are large: side by side all four are there at once."""
     tasks = graph((), (0,), (), (2,), (), (4,), (), (6,))
-    held = [Stored(bytes=100, made_by=task, read_by=(task + 1,), returned=False) for task in (0, 2, 4, 6)]
-    at_once = Schedule(
-        strategies=("S3",), cores=4,
-        placements=tuple(
-            Placement(task=task, worker=task // 2, threads=1, start_us=task % 2, end_us=task % 2 + 1.0)
-            for task in range(8)
-        ),
-    )  # fmt: skip
-    starts = {task: 4.0 * (task % 2) + task // 2 for task in range(8)}
-    ahead = tuple(
-        msgspec.structs.replace(each, worker=0, start_us=starts[each.task], end_us=starts[each.task] + 1)
-        for each in at_once.placements
-    )
-    one_worker = replace(at_once, placements=ahead)
-    assert peak_bytes(held, at_once) == peak_bytes(held, one_worker) == 400
-    found = within(tasks, held, one_worker, most_bytes=150)
-    assert found is not None and peak_bytes(held, found) == 100
-    assert within(tasks, held, one_worker, most_bytes=300) is not None
-    assert within(tasks, held, at_once, most_bytes=400) is at_once
-    assert within(tasks, held, at_once, most_bytes=99) is None
-
-
-@settings(max_examples=40)
-@given(problem=problems(), ahead=st.integers(0, 12), bound=st.floats(0, 1))
-def test_what_is_held_back_keeps_every_need(problem, ahead, bound):
-    tasks, curves, machine = problem
-    schedule = schedules(tasks, curves, strategies=("S1", "S3"), machine=machine)
-    nearer = in_step(tasks, schedule, ahead=ahead)
-    placed = {each.task: each for each in nearer.placements}
-    assert placed.keys() == {task.index for task in tasks.tasks}
-    for task in tasks.tasks:
-        assert all(placed[needed].end_us <= placed[task.index].start_us for needed in task.needs)
-    before = {each.task: each for each in schedule.placements}
-    assert all(placed[task].worker == each.worker and placed[task].threads == each.threads
-               for task, each in before.items())  # fmt: skip
-    held = held_by(tasks)
-    most = int(peak_bytes(held, serial(tasks)) * (1 + bound))
-    found = within(tasks, held, schedule, most_bytes=most)
-    assert found is None or peak_bytes(held, found) <= most
+    held = tuple(Stored(bytes=100, made_by=task, read_by=(task + 1,), returned=False) for task in (0, 2, 4, 6))
+    part = Part(cut=SimpleNamespace(graph=tasks, held=held), curves=dict.fromkeys(range(8), curve(10, 9, 9, 9)))
+    for memory, names in ((3.0, ["S3", "S1"]), (2.9, ["S1"])):
+        options = Options(strategies=("S1", "S3"), memory=memory)
+        found = candidates([part], options=options, machine=Machine(cores=4), budget=Budget(60))
+        assert [each.name for each in found] == names
+        assert all(each.peak_bytes <= 100 * (1 + memory) for each in found)
 
 
 def test_a_real_graph_holds_its_results_and_lets_go_of_others():
