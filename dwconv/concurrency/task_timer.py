@@ -40,12 +40,16 @@ class Budget:
         """A budget of its own, of this share of what is left."""
         return Budget(share * self.left_s)
 
+    def check(self) -> None:
+        """Raises OutOfTime once the time is over."""
+        if not self.left_s:
+            raise OutOfTime("the time for measuring is over")
+
     def bounded(self, call: Call) -> Call:
-        """``call``, which raises OutOfTime once the time is over, and does not begin."""
+        """``call``, which does not begin once the time is over."""
 
         def run() -> object:
-            if not self.left_s:
-                raise OutOfTime("the time for measuring is over")
+            self.check()
             return call()
 
         return run
@@ -86,6 +90,7 @@ class TaskTimer:
         return self._known_us[key]
 
     def _measured_us(self, cut: CutGraph, task: int, threads: int) -> float:
+        self._budget.check()
         function, given = cut.functions[task], made_up_inputs(cut, task)
         is_on_gpu = any(isinstance(each, Tensor) and each.is_cuda for each in given)
 

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from dwconv.errors import CannotBeCut, DwconvWarning
-from dwconv.measure.clock.timing import Effort
 from dwconv.parallel.planning import costs
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.pieces import pieces
@@ -62,13 +61,6 @@ def test_bytes_by_hand(made_up_times):
     assert linear.saved_bytes == 0
 
 
-def test_the_data_needs_no_gradient_and_wgrad_is_what_both_take_longer(made_up_times):
-    conv, relu, _, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
-    assert (conv.forward_us, conv.dgrad_us, conv.wgrad_us) == (10, 0, 50)
-    assert (relu.forward_us, relu.dgrad_us, relu.wgrad_us) == (10, 20, 0)
-    assert (linear.forward_us, linear.dgrad_us, linear.wgrad_us) == (10, 20, 30)
-
-
 def test_what_is_frozen_has_no_wgrad(made_up_times):
     model = _plain()
     model[0].requires_grad_(False)
@@ -99,24 +91,14 @@ def test_measured_for_real_and_the_model_is_as_before():
     assert all(each.grad is None for each in model.parameters())
 
 
-def test_all_passes_are_timed_in_turns(monkeypatch):
-    asked = []
-
-    def spy(calls, *, clock, effort: Effort):
-        asked.append((list(calls), effort.budget_s))
-        return _made_up()(calls, clock=clock, effort=effort)
-
-    monkeypatch.setattr(costs, "time_in_turns", spy)
-    layer_costs(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(2, 3), seconds=7)
-    assert asked == [(["forward 0", "backward 0", "forward 1", "dgrad 1", "whole forward", "whole step"], 7)]
-
-
-def test_what_a_step_takes_longer_is_shared_out(monkeypatch):
-    monkeypatch.setattr(costs, "time_in_turns", _made_up(step_takes=1.5))
+@pytest.mark.parametrize("step_takes", [1.0, 1.5])
+def test_wgrad_is_what_both_take_longer_and_what_a_step_takes_longer_is_shared_out(monkeypatch, step_takes):
+    """The data needs no gradient."""
+    monkeypatch.setattr(costs, "time_in_turns", _made_up(step_takes=step_takes))
     conv, relu, _, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
-    assert (conv.forward_us, conv.dgrad_us, conv.wgrad_us) == pytest.approx((15, 0, 75))
-    assert (relu.forward_us, relu.dgrad_us, relu.wgrad_us) == pytest.approx((15, 30, 0))
-    assert (linear.forward_us, linear.dgrad_us, linear.wgrad_us) == pytest.approx((15, 30, 45))
+    for found, us in ((conv, (10, 0, 50)), (relu, (10, 20, 0)), (linear, (10, 20, 30))):
+        expected = [step_takes * each for each in us]
+        assert [found.forward_us, found.dgrad_us, found.wgrad_us] == pytest.approx(expected)
 
 
 def test_times_from_a_busy_machine_are_said_to_be(monkeypatch):

@@ -33,6 +33,9 @@ def test_pieces_compute_what_the_model_does(make):
     twin = copy.deepcopy(model)
     cut = pieces(model, IMAGES)
     assert len(cut) >= 4
+    assert {id(each) for each in cut.parameters()} == {id(each) for each in model.parameters()}
+    assert {id(each) for each in cut.buffers()} == {id(each) for each in model.buffers()}
+    assert all(map(torch.equal, model.state_dict().values(), twin.state_dict().values()))  # as it was
     outputs, expected = cut(IMAGES), twin(IMAGES)
     assert torch.equal(outputs, expected)
     outputs.square().sum().backward()
@@ -43,24 +46,11 @@ def test_pieces_compute_what_the_model_does(make):
     assert all(torch.equal(one, other) for one, other in zip(model.buffers(), twin.buffers(), strict=True))
 
 
-@pytest.mark.parametrize("make", [SmallResNet, SmallMobileNet], ids=lambda make: make.__name__)
-def test_pieces_share_the_parameters_and_leave_the_model_as_it_was(make):
-    model = make()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    cut = pieces(model, IMAGES)
-    assert {id(each) for each in cut.parameters()} == {id(each) for each in model.parameters()}
-    assert {id(each) for each in cut.buffers()} == {id(each) for each in model.buffers()}
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-def test_a_sequence_in_a_sequence_falls_into_its_layers():
+def test_a_sequence_in_a_sequence_falls_into_its_layers_and_one_that_is_called_twice_comes_twice():
     model = _plain()
     cut = pieces(model, IMAGES)
     assert _names(cut) == ["0_0", "0_1_0", "0_1_1", "1", "2"]
     assert list(cut) == [each for each in model.modules() if not list(each.children())]
-
-
-def test_a_layer_that_is_called_twice_comes_twice():
     relu = nn.ReLU()
     cut = pieces(nn.Sequential(nn.Linear(3, 3), relu, nn.Linear(3, 3), relu), torch.randn(2, 3))
     assert _names(cut) == ["0", "1", "2", "3"]
@@ -87,38 +77,27 @@ def test_layers_that_share_a_parameter_are_one_piece():
     assert _names(cut) == ["0", "1", "4"]
 
 
-def test_a_parameter_that_code_reads_itself_is_shared_too():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(3, 3)
-            self.scale = nn.Parameter(torch.full((3,), 2.0))
+class Scaling(nn.Module):
+    """Reads a parameter itself, and has arguments with defaults."""
 
-        def forward(self, x):
-            return self.inner(x).relu() * self.scale
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.scale = nn.Parameter(torch.full((3,), 2.0))
 
-    model = Scaled()
-    cut = pieces(model, torch.randn(2, 3))
-    assert len(cut) == 3
-    with torch.no_grad():
-        model.scale.fill_(0.0)
-    assert not cut(torch.randn(2, 3)).any()
+    def forward(self, x, mask=None, negative=True):
+        y = self.linear(x) * self.scale
+        return -y if negative and mask is None else y
 
 
-def test_arguments_with_a_default_keep_it():
-    class Scaling(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(3, 3)
-
-        def forward(self, x, mask=None, scale=2.0, negative=True):
-            y = self.linear(x) * scale
-            return -y if negative and mask is None else y
-
+def test_parameters_that_code_reads_are_shared_and_arguments_with_a_default_keep_it():
     model, x = Scaling(), torch.randn(2, 3)
     cut = pieces(model, x)
     assert len(cut) == 3
     assert torch.equal(cut(x), -2 * model.linear(x))
+    with torch.no_grad():
+        model.scale.fill_(0.0)
+    assert not cut(x).any()
 
 
 def test_what_two_results_carry_is_not_cut():

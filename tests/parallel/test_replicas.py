@@ -14,7 +14,7 @@ from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel import Communication, communication, data_parallel
 from dwconv.parallel.data import choose_way as choosing
 from dwconv.parallel.data import replicas
-from dwconv.parallel.data.choose_way import Contest, candidates, choose, longer_by_us, take_turns
+from dwconv.parallel.data.choose_way import Contest, candidates, choose, take_turns
 from dwconv.parallel.data.ways import CommunicationReport
 from tests.parallel.jobs import WAYS, Net, fresh, learn, trained
 from tests.parallel.ranks import needs_gloo
@@ -105,16 +105,6 @@ def test_without_an_example_it_is_pytorchs_own_way(one_rank):
     assert "there is one rank" in str(communication(data_parallel(Net(), torch.randn(2, 3, 9, 7))))
 
 
-@pytest.mark.parametrize("asked", [{}, {"compress": True}], ids=str)
-def test_bfloat16_is_tried_only_on_request(one_rank, monkeypatch, asked):
-    """It changes the results."""
-    contests = []
-    monkeypatch.setattr(replicas, "_unmeasured", lambda *_, **__: None)  # as if there were other ranks
-    monkeypatch.setattr(replicas, "choose", lambda contest: contests.append(contest) or UNMEASURED)
-    data_parallel(Net(), torch.randn(2, 3, 9, 7), **asked)
-    assert [contest.compress for contest in contests] == [bool(asked)]
-
-
 def test_bad_input_is_one_line(one_rank):
     with pytest.raises(InvalidChoice, match="bucket_cap_mb=5 would be overridden; use communication="):
         data_parallel(Net(), bucket_cap_mb=5)
@@ -126,6 +116,8 @@ def test_bad_input_is_one_line(one_rank):
         communication(nn.Linear(2, 2))
     with pytest.raises(InvalidChoice, match="seconds=0 leaves no time"):
         data_parallel(Net(), seconds=0)
+    with pytest.raises(InvalidChoice, match="bucket_mb=0 holds no gradient"):
+        Communication(bucket_mb=0)
 
 
 class Masked(nn.Linear):
@@ -142,11 +134,6 @@ def test_an_example_learns_from_the_outputs_that_have_a_gradient(group):
     model.requires_grad_(False)
     with pytest.raises(InvalidChoice, match="no output of Masked requires a gradient; give loss="):
         contest.step(model)
-
-
-def test_a_bucket_that_holds_nothing_is_refused():
-    with pytest.raises(InvalidChoice, match="bucket_mb=0 holds no gradient"):
-        Communication(bucket_mb=0)
 
 
 def test_the_error_of_a_process_that_is_no_rank_says_how_to_become_one():
@@ -210,11 +197,19 @@ def test_the_fastest_is_chosen_of_all_that_was_allowed(monkeypatch, group):
 
 
 def test_bfloat16_is_chosen_only_where_it_is_allowed(monkeypatch, group):
+    """It changes the results."""
+
     def seconds_of(name, number):
         return LOCAL_S + (0.001 if "bfloat16" in name else 0.004)
 
     assert report_by(monkeypatch, group, seconds_of, compress=True).chosen.compressed
     assert not report_by(monkeypatch, group, seconds_of).chosen.compressed
+    contests = []
+    monkeypatch.setattr(replicas, "_unmeasured", lambda *_, **__: None)  # as if there were other ranks
+    monkeypatch.setattr(replicas, "choose", lambda contest: contests.append(contest) or UNMEASURED)
+    for asked in ({}, {"compress": True}):
+        data_parallel(Net(), torch.randn(2, 3, 9, 7), **asked)
+    assert [contest.compress for contest in contests] == [False, True]
 
 
 def test_the_default_stays_unless_it_is_beaten_in_three_rounds_of_four(monkeypatch, group):
@@ -271,8 +266,3 @@ def test_steps_take_turns_and_each_round_begins_with_another(group):
     seconds = take_turns(steps, rounds=4, group=group, device=torch.device("cpu"))
     assert "".join(taken) == "abc" + "bca" + "cab" + "abc"
     assert list(seconds) == ["a", "b", "c"] and all(len(each) == 4 for each in seconds.values())
-
-
-def test_differences_are_taken_round_by_round():
-    """A machine that slows down in the middle slows down both."""
-    assert longer_by_us([1.1, 5.1, 9.1], [1.0, 5.0, 9.0]) == pytest.approx((1e5, 1e5, 1e5))
