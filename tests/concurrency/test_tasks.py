@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import dwconv.call.torch_ops  # noqa: F401  # registers them
 from dwconv.concurrency.cutting import is_free, kind_of
 from dwconv.concurrency.engine import CpuEngine
 from dwconv.concurrency.lanes import one_at_a_time
