@@ -52,7 +52,7 @@ def test_the_examples_run(tmp_path):
     assert "block bn+relu6,bn+relu6 from 1 runs" in with_blocks
     assert "data parallelism" in plans and "2 stages" in plans
     assert "4 tensors" in plans, "it trains, too, on the only rank"
-    assert "1 rank, " in on_ranks and "chosen: all-reduce" in on_ranks and "16 batches, 2 loaded ahead" in on_ranks
+    assert "1 rank, " in on_ranks and "chosen: buckets of 1" in on_ranks and "16 batches, 2 loaded ahead" in on_ranks
 
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]

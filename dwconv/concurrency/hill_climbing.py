@@ -34,11 +34,6 @@ class HillClimbing:
             self.tried_us[task.signature] = _climb(lambda threads: timed(task, threads), cores=self._cores)
         return interpolated(self.tried_us[task.signature], cores=self._cores)
 
-    @property
-    def runs(self) -> int:
-        """How many times ``timed`` was called."""
-        return sum(len(tried) for tried in self.tried_us.values())
-
 
 def _climb(timed: Callable[[int], float], *, cores: int) -> dict[int, float]:
     tried = _doubled(timed, cores=cores)

@@ -314,16 +314,6 @@ def test_a_backward_pass_may_run_again_whatever_runs(options, first):
     assert (graph.runs == "plain") == (options == {"schedule": "plain"})
 
 
-@pytest.mark.parametrize("schedule", ["plain", "random:1"])
-def test_gradients_of_gradients_are_refused_whatever_runs(schedule):
-    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
-    x = torch.randn(2, 3, requires_grad=True)
-    y = torch.compile(model, backend="dwconv_concurrent", options={"schedule": schedule})(x)
-    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="does not currently support double backward"):
-        gradient.sum().backward()
-
-
 def test_explain_says_what_torch_compile_has_left_out():
     class Recurrent(nn.Module):
         def __init__(self):

@@ -9,7 +9,6 @@ import threading
 import msgspec
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from dwconv.concurrency.engine import CpuEngine, Workers
@@ -64,8 +63,9 @@ def with_functions(graph, change):
 def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_without(graph, expected, seed):
     """Where somebody watches, as AOTAutograd does the first run of a graph, all tasks run on the caller's thread."""
     engine = CpuEngine(graph, drawn(graph.graph, cores=1, workers=1 + seed % 4, seed=str(seed)))
-    with FlopCounterMode(display=False):
+    with FlopCounterMode(display=False) as counter:
         alone = engine.run([*INPUTS])
+    assert counter.get_total_flops() == sum(task.flops for task in graph.graph.tasks) > 0
     for found in (alone, *(in_time(lambda: engine.run([*INPUTS])) for _ in range(4))):
         assert all(map(torch.equal, found, expected))
 
@@ -160,23 +160,6 @@ def test_two_callers_at_once_both_get_their_results(graph, expected):
         caller.join(LIMIT_S)
     assert len(results) == 2
     assert all(all(map(torch.equal, found, expected)) for found in results)
-
-
-def test_a_mode_that_watches_operators_sees_all_of_them(graph, expected):
-    class Watch(TorchDispatchMode):
-        def __init__(self):
-            super().__init__()
-            self.seen = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            self.seen += 1
-            return func(*args, **(kwargs or {}))
-
-    with Watch() as watch:
-        CpuEngine(graph, dealt(graph, workers=3)).run([*INPUTS])
-    with Watch() as serial:
-        CpuEngine(graph, one_at_a_time(graph, threads=1)).run([*INPUTS])
-    assert watch.seen == serial.seen > 10
 
 
 def test_a_schedule_that_does_not_fit_is_refused(graph):

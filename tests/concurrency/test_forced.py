@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -75,15 +74,15 @@ class Cells(nn.Module):
 class Checkpointed(nn.Module):
     """What is computed again in the backward pass draws what it drew, beside dropout that is not."""
 
-    def __init__(self, *, keep_rng=True):
+    def __init__(self):
         super().__init__()
         self.first, self.second = (
             nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.4), nn.Linear(32, 16)) for _ in range(2)
         )
-        self.drop, self.keep_rng = nn.Dropout(0.3), keep_rng
+        self.drop = nn.Dropout(0.3)
 
     def forward(self, x):
-        y = checkpoint(self.first, x, use_reentrant=False, preserve_rng_state=self.keep_rng)
+        y = checkpoint(self.first, x, use_reentrant=False)
         return self.drop(y) + checkpoint(self.second, x.sin(), use_reentrant=False) * self.second(self.drop(x))
 
     example = staticmethod(lambda: torch.randn(8, 16))
@@ -102,22 +101,6 @@ class Recomputed(nn.Module):
     example = staticmethod(Checkpointed.example)
 
 
-class Attention(nn.Module):
-    """Attention with dropout, layer norm, and a random number of its own; half of it in bfloat16."""
-
-    def __init__(self):
-        super().__init__()
-        self.attend = nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
-        self.norm, self.feed = nn.LayerNorm(8), nn.Linear(8, 8)
-
-    def forward(self, x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = self.feed(x).float() + torch.rand(8)
-        return self.norm(x + self.attend(x, x, x, need_weights=False)[0]) * F.dropout(y, 0.2, self.training)
-
-    example = staticmethod(lambda: torch.randn(2, 5, 8))
-
-
 class Changing(nn.Module):
     """Buffers and a part of the input are written to; some results are views or not used."""
 
@@ -131,13 +114,14 @@ class Changing(nn.Module):
         self.seen.mul_(0.5).add_(state.mean(0))
         state[:, 0] += 1
         y, unused = self.first(state).relu(), self.second(x).tanh()
-        z = y * unused + self.seen
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            z = (y * self.second(unused)).float() + self.seen
         return z[:, 1:].t() + unused.view(-1)[0]
 
     example = staticmethod(lambda: torch.randn(4, 6))
 
 
-MODELS = [Convolutions, Cells, Checkpointed, lambda: Checkpointed(keep_rng=False), Recomputed, Attention, Changing]
+MODELS = [Convolutions, Cells, Checkpointed, Recomputed, Changing]
 
 
 def trained(model, run, start, example):

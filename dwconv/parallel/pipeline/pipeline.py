@@ -243,15 +243,13 @@ class BatchLoss:
             raise NoPlan(f"reduction={said} is none of {', '.join(get_args(Reduction))}; a loss must be one number")
         self._loss = loss
         self.reduction: Reduction = "mean" if said == "mean" else "sum"
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] | None = None if reduction else []
-        """Output, target and loss of each microbatch, until the loss is checked; a given reduction is not checked
-        then."""
+        self._seen: list[tuple[Tensor, Tensor]] | None = None if reduction else []
+        """Output and target of each microbatch, until the loss is checked; a given reduction is not checked then."""
 
     def __call__(self, output: Tensor, target: Tensor) -> Tensor:
-        loss = self._loss(output, target)
         if self._seen is not None:
-            self._seen.append((output.detach(), target.detach(), loss.detach()))
-        return loss
+            self._seen.append((output.detach(), target.detach()))
+        return self._loss(output, target)
 
     def flaw(self) -> str:
         """After a step, on the rank of the last stage: what is wrong with the loss; empty if nothing is, and on other
@@ -259,19 +257,16 @@ class BatchLoss:
         seen, self._seen = self._seen, None
         if not seen:
             return ""
-        outputs, targets = (torch.cat([each[place] for each in seen]) for place in (0, 1))
-        parts = [each[2] for each in seen]
-        if len(parts) == 1:
-            if len(outputs) < 2 or len(outputs) % 2:
-                return ""
-            parts = [self._of(*halves) for halves in zip(outputs.chunk(2), targets.chunk(2), strict=True)]
-        whole, together = self._of(outputs, targets), torch.stack(parts)
+        outputs, targets = (torch.cat(each) for each in zip(*seen, strict=True))
+        count = len(outputs) if len(outputs) % 2 else 2
+        parts = zip(outputs.chunk(count), targets.chunk(count), strict=True)
+        whole, together = self._of(outputs, targets), torch.stack([self._of(*each) for each in parts])
         found = together.mean() if self.reduction == "mean" else together.sum()
         if torch.allclose(found.double(), whole.double(), rtol=max(1e-4, 32 * torch.finfo(whole.dtype).eps), atol=1e-6):
             return ""
         return (
-            f"the loss of {len(outputs)} images is {float(whole):.6g}, and the {self.reduction} of {len(parts)} equal "
-            f"parts of them {float(found):.6g}: gradients would differ from those of one process; give "
+            f"the loss of {len(outputs)} images is {float(whole):.6g}, and the {self.reduction} of {count} equal parts "
+            f"of them {float(found):.6g}: gradients would differ from those of one process; give "
             'reduction="mean" or "sum", which skips this check'
         )
 
