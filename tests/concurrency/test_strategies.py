@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dwconv.concurrency.candidates import Part, candidates
 from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.list_scheduling import one_after_the_other
+from dwconv.concurrency.list_scheduling import one_after_the_other, side_by_side
 from dwconv.concurrency.options import Options
 from dwconv.concurrency.schedule import Machine, Placement, Schedule, Stored, makespan_us, peak_bytes
 from dwconv.concurrency.strategies import COMBINED, own_best, schedules
@@ -152,6 +152,15 @@ def test_a_small_task_fills_a_core_that_the_large_one_leaves():
     made = schedules(tasks, curves, strategies=("S3",), machine=Machine(cores=4))
     assert made.makespan_us == 60
     check(made, tasks, cores=4)
+
+
+@pytest.mark.parametrize(("alone_us", "start_us", "threads"), [(50, 10, 3), (15, 0, 1)])
+def test_a_task_starts_with_fewer_threads_only_if_it_ends_no_later_than_after_a_wait(alone_us, start_us, threads):
+    """One core is free; two more will be at 10 µs, the last one at 100."""
+    curves = {0: curve(20, 10, 9, 9), 1: curve(100, 90, 80, 80), 2: curve(alone_us, 25, 5, 5)}
+    counts = {0: 2, 1: 1, 2: 3}
+    placed = side_by_side(graph((), (), ()), curves, counts, machine=Machine(cores=4), workers=4)
+    assert [(each.start_us, each.threads) for each in placed if each.task == 2] == [(start_us, threads)]
 
 
 def test_s3_is_near_the_best_of_all_schedules():

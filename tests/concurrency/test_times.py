@@ -16,7 +16,7 @@ from torch import nn
 from bench.concurrency.bench import accuracy
 from dwconv.concurrency import task_timer
 from dwconv.concurrency.choose_schedule import Trial
-from dwconv.concurrency.hill_climbing import HillClimbing, interpolated
+from dwconv.concurrency.hill_climbing import HillClimbing, estimated_us, interpolated
 from dwconv.concurrency.machine_costs import change_cost_us, handover_us
 from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.task_timer import Budget, TaskTimer, made_up
@@ -222,7 +222,7 @@ def test_a_task_is_timed_once_for_each_count_and_signature_and_estimated_once_ti
     assert [timer(first, threads) for threads in (1, 2, 1)] == [1000.0, 500.0, 1000.0]
     assert asked == [1, 2] and torch.get_num_threads() == before
     for each in others:
-        assert timer(each, 1) > 0
+        assert timer(each, 1) > 10 * estimated_us(each, 1)  # by the ratio of what was measured to its estimates
     assert asked == [1, 2, 1, 1] and timer.measured == 4 and timer.estimated == len(others) - 2
 
 

@@ -13,9 +13,8 @@ import math
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +22,7 @@ from dwconv.errors import NoPlan, one_line
 from dwconv.system.new_file import replace_file
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+_From1 = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,9 @@ class LayerCost:
 class Link:
     """A connection between two ranks."""
 
-    gb_s: float
+    gb_s: Annotated[float, msgspec.Meta(gt=0)]
     """Bandwidth in 10⁹ bytes a second, each way."""
-    latency_us: float
+    latency_us: Annotated[float, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Stage:
 
     first: int
     last: int
-    replicas: int
+    replicas: _From1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,12 @@ class Plan:
 
     layers: tuple[LayerCost, ...]
     stages: tuple[Stage, ...]
-    microbatches: int
+    microbatches: _From1
     """Microbatches a rank's share of the batch is cut into."""
     schedule: str
     """``gpipe``, ``1f1b``, ``interleaved`` or ``zero-bubble``; with one stage it does not matter."""
     link: Link
-    stages_per_rank: int = 1
+    stages_per_rank: _From1 = 1
     """More than one for ``interleaved``: of p groups of ranks, group g runs the stages g, g + p, g + 2p, …; their
     replicas are the same ranks."""
 
@@ -125,21 +125,16 @@ _WAY_OUT = "write one with python -m dwconv.parallel plan --json FILE"
 
 
 def check_plan(plan: Plan) -> None:
-    """Raises NoPlan unless its stages hold every layer once, in order, and its numbers make sense."""
+    """Raises NoPlan unless its stages hold every layer once, in order, on as many ranks each."""
     check_schedule(plan.schedule)
-    bounds = [0, *(stage.last for stage in plan.stages)]
-    if not plan.stages or bounds[-1] != len(plan.layers) or any(one >= other for one, other in pairwise(bounds)):
-        raise NoPlan(f"its stages do not hold each of its {len(plan.layers)} layers once")
-    if [stage.first for stage in plan.stages] != bounds[:-1]:
-        raise NoPlan("a stage does not begin where the one before ends")
-    if min(stage.replicas for stage in plan.stages) < 1 or plan.microbatches < 1:
-        raise NoPlan("replicas and microbatches are at least 1")
-    if plan.stages_per_rank < 1 or len(plan.stages) % plan.stages_per_rank:
+    ends = [stage.last for stage in plan.stages]
+    holds_all = ends and ends[-1] == len(plan.layers) and [stage.first for stage in plan.stages] == [0, *ends[:-1]]
+    if not holds_all or any(stage.first >= stage.last for stage in plan.stages):
+        raise NoPlan(f"its stages do not hold each of its {len(plan.layers)} layers once, in order")
+    if len(plan.stages) % plan.stages_per_rank:
         raise NoPlan(f"{len(plan.stages)} stages are not {plan.stages_per_rank} for each rank")
     if len({stage.replicas for stage in plan.stages}) > 1:
         raise NoPlan("its stages have different numbers of replicas")
-    if not (plan.link.gb_s > 0 and 0 <= plan.link.latency_us < math.inf):
-        raise NoPlan(f"a link of {plan.link.gb_s:g} GB/s and {plan.link.latency_us:g} µs carries nothing")
 
 
 # -- prices: a stage by its layers, and a message by its link ----------------------------------------------------------
