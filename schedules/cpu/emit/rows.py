@@ -7,8 +7,8 @@ in both passes. Without a strided gradient a cell is a column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tvm import tirx
@@ -40,6 +40,11 @@ class Plane:
         return (self.image, self.channel, row) if self.depth is None else (self.image, self.channel, self.depth, row)
 
 
+Row = Callable[[Any], "Expr | None"]
+"""A row of a plane, as far as a vector of results reads it: the columns that the results meet so many columns from
+their origin; None where all of them are padding. An expression only where a part of a row is staged."""
+
+
 class Rows(Protocol):
     """Where the rows of some planes are read."""
 
@@ -49,16 +54,7 @@ class Rows(Protocol):
         ...
 
     def at_depth(self, depth: Expr) -> Rows:
-        """The same rows of the planes at another depth."""
-        ...
-
-
-class Row(Protocol):
-    """A row of a plane, as far as a vector of results reads it."""
-
-    def load(self, at: Any) -> Expr | None:
-        """The columns that the results meet ``at`` columns from their origin; None where all of them are padding. An
-        expression only where a part of a row is staged."""
+        """The same rows of the planes at another depth. Only planes of 2-D are staged."""
         ...
 
 
@@ -73,10 +69,10 @@ class InPlace:
 
     def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
         tensor, place = row_of(self.tensor, self.first.next(number).row(row))
-        return RowInPlace(self, tensor, place, cell * self.axis.up, is_tested, {})
+        return RowInPlace(self, tensor, place, cell * self.axis.up, is_tested, {}).load
 
     def at_depth(self, depth: Expr) -> InPlace:
-        return InPlace(self.vectors, self.axis, self.tensor, self.first.at_depth(depth))
+        return replace(self, first=self.first.at_depth(depth))
 
 
 @dataclass(frozen=True)
@@ -121,73 +117,58 @@ def _lane_of(starts: Sequence[int], column: int, lanes: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staging:
-    """How ``rows`` rows of each of some planes lie in scratch memory."""
+class StagedPlanes:
+    """Scratch memory of a task: so many rows of each of some planes, with zeros at both sides, split by phase."""
 
     vectors: Vectors
     axis: Axis
     rows: int
     planes: int
-    tile: int
-    """Vectors of a tile."""
+    memory: Any
+    top: Expr = 0
+    """The row that it holds first."""
 
     @classmethod
     def of(
         cls, rows: Axis, columns: Axis, *, vectors: Vectors, block_rows: int, planes: int = 1, tile: int = 1
-    ) -> Staging:
-        """For the rows that ``block_rows`` rows of results read."""
-        return cls(vectors=vectors, axis=columns, rows=rows.spanned(block_rows)[1], planes=planes, tile=tile)
-
-    @property
-    def phases(self) -> int:
-        return self.axis.up
-
-    @property
-    def left(self) -> int:
-        """Columns of zeros before the first, in whole vectors."""
-        nearest, _ = self.axis.reach
-        return _round_up(max(0, -nearest), self.phases * self.vectors.lanes)
-
-    @property
-    def pitch(self) -> Expr:
-        """Columns of a phase of a row."""
-        _, farthest = self.axis.reach
-        cells = _round_up(-(-self.axis.outputs // self.axis.down), self.vectors.lanes)
+    ) -> StagedPlanes:
+        """Emits the memory, all zeros, for what ``block_rows`` rows of results read in tiles of ``tile`` vectors."""
+        count, phases, lanes = rows.spanned(block_rows)[1], columns.up, vectors.lanes
+        left, (_, farthest) = _columns_before(columns, lanes), columns.reach
+        cells = _round_up(-(-columns.outputs // columns.down), lanes)
         if not isinstance(cells, int):  # of the last tile, vectors may lie beyond
-            cells += (self.tile - 1) * self.vectors.lanes
-        read = cells + (farthest + self.left) // self.phases
-        written = (self.left + _round_up(self.axis.inputs, self.phases * self.vectors.lanes)) // self.phases
-        return _round_up(most(read, written), self.vectors.lanes)
+            cells += (tile - 1) * lanes
+        read = cells + (farthest + left) // phases
+        written = (left + _round_up(columns.inputs, phases * lanes)) // phases
+        pitch = _round_up(most(read, written), lanes)
+        memory = scratch("staged", planes * phases, count, pitch)
+        for phase in serial("phase", planes * phases):
+            for row in serial("row", count):
+                for vector in serial("vector", pitch // lanes):
+                    store(memory, vectors.zero(), phase, row, vectors.slot(vector))
+        return cls(vectors=vectors, axis=columns, rows=count, planes=planes, memory=memory)
 
-    def allocate(self) -> StagedPlanes:
-        """Emits scratch memory of this task, all zeros."""
-        memory = scratch("staged", self.planes * self.phases, self.rows, self.pitch)
-        for phase in serial("phase", self.planes * self.phases):
-            for row in serial("row", self.rows):
-                for vector in serial("vector", self.pitch // self.vectors.lanes):
-                    store(memory, self.vectors.zero(), phase, row, self.vectors.slot(vector))
-        return StagedPlanes(self, memory)
-
-
-@dataclass(frozen=True)
-class StagedPlanes:
-    """The scratch memory of a task, for one block of rows after the other."""
-
-    staging: Staging
-    memory: Any
-
-    def fill(self, tensor: Any, first: Plane, top: Expr) -> StagedRows:
+    def fill(self, tensor: Any, first: Plane, top: Expr) -> StagedPlanes:
         """Copies the rows from ``top`` on, those that there are, of the planes from ``first`` on."""
         begin = bind("begin", most(top, 0))
-        end = bind("end", least(top + self.staging.rows, extent(tensor, -2)))
-        for number in serial("plane", self.staging.planes):
+        end = bind("end", least(top + self.rows, extent(tensor, -2)))
+        for number in serial("plane", self.planes):
             for row in serial("row", begin, end):
-                self._fill_row(tensor, first.next(number).row(row), number * self.staging.phases, row - top)
-        return StagedRows(self, top)
+                self._fill_row(tensor, first.next(number).row(row), number * self.axis.up, row - top)
+        return replace(self, top=top)
+
+    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
+        def load(at: int) -> Expr:
+            over, phase = divmod(at + _columns_before(self.axis, self.vectors.lanes), self.axis.up)
+            return self.memory[number * self.axis.up + phase, row - self.top, self.vectors.span(cell + over)]
+
+        return load
+
+    def at_depth(self, depth: Expr) -> StagedPlanes:
+        return self
 
     def _fill_row(self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr) -> None:
-        chunk = self.staging.phases * self.staging.vectors.lanes
-        whole, left_over = divided(self.staging.axis.inputs, chunk)
+        whole, left_over = divided(self.axis.inputs, self.axis.up * self.vectors.lanes)
         for turn in serial("chunk", whole):
             self._copy_chunk(tensor, source, phase, row, turn)
         is_known = isinstance(left_over, int)
@@ -199,53 +180,25 @@ class StagedPlanes:
     def _copy_chunk(
         self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr, turn: Expr, *, is_tested: bool = False
     ) -> None:
-        vectors, phases = self.staging.vectors, self.staging.phases
+        vectors, phases = self.vectors, self.axis.up
         loaded = []
         for v in range(phases):
-            column = (turn * phases + v) * vectors.lanes
-            value = load_columns(vectors, tensor, source, column, is_tested=is_tested)
+            value = load_columns(vectors, tensor, source, (turn * phases + v) * vectors.lanes, is_tested=is_tested)
             loaded.append(vectors.zero() if value is None else bind("loaded", value))
+        column = _columns_before(self.axis, vectors.lanes) // phases + turn * vectors.lanes
         for number, value in enumerate(split_by_phase(vectors, loaded)):
-            column = self.staging.left // phases + turn * vectors.lanes
             store(self.memory, value, phase + number, row, vectors.span(column))
 
 
-@dataclass(frozen=True)
-class StagedRows:
-    """Rows read from scratch memory, which holds them from row ``top`` on."""
-
-    planes: StagedPlanes
-    top: Expr
-
-    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
-        return StagedRow(self, number, row, cell)
-
-    def at_depth(self, depth: Expr) -> StagedRows:
-        """Only planes of 2-D are staged."""
-        return self
-
-
-@dataclass(frozen=True)
-class StagedRow:
-    """A row in scratch memory."""
-
-    rows: StagedRows
-    plane: Expr
-    """The number of its plane among those that are staged."""
-    row: Expr
-    cell: Expr
-
-    def load(self, at: int) -> Expr:
-        staging = self.rows.planes.staging
-        over, phase = divmod(at + staging.left, staging.phases)
-        place = self.plane * staging.phases + phase
-        return self.rows.planes.memory[place, self.row - self.rows.top, staging.vectors.span(self.cell + over)]
+def _columns_before(columns: Axis, lanes: int) -> int:
+    """Columns of zeros before the first, in whole vectors."""
+    return int(_round_up(max(0, -columns.reach[0]), columns.up * lanes))
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanStaging:
-    """How a part of a row of each of some planes lies in scratch memory, a row that has no other beside it and is read
-    without a stride. Zeros stand where the part is padding."""
+class StagedSpan:
+    """Scratch memory of a task: a part of a row of each of some planes, of a row that has no other beside it and is
+    read without a stride. Zeros stand where the part is padding."""
 
     vectors: Vectors
     axis: Axis
@@ -254,70 +207,50 @@ class SpanStaging:
     """Columns of a part, in whole vectors."""
     tile: int
     """Results of a tile."""
+    memory: Any
+    first: Expr = 0
+    """It holds what the results from here on read."""
 
     @classmethod
-    def of(cls, columns: Axis, *, vectors: Vectors, results: int, planes: int, tile: int) -> SpanStaging:
-        """For what so many neighbouring results read."""
-        pitch = _round_up(columns.spanned(_round_up(results, vectors.lanes))[1], vectors.lanes)
-        return cls(vectors=vectors, axis=columns, planes=planes, pitch=pitch, tile=tile)
+    def of(cls, columns: Axis, *, vectors: Vectors, results: int, planes: int, tile: int) -> StagedSpan:
+        """Emits the memory, for what so many neighbouring results read."""
+        pitch = int(_round_up(columns.spanned(_round_up(results, vectors.lanes))[1], vectors.lanes))
+        memory = scratch("staged", planes, pitch)
+        return cls(vectors=vectors, axis=columns, planes=planes, pitch=pitch, tile=tile, memory=memory)
 
-    def read_from(self, first: Expr) -> Expr:
+    def fill(self, tensor: Any, plane: Plane, first: Expr) -> StagedSpan:
+        """Copies what the results from column ``first`` on read, of the planes from ``plane`` on."""
+        vectors, inputs = self.vectors, self.axis.inputs
+        start = bind("start", first + self.axis.spanned(1)[0])
+        for number in serial("plane", self.planes):
+            row = plane.next(number).row(0)
+            for vector in serial("vector", self._read_from(first)):
+                column = bind("source_column", start + vector * vectors.lanes)
+                is_whole = tirx.all(column >= 0, column + vectors.lanes <= inputs)
+                with when(is_whole):
+                    store(self.memory, load(tensor, *row, vectors.span(column)), number, vectors.slot(vector))
+                with when(tirx.Not(is_whole)):
+                    live = lanes_from(vectors, column, 0, inputs)
+                    store(self.memory, load_lanes(tensor, live, *row, column), number, vectors.slot(vector))
+        return replace(self, first=first)
+
+    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
+        def load(at: Expr) -> Expr:
+            column = cell - self.first + at - self.axis.spanned(1)[0]
+            return self.memory[number, self.vectors.span(column)]
+
+        return load
+
+    def at_depth(self, depth: Expr) -> StagedSpan:
+        return self
+
+    def _read_from(self, first: Expr) -> Expr:
         """Vectors that the results of a row from ``first`` on read: at any size, a part may be larger than the row."""
         most, outputs = self.pitch // self.vectors.lanes, self.axis.outputs
         if isinstance(outputs, int):
             return most
         read = _round_up(outputs - first, self.tile) + self.axis.spanned(1)[1] - 1
         return least(most, ceil_div(read, self.vectors.lanes))
-
-    def allocate(self) -> StagedSpan:
-        """Emits scratch memory of this task."""
-        return StagedSpan(self, scratch("staged", self.planes, self.pitch), 0)
-
-
-@dataclass(frozen=True)
-class StagedSpan:
-    """The scratch memory of a task; once it is filled, with what results from ``first`` on read."""
-
-    staging: SpanStaging
-    memory: Any
-    first: Expr
-
-    def fill(self, tensor: Any, plane: Plane, first: Expr) -> StagedSpan:
-        """Copies what the results from column ``first`` on read, of the planes from ``plane`` on."""
-        staging, vectors = self.staging, self.staging.vectors
-        start = bind("start", first + staging.axis.spanned(1)[0])
-        for number in serial("plane", staging.planes):
-            row = plane.next(number).row(0)
-            for vector in serial("vector", staging.read_from(first)):
-                column = bind("source_column", start + vector * vectors.lanes)
-                is_whole = tirx.all(column >= 0, column + vectors.lanes <= staging.axis.inputs)
-                with when(is_whole):
-                    store(self.memory, load(tensor, *row, vectors.span(column)), number, vectors.slot(vector))
-                with when(tirx.Not(is_whole)):
-                    live = lanes_from(vectors, column, 0, staging.axis.inputs)
-                    store(self.memory, load_lanes(tensor, live, *row, column), number, vectors.slot(vector))
-        return StagedSpan(staging, self.memory, first)
-
-    def row(self, number: Expr, row: Expr, cell: Expr, *, is_tested: bool = False) -> Row:
-        return StagedPart(self, number, cell)
-
-    def at_depth(self, depth: Expr) -> StagedSpan:
-        """Only planes of 2-D are staged."""
-        return self
-
-
-@dataclass(frozen=True)
-class StagedPart:
-    """A part of a row in scratch memory."""
-
-    span: StagedSpan
-    plane: Expr
-    cell: Expr
-
-    def load(self, at: Expr) -> Expr:
-        staging = self.span.staging
-        column = self.cell - self.span.first + at - staging.axis.spanned(1)[0]
-        return self.span.memory[self.plane, staging.vectors.span(column)]
 
 
 def _round_up(size: Expr, multiple: int) -> Expr:

@@ -12,7 +12,6 @@ own, which are interleaved when they are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.activations import ON_CPU
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_one, tile_columns, tile_rows
-from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, SpanStaging, StagedPlanes, StagedSpan, Staging
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, StagedPlanes, StagedSpan
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors, interleave, load_columns, store_columns
 from dwconv.schedules.cpu.emit.words import argument, load, parallel, scratch, settled
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
@@ -63,13 +62,25 @@ def schedule_gather(workload: Workload, cut: Cut) -> s_tir.Schedule:
             columns = WHOLE_ROW
             if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
-            block = RowBlock.allocate(tensors, cut, top, columns, runs)
+            block = RowBlock(tensors, cut, top, columns, runs, scratch_of(cut, tensors.vectors, runs))
             for turn in serial("plane", planes):
                 number = bind("number", task // blocks * planes + turn)
                 with when(True if planes == 1 else number < n * (groups * depths)):
                     volume, depth = divided(number, depths)
                     block.sum_group(placed("image", volume // groups), placed("group", volume % groups), depth)
     return s_tir.Schedule(builder.get())
+
+
+def scratch_of(cut: Cut, vectors: Vectors, runs: list[Run]) -> StagedPlanes | StagedSpan | None:
+    """Emits the scratch memory of a task; None where the source is read in place."""
+    work, config = cut.work, cut.config
+    if config.stage == "none":
+        return None
+    if cut.stages_span:
+        results, tile = cut.block_columns(runs), max(run.width for run in runs)
+        return StagedSpan.of(work.columns, vectors=vectors, results=results, planes=work.fan_in, tile=tile)
+    sizes = {"block_rows": cut.rows.block_rows, "planes": work.fan_in, "tile": config.vectors_w}
+    return StagedPlanes.of(work.rows, work.columns, vectors=vectors, **sizes)
 
 
 @dataclass(frozen=True)
@@ -83,31 +94,6 @@ class RowBlock:
     columns: ColumnBlock
     runs: list[Run]
     staged: StagedPlanes | StagedSpan | None
-    """None where the source is read in place."""
-
-    @classmethod
-    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock, runs: list[Run]) -> RowBlock:
-        if cut.config.stage == "none":
-            return cls(tensors, cut, top, columns, runs, None)
-        if cut.stages_span:
-            results = cut.block_columns(runs)
-            span = SpanStaging.of(
-                cut.work.columns,
-                vectors=tensors.vectors,
-                results=results,
-                planes=cut.work.fan_in,
-                tile=max(run.width for run in runs),
-            )
-            return cls(tensors, cut, top, columns, runs, span.allocate())
-        staging = Staging.of(
-            cut.work.rows,
-            cut.work.columns,
-            vectors=tensors.vectors,
-            block_rows=cut.rows.block_rows,
-            planes=cut.work.fan_in,
-            tile=cut.config.vectors_w,
-        )
-        return cls(tensors, cut, top, columns, runs, staging.allocate())
 
     def sum_group(self, image: Expr, group: Expr, depth: Expr) -> None:
         """The results of one group of the convolution: they read the same planes of the source."""
@@ -117,18 +103,10 @@ class RowBlock:
         for out in serial("out", work.fan_out):
             channel = bind("channel", group * work.fan_out + out)
             weights = ChannelWeights.of(channel, work, tensors.w, tensors.vectors)
+            plane = Plane(image, channel, at)
             for row in tile_rows(self.cut.rows, self.top):
-                for cell, run in self._tile_cells():
-                    tile = PlaneTile(
-                        tensors=tensors,
-                        cut=self.cut,
-                        source=source,
-                        plane=Plane(image, channel, at),
-                        top=row,
-                        cell=cell,
-                        run=run,
-                    )
-                    tile.sum(weights)
+                for cell, run in tile_columns(self.runs, self.columns, cell=work.columns.down):
+                    PlaneTile(tensors, self.cut, source, plane, row, cell, run).sum(weights)
 
     def _read(self, first: Plane) -> Rows:
         rows = self.cut.work.rows
@@ -140,10 +118,6 @@ class RowBlock:
             return self.staged.fill(self.tensors.source, first, bind("first_column", tile * run.width))
         top = bind("source_top", rows.origin(self.top) + rows.spanned(1)[0])
         return self.staged.fill(self.tensors.source, first, top)
-
-    def _tile_cells(self) -> Iterator[tuple[Expr, Run]]:
-        """Loops over the tiles of a row, edges and interior: the first cell of each."""
-        return tile_columns(self.runs, self.columns, cell=self.cut.work.columns.down)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +145,7 @@ class PlaneTensors:
         return cls(vectors=vectors, source=source, w=w, bias=bias, dy=dy, result=result)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PlaneTile:
     """``tile_h`` rows from ``top`` on × some vectors of cells from ``cell`` on × the column phases of a cell.
 
@@ -239,7 +213,7 @@ class PlaneTile:
                         for v in range(self._vectors_w):
                             at = v + turn * apart
                             if at not in values:
-                                values[at] = bind("value", row.load(column + at * lanes))
+                                values[at] = bind("value", row(column + at * lanes))
                             sums.add((0, 0, v), values[at] * weight)
 
     def _add_row(
@@ -257,7 +231,7 @@ class PlaneTile:
         cells = [self.cell + v * lanes for v in range(self._vectors_w)]
         read = [source.row(m, row, cell, is_tested=is_tested) for cell in cells]
         for column_at, column_pairs in columns.reads(columns.down).items():
-            loaded = [(v, source_row.load(column_at)) for v, source_row in enumerate(read)]
+            loaded = [(v, source_row(column_at)) for v, source_row in enumerate(read)]
             values = [(v, bind("value", value)) for v, value in loaded if value is not None]
             if not values:
                 continue

@@ -16,7 +16,7 @@ from tvm import s_tir, tirx
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one, live_outputs, tile_columns
-from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, StagedPlanes, Staging
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows, StagedPlanes
 from dwconv.schedules.cpu.emit.vectors import Accumulators, extent, load_columns, total
 from dwconv.schedules.cpu.emit.words import argument, parallel, scratch, store_rounded
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
@@ -144,8 +144,7 @@ class ChannelGradient:
                 for kw in serial("kw", columns.taps):
                     store(totals, vectors.zero(), kh, kw, vectors.span(0))
         if cut.config.stage == "scratch":
-            staging = Staging.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h)
-            staged = staging.allocate()
+            staged = StagedPlanes.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h)
         return cls(inputs=inputs, kd=kd, staged=staged, totals=totals)
 
     def sum_images(

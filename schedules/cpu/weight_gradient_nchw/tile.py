@@ -178,7 +178,7 @@ class PlanePair:
             with when(is_row):
                 source = self.source.row(0, x_row, column, is_tested=is_tested)
                 for column_at, column_pairs in inputs.columns.part(taps.kw, taps.width).reads(1).items():
-                    value = source.load(column_at)
+                    value = source(column_at)
                     if value is None:
                         continue
                     lanes = None if inputs.is_one_vector else inputs.live(column, column_at)
