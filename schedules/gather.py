@@ -18,54 +18,17 @@ GATHERS: tuple[Pass, ...] = ("fprop", "dgrad")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gather:
-    """A pass as a sum over taps. Result channel c sums source channels c // fan_out · fan_in + m, m < fan_in."""
+class PassOfAxes:
+    """What is known of a pass of the convolution, whichever it is."""
 
-    source: str
-    result: str
     axes: Axes
     channels: int
-    """Channels of the result."""
+    """Of the result; of a weight gradient those of dy, one for each kernel."""
     dtype: DType = "float32"
-    fan_in: int = 1
-    fan_out: int = 1
     bias: bool = False
-    """Whether one is added to every sum."""
-    epilogue: Epilogue = "none"
+    """Whether one is added to every sum; of a weight gradient, whether its own is computed too."""
     x_pitch: int = 0
-    """``Workload.x_pitch``, of a source that is x."""
-
-    @classmethod
-    def of(cls, workload: Workload) -> Gather:
-        """The sum of an fprop or a dgrad."""
-        return _gather(workload)
-
-    @classmethod
-    def of_convolution(cls, workload: Workload) -> Gather:
-        """y[o, c] = Σ x[o · stride + k · dilation − padding, c // multiplier] · w[c, k]"""
-        return cls(
-            source="x",
-            result=workload.results[0],
-            axes=Axes.of_convolution(workload),
-            channels=workload.out_channels,
-            dtype=workload.dtype,
-            fan_out=workload.multiplier,
-            bias=workload.bias,
-            epilogue=workload.epilogue,
-            x_pitch=workload.x_pitch,
-        )
-
-    @classmethod
-    def of_input_gradient(cls, workload: Workload) -> Gather:
-        """dx[i, c] = Σ dy[(i + padding − k · dilation) / stride, c · multiplier + m] · w[c · multiplier + m, k]"""
-        return cls(
-            source="dy",
-            result="dx",
-            axes=Axes.of_input_gradient(workload),
-            channels=workload.channels,
-            dtype=workload.dtype,
-            fan_in=workload.multiplier,
-        )
+    """Channels of the tensor that holds x, of which x's are the first; 0: as many as x has."""
 
     @property
     def depths(self) -> Axis:
@@ -78,6 +41,30 @@ class Gather:
     @property
     def columns(self) -> Axis:
         return self.axes.columns
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of an image."""
+        return ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gather(PassOfAxes):
+    """A pass as a sum over taps. Result channel c sums source channels c // fan_out · fan_in + m, m < fan_in."""
+
+    source: str
+    result: str
+    fan_in: int = 1
+    fan_out: int = 1
+    epilogue: Epilogue = "none"
+
+    @classmethod
+    def of(cls, workload: Workload) -> Gather:
+        """The sum of an fprop or a dgrad.
+
+        y[o, c] = Σ x[o · stride + k · dilation − padding, c // multiplier] · w[c, k]
+        dx[i, c] = Σ dy[(i + padding − k · dilation) / stride, c · multiplier + m] · w[c · multiplier + m, k]"""
+        return _gather(workload)
 
     @property
     def result_planes(self) -> int:
@@ -93,11 +80,6 @@ class Gather:
     def planes(self) -> float:
         """Planes of the source that a plane of the result sums, the mean of all."""
         return self.fan_in * self.depths.live_pairs / self.depths.outputs
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element of the source and of the result."""
-        return ITEMSIZE[self.dtype]
 
     @property
     def reads_dy(self) -> bool:
@@ -126,4 +108,12 @@ class Gather:
 @lru_cache(maxsize=16)
 def _gather(workload: Workload) -> Gather:
     """Every configuration of a search needs it."""
-    return Gather.of_convolution(workload) if workload.pass_ == "fprop" else Gather.of_input_gradient(workload)
+    if workload.pass_ == "dgrad":
+        axes, channels = Axes.of_input_gradient(workload), workload.channels
+        dtype, fan_in = workload.dtype, workload.multiplier
+        return Gather(source="dy", result="dx", axes=axes, channels=channels, dtype=dtype, fan_in=fan_in)
+    return Gather(
+        source="x", result=workload.results[0], axes=Axes.of_convolution(workload), channels=workload.out_channels,
+        dtype=workload.dtype, fan_out=workload.multiplier, bias=workload.bias, epilogue=workload.epilogue,
+        x_pitch=workload.x_pitch,
+    )  # fmt: skip

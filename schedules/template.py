@@ -188,10 +188,18 @@ def estimated_us(workload: Workload, config: Config, target: Target) -> float:
 
 
 def family(
-    name: str, passes: Iterable[Pass], *, space: Callable[[str, Workload, Any], ConfigSpace], **fields: Any
+    name: str,
+    passes: Iterable[Pass],
+    *,
+    space: Callable[[str, Workload, Any], ConfigSpace],
+    kernel: str | None = None,
+    **fields: Any,
 ) -> tuple[ScheduleTemplate[Any], ...]:
     """A template of each pass, from one description: ``family("cpu.{pass_}_nhwc", GATHERS, …)``. Its functions see from
-    the workload which pass it is; ``space`` takes the template's name first."""
+    the workload which pass it is; ``space`` takes the template's name first. ``kernel``: the module that has
+    ``schedule``, which is imported when it is called, and TVM with it."""
+    if kernel is not None:
+        fields["schedule"] = lambda *given: importlib.import_module(kernel).schedule(*given)
 
     def template_of(pass_: Pass) -> ScheduleTemplate[Any]:
         named = name.format(pass_=pass_)

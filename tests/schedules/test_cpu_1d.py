@@ -177,7 +177,7 @@ def test_a_long_row_alone_is_work_for_every_thread(pass_: Pass, layout: Layout, 
     workload = lying(row(3, 1 << 20, taps, (taps - 1, 0), batch=1).for_pass(pass_), layout)
     chosen = template_of(workload, layout, target=target)
     config = chosen.space(workload, target).default
-    work = importlib.import_module(f"{chosen.schedule.__module__}.estimate").cpu_work(workload, config, target)
+    work = importlib.import_module(chosen.estimate_us.__module__).cpu_work(workload, config, target)
     assert work.tasks >= 4 * target.threads and work.share <= 1.25 / target.threads
 
 

@@ -141,7 +141,7 @@ def test_larger_tiles_load_less(name: str, more: dict[str, int | str], fewer: di
 
 
 def work_of(workload: Workload, config: Config) -> CpuWork:
-    module = importlib.import_module(f"{all_templates()[config.template].schedule.__module__}.estimate")
+    module = importlib.import_module(all_templates()[config.template].estimate_us.__module__)
     work: CpuWork = module.cpu_work(workload, config, TARGET)
     return work
 

@@ -32,22 +32,15 @@ if TYPE_CHECKING:
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    from dwconv.schedules.any_size import any_axes
+    from dwconv.schedules.cpu.block_nhwc import backward, forward
+
     cut = Cut(workload, config, target)
     if workload.any_size:
-        from dwconv.schedules.any_size import any_axes
-
         cut = replace(cut, any_axes=any_axes(cut.gathered))
-    if workload.pass_ == "forward":
-        from dwconv.schedules.cpu.block_nhwc.forward import schedule_forward
-
-        return schedule_forward(cut)
-    if workload.pass_ == "inference":
-        from dwconv.schedules.cpu.block_nhwc.forward import schedule_inference
-
-        return schedule_inference(cut)
-    from dwconv.schedules.cpu.block_nhwc.backward import schedule_backward
-
-    return schedule_backward(cut)
+    if workload.pass_ == "backward":
+        return backward.schedule(cut)
+    return forward.schedule(cut) if workload.pass_ == "forward" else forward.schedule_inference(cut)
 
 
 TEMPLATES = family(

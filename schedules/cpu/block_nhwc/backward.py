@@ -28,7 +28,7 @@ TOTAL, DOT = range(2)
 """Of a norm, Σ d and Σ d · (v − mean)."""
 
 
-def schedule_backward(cut: Cut) -> s_tir.Schedule:
+def schedule(cut: Cut) -> s_tir.Schedule:
     """Parameters, images with their rows and columns as one axis of pixels: dz (n, OH·OW, C), x (n, H·W, C), y as dz, w
     (C, KH, KW), γ, β, mean and variance of each norm (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and
     workspaces. Without a second norm dy in the place of dz and y."""

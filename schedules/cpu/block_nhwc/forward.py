@@ -33,7 +33,7 @@ from dwconv.schedules.cpu.emit.words import load, prefetch, store_rounded
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
 
 
-def schedule_forward(cut: Cut) -> s_tir.Schedule:
+def schedule(cut: Cut) -> s_tir.Schedule:
     """Parameters, images with their rows and columns as one axis of pixels: x (n, H·W, C), w (C, KH, KW), γ and β of
     each norm (C,), z and y (n, OH·OW, C), mean and variance of each norm (C,), and workspaces."""
     n = tirx.Var(BATCH, "int32")

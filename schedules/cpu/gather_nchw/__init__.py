@@ -29,29 +29,11 @@ dgrad, the same on dx:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nchw.space import gather_space
 from dwconv.schedules.cpu.shared.limits import plane_misfit
 from dwconv.schedules.gather import GATHERS
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
-
-if TYPE_CHECKING:
-    from tvm import s_tir
-
-
-def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-    """fprop: x (n, C, H, W), w (C·M, KH, KW), bias (C·M) if there is one, y (n, C·M, OH, OW).
-    dgrad: dy (n, C·M, OH, OW), w (C·M, KH, KW), dx (n, C, H, W). In 3-D with depths before heights."""
-    from dwconv.schedules.cpu.gather_nchw.kernel import schedule_gather
-
-    return schedule_gather(workload, Cut.of(workload, config, target))
-
 
 TEMPLATES = family(
     "cpu.{pass_}_nchw",
@@ -63,6 +45,6 @@ TEMPLATES = family(
     any_channels=True,
     misfit=plane_misfit,
     space=gather_space,
-    schedule=schedule,
+    kernel=f"{__name__}.kernel",
     estimate_us=estimate_us,
 )

@@ -17,6 +17,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.activations import ON_CPU
 from dwconv.schedules.any_size import at_any_size
@@ -41,13 +42,14 @@ from dwconv.schedules.emit import (
     when,
 )
 from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Run, full_source_loops
 
 
-def schedule_gather(workload: Workload, cut: Cut) -> s_tir.Schedule:
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, dy (n, C′, OH, OW) if the
     epilogue takes it, result (n, C′, OH, OW); in 3-D with depths before heights."""
-    cut = at_any_size(cut, workload)
+    cut = at_any_size(Cut.of(workload, config, target), workload)
     work, planes, column_blocks = cut.work, cut.config.planes, cut.column_blocks
     blocks = cut.rows.blocks * column_blocks
     groups, depths = work.channels // work.fan_out, work.depths.outputs

@@ -31,31 +31,10 @@ tile, and no others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut, streamed_above
 from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.gather import GATHERS
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
-
-if TYPE_CHECKING:
-    from tvm import s_tir
-
-
-def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-    """fprop: x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M), workspace.
-    dgrad: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace.
-    The workspace holds the packed weights: (vectors, fan-in, KH, KW, lanes). In 3-D with depths before heights."""
-    from dwconv.schedules.cpu.gather_nhwc.kernel import schedule_gather
-
-    return schedule_gather(
-        workload, GatherCut.of(workload, config, target), streamed_above=streamed_above(workload, config, target)
-    )
-
 
 TEMPLATES = family(
     "cpu.{pass_}_nhwc",
@@ -66,6 +45,6 @@ TEMPLATES = family(
     any_size=True,
     any_channels=True,
     space=gather_space,
-    schedule=schedule,
+    kernel=f"{__name__}.kernel",
     estimate_us=estimate_us,
 )

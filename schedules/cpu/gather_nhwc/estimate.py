@@ -16,7 +16,6 @@ from dwconv.schedules.cpu.shared.cost import (
     folded,
     largest_share,
     price,
-    rolled_column_tiles,
     row_tiles,
 )
 from dwconv.schedules.cpu.shared.limits import (
@@ -41,7 +40,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     planes = workload.batch * depths.outputs
     met = workload.batch * depths.live_pairs  # pairs of a plane of the result and one of the source
     vectors, groups = vector_count(work.channels, lanes), channel_blocks * -(-cut.block_vectors // config.vectors_c)
-    across = (rolled_column_tiles if unroll == "none" else column_tiles)(columns, config.tile_w)
+    across = column_tiles(columns, config.tile_w, rolled=unroll == "none")
     down = row_tiles(rows, config.tile_h)
     # Rows of the source that tiles read; with kernel rows in a loop each row of results reads its own.
     rows_read = down.reads if unroll == "taps" else rows.live_pairs

@@ -15,13 +15,14 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import AnyAxis, any_axes, channels_of
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel
-from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut
+from dwconv.schedules.cpu.gather_nhwc.cut import GatherCut, streamed_above
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.emit import (
@@ -40,20 +41,20 @@ from dwconv.schedules.emit import (
     serial,
     when,
 )
+from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis, Run, TapLoop
 
 
-def schedule_gather(workload: Workload, cut: GatherCut, *, streamed_above: int | None) -> s_tir.Schedule:
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, dy (n, OH, OW, C′) if the
     epilogue takes it, result (n, OH, OW, C′), workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with
-    depths before heights. ``streamed_above``: the result of a larger batch is streamed, of images of any size a
-    result of more elements; None: never."""
-    n = tirx.Var(BATCH, "int32")
+    depths before heights."""
+    n, cut = tirx.Var(BATCH, "int32"), GatherCut.of(workload, config, target)
     if workload.any_size:
         cut = replace(cut, work=replace(cut.work, axes=any_axes(workload), channels=channels_of(workload)))
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
-        tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above)
+        tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above(workload, config, target))
         tensors.weights.pack()
         for task in tasks(tensors, cut, n):
             for tile in task.tiles():

@@ -17,38 +17,10 @@ kernel rows, `dy_w` dy, in `dy_order`); for the norm some pixels at a time, each
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import BLOCK_PASSES, Workload
-from dwconv.schedules.cpu.layer_norm_nhwc.cut import Cut
+from dwconv.problems.workload import BLOCK_PASSES
 from dwconv.schedules.cpu.layer_norm_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.layer_norm_nhwc.space import layer_norm_space, why_unfit
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
-
-if TYPE_CHECKING:
-    from tvm import s_tir
-
-
-def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-    cut = Cut(workload, config, target)
-    if workload.any_size:
-        from dwconv.schedules.any_size import any_axes
-
-        symbols: dict[str, Any] = {}
-        passes = (cut.gathered, workload.convolution("wgrad"))
-        of_gather, of_weights = (any_axes(each, symbols) for each in passes)
-        cut = replace(cut, any_axes=(of_gather, of_weights))
-    if workload.pass_ == "forward":
-        from dwconv.schedules.cpu.layer_norm_nhwc.kernel import schedule_forward
-
-        return schedule_forward(cut)
-    from dwconv.schedules.cpu.layer_norm_nhwc.kernel import schedule_backward
-
-    return schedule_backward(cut)
-
 
 TEMPLATES = family(
     "cpu.layer_norm_{pass_}_nhwc",
@@ -57,6 +29,6 @@ TEMPLATES = family(
     any_size=True,
     misfit=why_unfit,
     space=layer_norm_space,
-    schedule=schedule,
+    kernel=f"{__name__}.kernel",
     estimate_us=estimate_us,
 )

@@ -14,11 +14,14 @@ A block of rows is a task, whose terms are a part of the sums of all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.any_size import any_axes
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, OutputRange, is_one
 from dwconv.schedules.cpu.emit.pixels import PackedWeights
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
@@ -31,6 +34,17 @@ from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, most, serial, store
+from dwconv.schedules.space import Config
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    cut = Cut(workload, config, target)
+    if workload.any_size:
+        symbols: dict[str, Any] = {}
+        passes = (cut.gathered, workload.convolution("wgrad"))
+        of_gather, of_weights = (any_axes(each, symbols) for each in passes)
+        cut = replace(cut, any_axes=(of_gather, of_weights))
+    return schedule_forward(cut) if workload.pass_ == "forward" else schedule_backward(cut)
 
 
 def schedule_forward(cut: Cut) -> s_tir.Schedule:

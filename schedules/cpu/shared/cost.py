@@ -252,18 +252,9 @@ def row_tiles(axis: Axis, size: int) -> AxisWork:
 
 
 @cache
-def column_tiles(axis: Axis, size: int) -> AxisWork:
-    """Tiles of ``size`` columns, written out at the edges."""
-    return _column_tiles(axis, size, rolled=False)
-
-
-@cache
-def rolled_column_tiles(axis: Axis, size: int) -> AxisWork:
-    """The same where taps are loops, and edges therefore narrow."""
-    return _column_tiles(axis, size, rolled=True)
-
-
-def _column_tiles(axis: Axis, size: int, *, rolled: bool) -> AxisWork:
+def column_tiles(axis: Axis, size: int, *, rolled: bool = False) -> AxisWork:
+    """Tiles of ``size`` columns, written out at the edges; ``rolled``: where taps are loops, and edges therefore
+    narrow."""
     runs = rolled_column_runs(axis, size) if rolled else column_runs(axis, size)
     met = [(run.tiles, axis.reads_of(run)) for run in runs]
     return AxisWork(

@@ -10,44 +10,20 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from dwconv.problems.workload import ITEMSIZE, DType, Workload
+from dwconv.problems.workload import Workload
+from dwconv.schedules.gather import PassOfAxes
 from dwconv.schedules.taps import Axes, Axis
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightGradient:
+class WeightGradient(PassOfAxes):
     """The geometry of a wgrad workload; an axis goes from dy, its outputs, to x, its inputs."""
 
-    axes: Axes
-    channels: int
-    """Channels of dy: one for each kernel."""
-    dtype: DType
     multiplier: int
-    bias: bool
-    """Whether its gradient is computed too."""
-    x_pitch: int
-    """Channels of the tensor that holds x, of which x's are the first."""
 
     @classmethod
     def of(cls, workload: Workload) -> WeightGradient:
         return _of(workload)
-
-    @property
-    def depths(self) -> Axis:
-        return self.axes.depths
-
-    @property
-    def rows(self) -> Axis:
-        return self.axes.rows
-
-    @property
-    def columns(self) -> Axis:
-        return self.axes.columns
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element of x and dy."""
-        return ITEMSIZE[self.dtype]
 
     @property
     def input_channels(self) -> int:

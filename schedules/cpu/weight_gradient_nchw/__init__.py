@@ -18,28 +18,10 @@ In 1-D a task by planes is `block_w` columns of a single row, and the groups of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.limits import plane_misfit
-from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.weight_gradient_nchw.space import weight_gradient_space
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
-
-if TYPE_CHECKING:
-    from tvm import s_tir
-
-
-def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-    """x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
-    ``parallel="planes"``, workspace (n, C·M, KH, KW) and workspace_1 (n, C·M) for the bias."""
-    from dwconv.schedules.cpu.weight_gradient_nchw.kernel import schedule_weight_gradient
-
-    return schedule_weight_gradient(workload, Cut.of(workload, config, target))
-
 
 TEMPLATES = family(
     "cpu.wgrad_nchw",
@@ -50,7 +32,7 @@ TEMPLATES = family(
     any_channels=True,
     misfit=plane_misfit,
     space=weight_gradient_space,
-    schedule=schedule,
+    kernel=f"{__name__}.kernel",
     estimate_us=estimate_us,
     version=2,
 )

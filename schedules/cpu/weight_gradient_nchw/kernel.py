@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one, live_outputs, tile_columns
@@ -24,14 +25,15 @@ from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, pieces
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs, PlanePair
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, taps_of
+from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axes
 
 
-def schedule_weight_gradient(workload: Workload, cut: Cut) -> s_tir.Schedule:
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """Parameters: x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and,
     if tasks are planes, what each image gives: workspace (n, C·M, KH, KW) and, for the bias, workspace_1 (n, C·M).
     In 3-D with depths before heights."""
-    cut = at_any_size(cut, workload)
+    cut = at_any_size(Cut.of(workload, config, target), workload)
     if workload.any_channels:
         cut = replace(cut, work=replace(cut.work, x_pitch=cut.work.channels))
     work, channels = cut.work, cut.work.channels

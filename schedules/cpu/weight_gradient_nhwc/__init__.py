@@ -18,27 +18,9 @@ rows, and the groups of a wide kernel may be a loop (`unroll="group"`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.cpu.weight_gradient_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.weight_gradient_nhwc.space import weight_gradient_space
-from dwconv.schedules.space import Config
 from dwconv.schedules.template import family
-
-if TYPE_CHECKING:
-    from tvm import s_tir
-
-
-def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-    """x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
-    ``parallel="images"``, workspace (tasks, KH · KW and one more for dbias, C·M in whole vectors)."""
-    from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import schedule_weight_gradient
-
-    return schedule_weight_gradient(workload, WeightCut.of(workload, config, target))
-
 
 TEMPLATES = family(
     "cpu.wgrad_nhwc",
@@ -48,6 +30,6 @@ TEMPLATES = family(
     any_size=True,
     any_channels=True,
     space=weight_gradient_space,
-    schedule=schedule,
+    kernel=f"{__name__}.kernel",
     estimate_us=estimate_us,
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import any_axes, channels_of
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
@@ -21,12 +22,13 @@ from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
 from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, is_number, kernel, least, serial, size_of, store
+from dwconv.schedules.space import Config
 
 
-def schedule_weight_gradient(workload: Workload, cut: WeightCut) -> s_tir.Schedule:
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
     are images, workspace (tasks, sums, C·M in whole vectors): the partial sums. In 3-D with depths before heights."""
-    n = tirx.Var(BATCH, "int32")
+    n, cut = tirx.Var(BATCH, "int32"), WeightCut.of(workload, config, target)
     if workload.any_size:
         cut = replace(cut, work=replace(cut.work, axes=any_axes(workload)))
     if workload.any_channels:
