@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels import build
+from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems import reference
+from dwconv.problems.block import Block
 from dwconv.problems.operands import operands
-from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from tests.schedules.cpu_layers import (
     SHAPES,
@@ -32,6 +35,7 @@ from tests.schedules.cpu_layers import (
     lying,
     run,
     some_configs,
+    template_of,
 )
 from tests.turns import in_turns, slow
 
@@ -120,24 +124,32 @@ def test_any_batch(pass_: Pass, layout: Layout) -> None:
         assert_right(kernel, workload.with_batch(batch))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("pass_", PASSES)
-def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass, layout: Layout) -> None:
-    workload = lying(dataclasses.replace(SHAPES["ragged channels"], bias=True).for_pass(pass_), layout)
-    kernel = built(workload, some_configs(workload, 0)[0])
-    inputs = operands(workload, data="normal", seed=2)
-    answers = reference.right_answers(workload, *inputs)
+def of_threads() -> Iterator[Workload]:
+    images = dataclasses.replace(SHAPES["ragged channels"], bias=True)
+    long = layer(5, (1, 1000), (1, 4), padding=((0, 0), (3, 0)), batch=1, bias=True)
+    for shape, pass_, layout in itertools.product((images, long), PASSES, LAYOUTS):
+        yield lying(shape.for_pass(pass_), layout)
+    for pass_ in BLOCK_PASSES:
+        yield dataclasses.replace(images, batch=5, pass_=pass_, block=Block.parse("none,ln"))
+
+
+@pytest.mark.parametrize("workload", of_threads(), ids=lambda workload: workload.key)
+def test_the_same_bits_whatever_the_number_of_threads(workload: Workload) -> None:
+    """Of a long row in blocks of columns, which are parts of its sums."""
+    space = template_of(workload, workload.layout).space(workload, TARGET)
+    cut = {"block_w": 64, "parallel": "planes" if workload.layout == "nchw" else "images"} if workload.is_row else {}
+    config = space.nearest(Config.of(space.template, **{**dict(space.default.values), **cut}))
+    kernel, case = built(workload, config), make_case(workload, data="normal", seed=2)
     threads, runs = torch.get_num_threads(), []
     try:
-        for count in (1, 2, 3):
+        for count in (1, 2, 3, 3):
             torch.set_num_threads(count)
-            runs += [run(kernel, workload, inputs) for _ in range(2)]
+            runs.append(run(kernel, workload, case.inputs))
     finally:
         torch.set_num_threads(threads)
-    for answer, *results in zip(answers, *runs, strict=True):
-        assert answer.allowed is not None
-        assert bool(((results[0].double() - answer.expected).abs() <= answer.allowed).all())
-        assert all(torch.equal(results[0], other) for other in results[1:])
+    assert judge_all(tuple(runs[0]), case).right
+    for first, *others in zip(*runs, strict=True):
+        assert all(torch.equal(first, other) for other in others)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -14,16 +14,13 @@ import torch
 
 from dwconv.kernels import build
 from dwconv.kernels.cpu import assembly
-from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import reference
-from dwconv.problems.operands import operands
-from dwconv.problems.target import ForcedVectorSet, cpu_target
+from dwconv.problems.target import ForcedVectorSet
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.system import cpu_facts
 from tests.schedules.cpu_layers import SHAPES, TARGET, assert_right, built, layer, lying, run, some_configs, template_of
 from tests.schedules.test_vector_sets import OTHERS, elsewhere
 from tests.turns import alternating, slow
@@ -152,22 +149,6 @@ def test_extreme_numbers(pass_: Pass, layout: Layout, dtype: DType) -> None:
         assert (verdict := verify(built(workload, config), case)).right, verdict.reason
 
 
-@pytest.mark.parametrize(("pass_", "layout"), alternating(PASSES, LAYOUTS))
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.usefixtures("through_python")
-def test_right_on_avx2(pass_: Pass, layout: Layout, dtype: DType) -> None:
-    if not cpu_facts.cpu_facts().has("avx2"):
-        pytest.skip("this CPU has no avx2")
-    workload, target = (
-        of_type(dtype, lying(SHAPES["ragged channels"].for_pass(pass_), layout)),
-        cpu_target(threads=2, vector_set="avx2"),
-    )
-    *_, config = some_configs(workload, 1, target=target)
-    kernel = built(workload, config, target)
-    assert_right(kernel, workload)
-    assert not re.search(OTHERS["avx2"], assembly(kernel.artifact))
-
-
 WIDENED: dict[tuple[ForcedVectorSet, DType], str] = {
     ("avx512", "bfloat16"): r"vpmovzxwd\s.*zmm",
     ("avx512", "float16"): r"vcvtph2ps\s.*zmm",
@@ -195,14 +176,3 @@ def test_every_vector_set_widens_whole_vectors(
     code = assembly(build(Candidate(workload, some_configs(workload, 0, target=target)[0]), target))
     assert re.search(WIDENED[vector_set, dtype], code) and not re.search(OTHERS[vector_set], code)
     assert not re.search(r"(?:call|bl)q?\s+_*(?:extend|trunc)", code), "numbers are converted by a function"
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_a_kernel_takes_tensors_that_start_anywhere(dtype: DType) -> None:
-    """At a multiple of two bytes, that is: without a copy."""
-    workload = of_type(dtype, SHAPES["ragged channels"])
-    kernel: Kernel = built(workload, some_configs(workload, 0)[0])
-    x, w = operands(workload, data="normal", seed=0)
-    for offset in (1, 2, 3):
-        shifted = torch.empty(x.numel() + offset, dtype=x.dtype)[offset:].view(2, 9, 11, 58).permute(0, 3, 1, 2)
-        assert torch.equal(kernel(shifted.copy_(x), w), kernel(x, w))

@@ -151,25 +151,6 @@ def test_groups_of_taps_add_what_meets_and_nothing_else(layout: Layout) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
-def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass, layout: Layout) -> None:
-    workload = lying(row(5, 1000, 4, (3, 0), batch=1, bias=True).for_pass(pass_), layout)
-    kernel = built(workload, config_of(workload, in_loops=False))
-    inputs = operands(workload, data="normal", seed=2)
-    threads, runs = torch.get_num_threads(), []
-    try:
-        for count in range(1, 6):
-            torch.set_num_threads(count)
-            runs.append(run(kernel, workload, inputs))
-    finally:
-        torch.set_num_threads(threads)
-    for answer, first, *others in zip(reference.right_answers(workload, *inputs), *runs, strict=True):
-        assert answer.allowed is not None
-        assert bool(((first.double() - answer.expected).abs() <= answer.allowed).all())
-        assert all(torch.equal(first, other) for other in others)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize("taps", [4, 31, 128])
 def test_a_long_row_alone_is_work_for_every_thread(pass_: Pass, layout: Layout, taps: int) -> None:
     """Of few channels, too, and chosen at once, however long the row is."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from dwconv.errors import InvalidConfig, InvalidWorkload
+from dwconv.errors import InvalidWorkload
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
@@ -25,7 +25,7 @@ from dwconv.schedules.cpu.shared.blocks import column_blocks
 from dwconv.schedules.emit import kernel
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
-from tests.schedules.cpu_layers import TARGET, TARGETS, built, layer, lying
+from tests.schedules.cpu_layers import TARGET, built, layer, lying
 from tests.turns import in_turns
 
 MOST = 40
@@ -250,16 +250,6 @@ def test_an_empty_batch_leaves_nothing_to_do(layout: Layout) -> None:
     kernel = any_size(lying(K3, layout), {})
     w = torch.ones(K3.shape_of("w"))
     assert kernel(torch.empty(0, 20, 14, 14), w).shape == (0, 20, 14, 14)
-
-
-def test_a_template_that_cannot_says_so() -> None:
-    workload = lying(K3, "nchw").with_any_size()
-    with pytest.raises(InvalidConfig, match="its kernels are each built for one size"):
-        fitting("cpu.fprop_nhwc", workload, TARGET)
-    with pytest.raises(InvalidConfig, match="it masks loads of float32, for which the processor has no instruction"):
-        fitting("cpu.fprop_nchw", workload, TARGETS[16])
-    with pytest.raises(InvalidWorkload, match="any_channels=True needs any_size=True"):
-        dataclasses.replace(K3, any_channels=True)
 
 
 @pytest.mark.parametrize("width", [1, 3])

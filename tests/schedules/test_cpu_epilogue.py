@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from dwconv.errors import NoTemplate
 from dwconv.measure.verify.cases import Case, judge_all, make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import epilogue
 from dwconv.problems.reference import reference
-from dwconv.problems.target import parse_target
 from dwconv.problems.workload import LAYOUTS, DType, Epilogue, Layout, Workload
-from dwconv.schedules.template import templates_for
-from tests.schedules.cpu_layers import SHAPES, TARGET, built, layer, lying, run, some_configs
+from tests.schedules.cpu_layers import SHAPES, built, layer, lying, run, some_configs
 
 EPILOGUES: tuple[Epilogue, ...] = ("silu", "silu_gradient")
 UNITS = 6
@@ -113,10 +110,3 @@ def test_wrong_answers_are_found_on_whole_numbers(epilogue_: Epilogue, dtype: DT
     assert judge_all((case.answers[0].expected.to(case.inputs[0].dtype),), case).right
     for fault, result in wrong_answers(workload, case).items():
         assert not judge_all((result,), case).right, fault
-
-
-def test_templates_of_gpus_say_that_they_have_none() -> None:
-    workload = layer(8, (9, 9), (3, 3)).with_epilogue("silu")
-    with pytest.raises(NoTemplate, match="it has no epilogue, the workload has epilogue=silu"):
-        templates_for(workload, parse_target("cuda:sm_90"))
-    assert templates_for(workload, TARGET)

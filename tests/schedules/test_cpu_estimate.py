@@ -90,26 +90,6 @@ def test_more_threads_never_cost_more_on_large_work(pass_: Pass, layout: Layout,
         assert estimates == sorted(estimates, reverse=True), config
 
 
-TINY = {
-    "fprop_nhwc": {"tile_h": 1, "tile_w": 1, "vectors_c": 1},
-    "dgrad_nhwc": {"tile_h": 1, "tile_w": 1, "vectors_c": 1},
-    "fprop_nchw": {"tile_h": 1, "vectors_w": 1},
-    "dgrad_nchw": {"tile_h": 1, "vectors_w": 1},
-    "wgrad_nhwc": {"tile_h": 1, "tile_w": 1, "group_kh": 1, "vectors_c": 1},
-    "wgrad_nchw": {"tile_h": 1, "group_kh": 1, "group_kw": 1},
-}
-"""Register tiles that load a vector for every few multiply-adds."""
-
-
-@pytest.mark.parametrize("target", [TARGET, MEASURED], ids=["typical", "measured"])
-@pytest.mark.parametrize("name", TINY)
-def test_tiny_register_tiles_cost_more(name: str, target: CpuTarget) -> None:
-    workload, default = default_of(name, CACHED, target)
-    assert estimated_us(workload, changed(default, **TINY[name]), target) > 1.2 * estimated_us(
-        workload, default, target
-    )
-
-
 def default_of(name: str, shape: Workload, target: CpuTarget = TARGET) -> tuple[Workload, Config]:
     template = all_templates()[f"cpu.{name}"]
     workload = lying(shape.for_pass(template.pass_), template.layout)
@@ -118,26 +98,6 @@ def default_of(name: str, shape: Workload, target: CpuTarget = TARGET) -> tuple[
 
 def changed(config: Config, **values: int | str) -> Config:
     return Config.of(config.template, **{**dict(config.values), **values})
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "fewer"),
-    [
-        ("fprop_nhwc", {"tile_w": 1}, {"tile_w": 7}),  # columns that neighbours read too
-        ("fprop_nhwc", {"unroll": "taps", "tile_h": 1}, {"unroll": "taps", "tile_h": 4}),  # rows
-        ("dgrad_nchw", {"tile_h": 1}, {"tile_h": 4}),
-        ("dgrad_nchw", {"vectors_w": 1}, {"vectors_w": 2}),  # a weight for each vector, or for two
-        ("wgrad_nhwc", {"tile_w": 1}, {"tile_w": 4}),
-        ("wgrad_nhwc", {"group_kh": 2}, {"group_kh": 4}),  # dy, for each group of taps
-        ("wgrad_nchw", {"tile_h": 1}, {"tile_h": 4}),
-        ("wgrad_nchw", {"group_kw": 1}, {"group_kw": 5}),
-    ],
-)
-def test_larger_tiles_load_less(name: str, more: dict[str, int | str], fewer: dict[str, int | str]) -> None:
-    workload, default = default_of(name, CACHED)
-    base = changed(default, **({"group_kh": 2, "group_kw": 2} if name == "wgrad_nchw" else {}))
-    larger, smaller = (work_of(workload, changed(base, **knobs)).loads for knobs in (more, fewer))
-    assert larger > 1.05 * smaller
 
 
 def work_of(workload: Workload, config: Config) -> CpuWork:
@@ -189,41 +149,9 @@ def test_channels_first_cost_more_where_caches_hold_too_little() -> None:
     assert outer > 1.2 * inner
 
 
-def test_ragged_channels_cost_more_than_as_many_vectors() -> None:
-    """143 channels are nine vectors as well as 144 are, but these lie across two cache lines: that shows where a load
-    meets few multiply-adds."""
-    for name in ("fprop_nhwc", "wgrad_nhwc"):
-        workload, default = default_of(name, CACHED)
-        config = changed(default, tile_w=2)
-        ragged = dataclasses.replace(workload, channels=143)
-        assert estimated_us(ragged, config, TARGET) > 1.05 * estimated_us(workload, config, TARGET)
-
-
 def test_a_copy_to_the_other_layout_is_paid_for() -> None:
     workload, config = default_of("fprop_nhwc", LARGE)
     assert estimated_us(lying(workload, "nchw"), config, TARGET) > 1.2 * estimated_us(workload, config, TARGET)
-
-
-def test_scratch_memory_for_each_small_plane_costs_more_than_for_many() -> None:
-    small = layer(960, (7, 7), (3, 3), padding=((1, 1), (1, 1)), batch=8)
-    workload, default = default_of("fprop_nchw", small)
-    one, many = (estimated_us(workload, changed(default, stage="scratch", planes=n), TARGET) for n in (1, 16))
-    assert one > 1.3 * many
-
-
-def test_few_tasks_leave_threads_idle() -> None:
-    alone = layer(96, (56, 56), (3, 3), padding=((1, 1), (1, 1)), batch=1)
-    workload, default = default_of("fprop_nhwc", alone)
-    whole, halves = (estimated_us(workload, changed(default, block_h=rows, block_c=96), TARGET) for rows in (56, 28))
-    assert whole > 1.5 * halves
-
-
-def test_partial_sums_of_many_tasks_cost_more() -> None:
-    wide = layer(640, (7, 7), (13, 13), padding=((6, 6), (6, 6)), batch=32)
-    workload, default = default_of("wgrad_nhwc", wide)
-    images = changed(default, parallel="images", block_h=7)
-    few, many = (estimated_us(workload, changed(images, tasks=tasks), TARGET) for tasks in (2, 16))
-    assert many > 1.2 * few
 
 
 def test_a_template_without_an_estimate_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

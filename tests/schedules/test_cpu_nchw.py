@@ -9,7 +9,7 @@ import pytest
 
 from dwconv.problems.workload import Pass
 from dwconv.schedules.template import templates_for
-from tests.schedules.cpu_layers import SHAPES, TARGET, WIDE, assert_right, built, layer, lying
+from tests.schedules.cpu_layers import SHAPES, TARGET, WIDE, assert_right, built, lying
 from tests.turns import every
 
 
@@ -49,9 +49,3 @@ def test_a_bias_in_nchw(pass_: Pass, wanted: dict[str, object]) -> None:
         space = templates_for(workload, TARGET)[0].space(workload, TARGET)
         config = next(config for config in space if wanted.items() <= config.to_dict().items())
         assert_right(built(workload, config), workload)
-
-
-def test_what_the_nchw_templates_leave_to_the_others() -> None:
-    for other in ({"stride": (1, 5)}, {"kernel": (1, 200)}):
-        workload = lying(dataclasses.replace(layer(4, (9, 300), (3, 3)), **other), "nchw")  # type: ignore[arg-type]
-        assert [template.layout for template in templates_for(workload, TARGET)] == ["nhwc"]

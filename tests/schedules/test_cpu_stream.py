@@ -9,7 +9,6 @@ import re
 import pytest
 import torch
 
-from dwconv.errors import InvalidConfig
 from dwconv.problems.operands import operands
 from dwconv.problems.workload import PASSES, DType, Pass
 from dwconv.schedules.space import Config
@@ -66,21 +65,6 @@ def test_results_of_16_bits_are_streamed_too(dtype: DType, vector_bytes: int) ->
     kernel = built(workload, config, target)
     assert "nontemporal" in kernel.artifact.source
     assert_right(kernel, workload)
-
-
-@pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
-def test_what_a_smaller_cache_made_legal_is_cached_where_the_result_fits(pass_: Pass) -> None:
-    workload = layer(96, (16, 16), (3, 3), padding=((1, 1), (1, 1)), batch=4).for_pass(pass_)
-    small, large = (dataclasses.replace(TARGETS[64], cache_bytes=size) for size in (1, 1 << 30))
-    template = templates_for(workload, small)[0]
-    streamed = template.space(workload, small).default
-    cached = {**streamed.to_dict(), "store": "cached"}
-    here = template.space(workload, large)
-    assert streamed.store == "streamed"
-    with pytest.raises(InvalidConfig, match=r"store='streamed' is not one of \['cached'\]"):
-        here.check(streamed.to_dict())
-    assert here.why_damaged(streamed.to_dict()) is None
-    assert here.nearest(streamed) == here.check(cached)
 
 
 def test_streamed_stores_are_machine_code_and_fenced() -> None:

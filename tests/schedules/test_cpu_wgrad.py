@@ -52,16 +52,6 @@ def test_tiles_of_several_rows_of_dy_and_rows_that_are_left(parallel: str, group
         assert_right(built(workload, space.check(space.default.to_dict() | fields | {"tile_h": tile_h})), workload)
 
 
-def test_wgrad_tiles_of_a_record_that_says_nothing_of_rows_have_one() -> None:
-    """It was written before there was a choice."""
-    workload = layer(58, (8, 8), (3, 3), padding=((1, 1), (1, 1))).for_pass("wgrad")
-    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
-    one_row = space.check(space.default.to_dict() | {"tile_h": 1})
-    silent = Config(one_row.template, tuple(item for item in one_row.values if item[0] != "tile_h"))
-    assert space.check(silent.to_dict()) == one_row
-    assert_right(built(workload, silent), workload)
-
-
 @pytest.mark.parametrize("group_kh", [1, 2])
 @pytest.mark.parametrize("padding", [((0, 0), (0, 0)), ((4, 3), (5, 0))])
 def test_a_gradient_of_the_bias_sums_outputs_that_meet_padding_alone_too(group_kh: int, padding: Padding) -> None:

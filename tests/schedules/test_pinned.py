@@ -20,7 +20,7 @@ from tests.schedules.cpu_layers import TARGET
 from tests.schedules.cuda_layers import SM_90, layer
 
 Pinned = dict[str, tuple[dict[str, object], Mapping[str, Value]]]
-READ = ("fprop_nchw", "block_inference_nhwc")
+READ = ("fprop_nchw",)
 """Short ones; `dwconv.show` prints the others."""
 HALVED, FLOAT16, BFLOAT16 = {"stride": (2, 2)}, {"dtype": "float16"}, {"dtype": "bfloat16"}
 BOTH_NORMS = {"block": Block.parse("bn+relu6,bn+relu6")}

@@ -33,6 +33,12 @@ def workloads(draw: st.DrawFn) -> Workload:
         raise
 
 
+@st.composite
+def axes(draw: st.DrawFn) -> Axis:
+    """From y to x, or from dx to dy."""
+    return draw(st.sampled_from([Axis.of_convolution, Axis.of_input_gradient]))(draw(workloads()), 1)
+
+
 def meetings(workload: Workload) -> set[tuple[int, int, int]]:
     """(input, output, tap) of a convolution, padding left out."""
     stride, dilation, padding = workload.stride[1], workload.dilation[1], workload.padding[1][0]
@@ -69,95 +75,54 @@ def test_tiles_meet_every_live_tap_once(workload: Workload, tiles: int) -> None:
         assert {(x, y, tap) for y, x, tap in turned} == expected
 
 
-@given(workloads())
-@settings(max_examples=100, deadline=None)
-def test_tap_loops_are_the_live_taps_of_an_output(workload: Workload) -> None:
-    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
-        for out in range(axis.down):
-            live = {tap: axis.meets(out, tap) for tap in range(axis.taps) if axis.meets(out, tap) is not None}
-            loop = axis.tap_loop(out)
-            if loop is None:
-                assert not live
-            else:
-                turns = range(loop.count)
-                assert {loop.first + q * loop.period: loop.at + q * loop.delta for q in turns} == live
+@given(axes())
+@settings(max_examples=200, deadline=None)
+def test_tap_loops_are_the_live_taps_of_an_output(axis: Axis) -> None:
+    for out in range(axis.down):
+        live = {tap: axis.meets(out, tap) for tap in range(axis.taps) if axis.meets(out, tap) is not None}
+        loop = axis.tap_loop(out)
+        turns = range(loop.count) if loop else ()
+        assert {loop.first + q * loop.period: loop.at + q * loop.delta for q in turns} == live
 
 
-@given(workloads(), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
-def test_runs_cover_the_axis_once(workload: Workload, tiles: int) -> None:
-    axis = Axis.of_convolution(workload, 1)
-    for cut in (column_runs, rolled_column_runs):
-        covered = [run.start + at for run in cut(axis, tiles) for at in range(run.tiles * run.width)]
-        assert covered == list(range(axis.outputs))
-
-
-@given(workloads(), st.integers(1, 8), st.integers(0, 4))
-@settings(max_examples=150, deadline=None)
-def test_groups_of_taps_are_the_reads_of_a_tile(workload: Workload, tiles: int, tile: int) -> None:
-    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
-        width = tiles * axis.down
-        for reads in (axis.reads(width), axis.live_reads(tile * width, width)):
-            found = [
-                (
-                    group.at + q * group.at_step + i * axis.up,
-                    group.out + i * group.out_step,
-                    group.tap + q * group.tap_step,
-                )
-                for group in tap_groups(axis, reads)
-                for q in range(group.taps)
-                for i in range(group.outputs)
-            ]
-            expected = {(at, out, tap) for at, pairs in reads.items() for out, tap in pairs}
-            assert len(found) == len(expected) and set(found) == expected
-
-
-@given(workloads(), st.integers(1, 8))
-@settings(max_examples=100, deadline=None)
-def test_source_loops_are_the_reads_of_a_tile(workload: Workload, tiles: int) -> None:
-    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
-        width = tiles * axis.down
-        expected = {(at, out, tap) for at, pairs in axis.reads(width).items() for out, tap in pairs}
-        for together in (False, True) if abs(axis.step) == 1 else (False,):
-            found = [
-                (loop.at + q * loop.delta, out, first + q * period)
-                for loop in source_loops(axis, width, together=together)
-                for q in range(loop.count)
-                for out, first, period in loop.meetings
-                if 0 <= first + q * period < axis.taps
-            ]
-            assert len(found) == len(expected) and set(found) == expected
-
-
-@given(workloads(), st.integers(1, 6))
-@settings(max_examples=300)
-def test_full_source_loops_meet_a_tap_in_every_turn(workload: Workload, tiles: int) -> None:
-    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
-        width = tiles * axis.down
+@given(axes(), st.integers(1, 8), st.integers(0, 4))
+@settings(max_examples=200, deadline=None)
+def test_loops_of_taps_and_of_sources_are_the_reads_of_a_tile(axis: Axis, tiles: int, tile: int) -> None:
+    width = tiles * axis.down
+    for reads in (axis.reads(width), axis.live_reads(tile * width, width)):
         found = [
-            (loop.at + turn * loop.delta, out, first + turn * step)
-            for loop in full_source_loops(axis, width)
-            for turn in range(loop.count)
-            for out, first, step in loop.meetings
+            (group.at + q * group.at_step + i * axis.up, group.out + i * group.out_step, group.tap + q * group.tap_step)
+            for group in tap_groups(axis, reads)
+            for q in range(group.taps)
+            for i in range(group.outputs)
         ]
-        assert sorted(found) == sorted((at, out, tap) for at, met in axis.reads(width).items() for out, tap in met)
+        assert sorted(found) == sorted((at, out, tap) for at, pairs in reads.items() for out, tap in pairs)
+    expected = sorted((at, out, tap) for at, pairs in axis.reads(width).items() for out, tap in pairs)
+    ways = [source_loops(axis, width, together=together) for together in (False, True)[: 1 + (abs(axis.step) == 1)]]
+    for is_full, loops in [*((False, way) for way in ways), (True, full_source_loops(axis, width))]:
+        met = [
+            (loop.at + q * loop.delta, out, first + q * period)
+            for loop in loops
+            for q in range(loop.count)
+            for out, first, period in loop.meetings
+        ]
+        assert sorted(each for each in met if is_full or 0 <= each[2] < axis.taps) == expected
 
 
-@given(workloads(), st.integers(1, 6))
+@given(axes(), st.integers(1, 6))
 @settings(max_examples=300)
-def test_runs_are_those_that_a_walk_from_tile_to_tile_finds(workload: Workload, tiles: int) -> None:
-    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
-        width, walked = tiles * axis.down, list[tuple[int, int, bool]]()
-        for start in range(0, axis.outputs, width):
-            met = [axis.origin(start) + at for at in axis.reads(width)]
-            interior = start + width <= axis.outputs and all(0 <= at < axis.inputs for at in met)
-            assert axis.is_interior(start, width) == interior
-            walked.append((start, min(width, axis.outputs - start), interior))
-        runs = column_runs(axis, width)
-        assert [
-            (run.start + tile * run.width, run.width, run.interior) for run in runs for tile in range(run.tiles)
-        ] == walked
-        assert sum(run.interior for run in runs) <= 1
+def test_runs_are_those_that_a_walk_from_tile_to_tile_finds(axis: Axis, tiles: int) -> None:
+    width, walked = tiles * axis.down, list[tuple[int, int, bool]]()
+    for start in range(0, axis.outputs, width):
+        met = [axis.origin(start) + at for at in axis.reads(width)]
+        interior = start + width <= axis.outputs and all(0 <= at < axis.inputs for at in met)
+        assert axis.is_interior(start, width) == interior
+        walked.append((start, min(width, axis.outputs - start), interior))
+    runs = column_runs(axis, width)
+    assert [(run.at(tile), run.width, run.interior) for run in runs for tile in range(run.tiles)] == walked
+    assert sum(run.interior for run in runs) <= 1
+    covered = [run.start + at for run in rolled_column_runs(axis, width) for at in range(run.tiles * run.width)]
+    assert covered == list(range(axis.outputs))
 
 
 def test_a_long_row_is_not_walked() -> None:
