@@ -272,3 +272,8 @@ def test_a_row_that_is_half_as_long_again_stays_whole():
 
     counted = [(blocks(400, columns=columns), blocks(200, columns=columns)) for columns in (200, 401, 800, 801)]
     assert counted == [(1, 1), (1, 3), (1, 4), (2, 5)]
+
+
+def test_any_number_of_channels_is_of_any_size() -> None:
+    with pytest.raises(InvalidWorkload, match="any_channels=True needs any_size=True"):
+        dataclasses.replace(K3, any_channels=True)
