@@ -37,7 +37,7 @@ def schedule(cut: Cut) -> s_tir.Schedule:
         backward = Backward.arguments(cut, n, gathers="dgrad", sums=math.prod(cut.axes.taps) + 2)
         backward.set_normalised()
         if backward.norm2:
-            backward.outputs.sum_of(backward.terms_of_norm2, backward.partial, rows=2)
+            backward.outputs.sum_of(backward.terms_of_norm2, backward.partial)
             backward.finish(backward.norm2, backward.outputs.parts, first=0)
         backward.weights.pack()
         backward.convolve()

@@ -26,6 +26,8 @@ from dwconv.schedules.cpu.emit.words import argument, load, parallel, seen_as, s
 from dwconv.schedules.emit import Expr, bind, ceil_div, is_number, least, serial, store
 from dwconv.schedules.gather import Gather
 
+Terms = Callable[[Expr, Expr, NumberedVector], list[Expr]]
+"""From an image, a pixel of it and a vector of channels to what is added to each of two sums."""
 AT_ONCE = 8
 """Pixels whose sums are taken in registers: they are loaded and stored once for so many."""
 
@@ -58,31 +60,20 @@ class Pixels:
                 pivot = load(image_of, image, first, span(vector.start))
                 store(partial, pivot, part, PIVOT, self.vectors.slot(vector.number))
 
-            def moments(pixel: Expr, vector: NumberedVector, image: Expr = image, part: Expr = part) -> list[Expr]:
+            def moments(image: Expr, pixel: Expr, vector: NumberedVector, part: Expr = part) -> list[Expr]:
                 pivot = partial[part, PIVOT, self.vectors.slot(vector.number)]
                 off = bind("off", load(image_of, image, pixel, span(vector.start)) - pivot)
                 return [off, off * off]
 
-            self._sum(partial, part, first, stop, [FIRST, SECOND], moments)
+            self._sum(partial, part, image, first, stop, moments)
 
-    def sum_of(self, terms: Callable[[Expr, Expr, NumberedVector], list[Expr]], partial: Any, *, rows: int) -> None:
-        """Sums of ``terms`` of an image's pixel, as many as ``rows``."""
+    def sum_of(self, terms: Terms, partial: Any) -> None:
+        """The two sums of ``terms`` of an image's pixel."""
         for part, image, first, stop in self.tasks():
+            self._sum(partial, part, image, first, stop, terms)
 
-            def of_pixel(pixel: Expr, vector: NumberedVector, image: Expr = image) -> list[Expr]:
-                return terms(image, pixel, vector)
-
-            self._sum(partial, part, first, stop, list(range(rows)), of_pixel)
-
-    def _sum(
-        self,
-        partial: Any,
-        part: Expr,
-        first: Expr,
-        stop: Expr,
-        rows: list[int],
-        terms: Callable[[Expr, NumberedVector], list[Expr]],
-    ) -> None:
+    def _sum(self, partial: Any, part: Expr, image: Expr, first: Expr, stop: Expr, terms: Terms) -> None:
+        rows = (FIRST, SECOND)
         held = Held.of(self.vectors, partial, part, rows=len(rows), count=self.vectors.count)
         held.clear(0)
         for band in serial("band", ceil_div(self.parts.pixels, BAND_PIXELS)):
@@ -93,7 +84,7 @@ class Pixels:
                 for turn in serial("turn", turns):
                     pixel = bind("pixel", begin + turn * size)
                     for vector in self.all_vectors():
-                        found = [terms(pixel + at, vector) for at in range(size)]
+                        found = [terms(image, pixel + at, vector) for at in range(size)]
                         for row in rows:
                             held.add(vector.number, row, sum_in_pairs([each[row] for each in found]))
             held.flush(0)

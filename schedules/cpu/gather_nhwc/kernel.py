@@ -62,7 +62,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return s_tir.Schedule(builder.get())
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PixelTask:
     """Rows of one plane from ``top`` on, or a block of the columns of a single one, in the block of channels that
     begins with vector ``first_vector``."""
@@ -72,40 +72,28 @@ class PixelTask:
     image: Expr
     depth: Expr
     top: Expr
-    columns: ColumnBlock
-    first_vector: Expr
+    columns: ColumnBlock = WHOLE_ROW
+    first_vector: Expr = 0
 
     def tiles(self) -> Iterator[PixelTile]:
         """Loops over the register tiles, in the ``order`` of the configuration."""
-        vectors, config = self.tensors.vectors, self.cut.config
+        vectors, cut, at_a_time = self.tensors.vectors, self.cut, self.cut.config.vectors_c
         for runs in self._column_cuts():
             loops: dict[str, Callable[[], Iterator[Any]]] = {
-                "h": lambda: tile_rows(self.cut.rows, self.top),
+                "h": lambda: tile_rows(cut.rows, self.top),
                 "w": partial(tile_columns, runs, self.columns),
-                "c": lambda: vectors.several(
-                    self.first_vector, self.cut.block_vectors, at_a_time=config.vectors_c, overlap=True
-                ),
+                "c": lambda: vectors.several(self.first_vector, cut.block_vectors, at_a_time=at_a_time, overlap=True),
             }
-            for at in nest(config.order, loops):
-                left, run = at["w"]
-                yield PixelTile(
-                    tensors=self.tensors,
-                    cut=self.cut,
-                    image=self.image,
-                    depth=self.depth,
-                    top=at["h"],
-                    left=left,
-                    run=run,
-                    vectors=vectors.numbered(at["c"]),
-                )
+            for at in nest(cut.config.order, loops):
+                numbered = vectors.numbered(at["c"])
+                yield PixelTile(self.tensors, cut, self.image, self.depth, at["h"], *at["w"], numbered)
 
     def _column_cuts(self) -> Iterable[list[Run]]:
         """Of known sizes there is one way to cut a row into tiles."""
         columns, config = self.cut.work.columns, self.cut.config
         if not isinstance(columns, AnyAxis):
             return [self.cut.column_runs]
-        is_rolled = config.unroll == "none"
-        if is_rolled:
+        if config.unroll == "none":
             return [columns.rolled_runs(config.tile_w)]
         return columns.cuts(config.tile_w, overlap=True, narrower=not is_number(self.cut.work.channels))
 
@@ -113,25 +101,21 @@ class PixelTask:
 def tasks(tensors: PixelTensors, cut: GatherCut, n: Expr) -> Iterator[PixelTask]:
     """Shares out images × depths × blocks of rows, or of columns × blocks of channels over the threads."""
     column_blocks, channel_blocks, stream = cut.column_blocks, cut.channel_blocks, tensors.stream
-    row_blocks = cut.rows.blocks * column_blocks
-    is_cut = not is_one(column_blocks)
-    depths = cut.work.depths.outputs
+    row_blocks, depths = cut.rows.blocks * column_blocks, cut.work.depths.outputs
     with stream.defined() if stream else contextlib.nullcontext():
         for task in parallel("task", n * (depths * row_blocks * channel_blocks)):
             image, depth = divided(bind("image", task // (row_blocks * channel_blocks)), depths)
             columns = WHOLE_ROW
-            if is_cut:
+            if not is_one(column_blocks):
                 columns = ColumnBlock(bind("block", task // channel_blocks % column_blocks), column_blocks)
             top = bind("top", task // channel_blocks % row_blocks // column_blocks * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
-            yield PixelTask(
-                tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns, first_vector=first_vector
-            )
+            yield PixelTask(tensors, cut, image, depth, top, columns, first_vector)
         if stream:
             stream.fence()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PixelTile:
     """``tile_h`` rows from ``top`` on × the columns of a run from ``left`` on × some vectors of channels, of one plane.
 
@@ -160,7 +144,7 @@ class PixelTile:
         """All taps, straight code; one test for each source row keeps out of the padding."""
         work, tile_h = self.cut.work, self.cut.config.tile_h
         rows, columns = work.rows, work.columns
-        sums = self._zeros(tile_h)
+        sums = Accumulators(self.tensors.vectors, tile_h, self.run.width, len(self.vectors))
         for plane in self._planes():
             weights = self._weights(plane, [(kh, kw) for kh in range(rows.taps) for kw in range(columns.taps)])
             for row_at, row_pairs in rows.reads(tile_h).items():
@@ -174,7 +158,7 @@ class PixelTile:
                                 for out_column, kw in column_pairs:
                                     sums.add((out_row, out_column, v), value * weights(v, kh, kw))
         for row in range(tile_h):
-            with when(self._has(row)):
+            with when(has_row(self.cut.rows, self.top, row)):
                 self._store(sums, row, row)
 
     def _sum_row(self, row: int, *, columns_too: bool) -> None:
@@ -182,8 +166,8 @@ class PixelTile:
         rows = self.cut.work.rows
         taps, origin = ascending(rows.tap_loop(row)), rows.origin(self.top)
         add_columns = self._add_rolled_columns if columns_too else self._add_columns
-        with when(self._has(row)):
-            sums = self._zeros(1)
+        with when(has_row(self.cut.rows, self.top, row)):
+            sums = Accumulators(self.tensors.vectors, 1, self.run.width, len(self.vectors))
             if taps is not None:
                 for plane in self._planes():
                     for q in serial("q_h", *live_turns(rows, taps, origin)):
@@ -210,7 +194,8 @@ class PixelTile:
 
     def _weights(self, plane: SourcePlane, taps: list[tuple[Expr, int]]) -> Callable[[int, Expr, int], Expr]:
         """The weights of ``taps`` for the vector of a number, in registers if they find room."""
-        if not self._holds(len(taps)):
+        free = vector_registers(self.cut.target) - self.cut.sums - 2
+        if self.cut.work.axes.are_known or len(taps) * len(self.vectors) > free:
             return lambda v, kh, kw: plane.weight(self.vectors[v], kh, kw)
         held = {
             (v, tap): bind("weight", plane.weight(vector, *tap))
@@ -218,10 +203,6 @@ class PixelTile:
             for tap in taps
         }
         return lambda v, kh, kw: held[v, (kh, kw)]
-
-    def _holds(self, taps: int) -> bool:
-        free = vector_registers(self.cut.target) - self.cut.sums - 2
-        return not self.cut.work.axes.are_known and taps * len(self.vectors) <= free
 
     def _columns(self) -> Iterator[tuple[Expr, list[tuple[int, int]]]]:
         """The columns of the source that the tile reads, each with the (output, tap) pairs that it meets."""
@@ -245,12 +226,6 @@ class PixelTile:
                     for v, vector in enumerate(self.vectors):
                         weight = plane.weight(vector, kh, taps.first + q * taps.period)
                         sums.add((0, out, v), plane.load(source, column, vector) * weight)
-
-    def _zeros(self, rows: int) -> Accumulators:
-        return Accumulators(self.tensors.vectors, rows, self.run.width, len(self.vectors))
-
-    def _has(self, row: int) -> Expr:
-        return has_row(self.cut.rows, self.top, row)
 
     def _store(self, sums: Accumulators, summed: int, row: int) -> None:
         """Row ``summed`` of the sums to row ``row`` of the tile."""

@@ -37,11 +37,11 @@ class PixelTensors:
     vectors: Vectors
     source: Any
     weights: PackedWeights
-    bias: Any
-    dy: Any
-    """For the epilogue, like the result; each of the two is None where there is none."""
     result: Any
-    stream: Stream | None
+    bias: Any = None
+    dy: Any = None
+    """For the epilogue, like the result; each of the two is None where there is none."""
+    stream: Stream | None = None
     """Stores the result, where it may be too large for the caches."""
 
     @classmethod

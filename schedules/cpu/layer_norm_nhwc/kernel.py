@@ -31,8 +31,9 @@ from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.layer_norm_nhwc.cut import Cut
 from dwconv.schedules.cpu.layer_norm_nhwc.pixels import PixelNorm, Terms
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
+from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import add_to_part
 from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
-from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
+from dwconv.schedules.cpu.weight_gradient_nhwc.sums import WeightResults
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, most, serial, store
 from dwconv.schedules.space import Config
 
@@ -61,16 +62,8 @@ def schedule_forward(cut: Cut) -> s_tir.Schedule:
         gamma, beta = (argument(name, (channels,)) for name in ("gamma2", "beta2"))
         z, y = (argument(name, (n, rows, columns, channels), workload.dtype) for name in ("z", "y"))
         packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
-        tensors = PixelTensors(
-            work=work,
-            vectors=vectors,
-            source=x,
-            weights=PackedWeights(work=work, vectors=vectors, w=w, packed=packed),
-            bias=bias,
-            dy=None,
-            result=y,
-            stream=None,
-        )
+        weights = PackedWeights(work=work, vectors=vectors, w=w, packed=packed)
+        tensors = PixelTensors(work=work, vectors=vectors, source=x, weights=weights, result=y, bias=bias)
         z, y = (seen_as(image, n, rows * columns, channels) for image in (z, y))
         norm = PixelNorm(vectors=vectors, eps=cut.norm.eps)
         tensors.weights.pack()
@@ -78,15 +71,8 @@ def schedule_forward(cut: Cut) -> s_tir.Schedule:
             for tile in task.tiles():
                 tile.sum()
             stop = least(task.top + gather.rows.block_rows, rows)
-            norm.normalise(
-                y,
-                z,
-                gamma=gamma,
-                beta=beta,
-                image=task.image,
-                first=bind("first", task.top * columns),
-                stop=bind("stop", stop * columns),
-            )
+            pixels = bind("first", task.top * columns), bind("stop", stop * columns)
+            norm.normalise(y, z, gamma=gamma, beta=beta, image=task.image, pixels=pixels)
     return s_tir.Schedule(builder.get())
 
 
@@ -227,39 +213,16 @@ class Backward:
         count = len(ends) - 1
         for part in serial("rows", count):
             first, stop = (picked(part, ends[at : at + count]) for at in (0, 1))
-            terms = Terms(
-                vectors=self.vectors,
-                partial=self.partial,
-                part=task,
-                first_row=self.results.count,
-                count=True if count == 1 else part == 1,
-            )
-            norm.differentiate(
-                self.dz,
-                self.y,
-                gamma=self.gamma,
-                image=image,
-                first=bind("first", first * columns),
-                stop=bind("stop", stop * columns),
-                terms=terms,
-                to=g,
-            )
+            is_counted = True if count == 1 else part == 1
+            terms = Terms(self.vectors, self.partial, part=task, first_row=self.results.count, count=is_counted)
+            pixels = bind("first", first * columns), bind("stop", stop * columns)
+            norm.differentiate(self.dz, self.y, gamma=self.gamma, image=image, pixels=pixels, terms=terms, to=g)
 
     def _gather(self, image: Expr, top: Expr, g: Any) -> None:
         """dx of a strip."""
-        cut = self.cut.gather
-        tensors = PixelTensors(
-            work=cut.work,
-            vectors=self.vectors,
-            source=OneImage(g),
-            weights=self.weights,
-            bias=None,
-            dy=None,
-            result=self.dx,
-            stream=None,
-        )
-        strip = PixelTask(tensors=tensors, cut=cut, image=image, depth=0, top=top, columns=WHOLE_ROW, first_vector=0)
-        for tile in strip.tiles():
+        cut, weights, source = self.cut.gather, self.weights, OneImage(g)
+        tensors = PixelTensors(work=cut.work, vectors=self.vectors, source=source, weights=weights, result=self.dx)
+        for tile in PixelTask(tensors, cut, image, 0, top).tiles():
             tile.sum()
 
     def _add_weights(self, task: Expr, image: Expr, block: OutputRange, g: Any) -> None:
@@ -267,14 +230,8 @@ class Backward:
         cut, vectors = self.cut.weights, self.vectors
         reader = PixelReader(cut=cut, vectors=vectors, x=self.x, dy=OneImage(g))
         for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
-            together = vectors.numbered(numbers)
-            for taps in tap_groups(cut):
-                for planes in reader.planes(taps, image, OutputRange(0, 1)):
-                    sums = TapSums(vectors, taps, len(together))
-                    reader.add_rows(sums, planes, block, WHOLE_ROW, together)
-                    for tap, v, value in sums.items():
-                        at = (task, self.results.number(tap), vectors.slot(together[v].number))
-                        store(self.partial, self.partial[at] + value, *at)
+            together, depths = vectors.numbered(numbers), OutputRange(0, 1)
+            add_to_part(reader, self.results, self.partial, task, image, depths, block, WHOLE_ROW, together)
 
     def add_parts(self, parts: Expr) -> None:
         """In their order, whichever thread ran them: the same bits every time."""

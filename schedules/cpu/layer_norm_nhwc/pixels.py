@@ -31,46 +31,46 @@ class PixelNorm:
     vectors: Vectors
     eps: float
 
-    def normalise(self, y: Any, z: Any, *, gamma: Any, beta: Any, image: Expr, first: Expr, stop: Expr) -> None:
-        """z, from y, of the pixels from ``first`` up to ``stop``."""
+    def normalise(self, y: Any, z: Any, *, gamma: Any, beta: Any, image: Expr, pixels: tuple[Expr, Expr]) -> None:
+        """z, from y, of the pixels from the first up to the second of ``pixels``."""
         every = self.vectors.everywhere
-        for pixels in _some(first, stop):
-            means = self._means(y, image, pixels)
-            squares = Accumulators(self.vectors, len(pixels))
+        for some in _some(*pixels):
+            means = self._means(y, image, some)
+            squares = Accumulators(self.vectors, len(some))
             for vector, fresh in self._vectors():
-                for at, pixel in enumerate(pixels):
+                for at, pixel in enumerate(some):
                     off = self._off(y, image, pixel, vector, means[at])
                     squares.add((at,), keep(self.vectors, off * off, fresh))
-            inverses = [self._inverse_deviation(squares[(at,)]) for at in range(len(pixels))]
+            inverses = [self._inverse_deviation(squares[(at,)]) for at in range(len(some))]
             for vector, _ in self._vectors():
                 span = self.vectors.span(vector.start)
                 scale, shift = bind("gamma", gamma[span]), bind("beta", beta[span])
-                for at, pixel in enumerate(pixels):
+                for at, pixel in enumerate(some):
                     off = self._off(y, image, pixel, vector, means[at])
                     store_rounded(z, off * every(inverses[at]) * scale + shift, image, pixel, span)
 
     def differentiate(
-        self, dz: Any, y: Any, *, gamma: Any, image: Expr, first: Expr, stop: Expr, terms: Terms, to: Any
+        self, dz: Any, y: Any, *, gamma: Any, image: Expr, pixels: tuple[Expr, Expr], terms: Terms, to: Any
     ) -> None:
-        """The gradient of y in ``to``, an image alone, and the terms of dγ and dβ, of the pixels from ``first`` up to
-        ``stop``:
+        """The gradient of y in ``to``, an image alone, and the terms of dγ and dβ, of the pixels from the first up to
+        the second of ``pixels``:
 
         (dz · γ − mean of dz · γ − (y − mean) · mean of (dz · γ · (y − mean)) / σ²) / σ"""
         every, lanes = self.vectors.everywhere, self.vectors
-        for pixels in _some(first, stop):
-            means = self._means(y, image, pixels)
-            sums = Accumulators(lanes, len(pixels), 3)
+        for some in _some(*pixels):
+            means = self._means(y, image, some)
+            sums = Accumulators(lanes, len(some), 3)
             for vector, fresh in self._vectors():
                 scale = bind("gamma", gamma[lanes.span(vector.start)])
-                for at, pixel in enumerate(pixels):
+                for at, pixel in enumerate(some):
                     off = self._off(y, image, pixel, vector, means[at])
                     scaled = bind("scaled", load(dz, image, pixel, lanes.span(vector.start)) * scale)
                     for number, value in enumerate((off * off, scaled, scaled * off)):
                         sums.add((at, number), keep(lanes, value, fresh))
-                    for tensor in (dz, y) if len(pixels) > 1 else ():
-                        prefetch(tensor, image, pixel + len(pixels), vector.start)
+                    for tensor in (dz, y) if len(some) > 1 else ():
+                        prefetch(tensor, image, pixel + len(some), vector.start)
             found = []
-            for at in range(len(pixels)):
+            for at in range(len(some)):
                 inverse = self._inverse_deviation(sums[at, 0])
                 slope = bind("slope", self._mean(sums[at, 2]) * inverse * inverse)
                 found.append((every(inverse), every(self._mean(sums[at, 1])), every(slope)))
@@ -78,7 +78,7 @@ class PixelNorm:
                 span = lanes.span(vector.start)
                 scale = bind("gamma", gamma[span])
                 of_gamma, of_beta = [], []
-                for at, (pixel, (inverse, mean, slope)) in enumerate(zip(pixels, found, strict=True)):
+                for at, (pixel, (inverse, mean, slope)) in enumerate(zip(some, found, strict=True)):
                     off = self._off(y, image, pixel, vector, means[at])
                     given = bind("dz_value", load(dz, image, pixel, span))
                     store(to, (given * scale - mean - off * slope) * inverse, 0, pixel, span)
@@ -119,7 +119,7 @@ class PixelNorm:
         return bind("inverse", one / tirx.sqrt(self._mean(squares) + eps))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Terms:
     """Where the terms of dγ and dβ go: to rows ``first_row`` and the next of a ``part`` of ``partial`` (parts, rows,
     whole vectors of channels)."""

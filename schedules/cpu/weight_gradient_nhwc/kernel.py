@@ -15,11 +15,11 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import any_axes, channels_of
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
-from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
-from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
+from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader, Share
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, is_number, kernel, least, serial, size_of, store
 from dwconv.schedules.space import Config
@@ -60,7 +60,7 @@ def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> Non
             sums = TapSums(vectors, taps, vectors_c)
             for image in serial("image", n):
                 for planes in reader.planes(taps, image, OutputRange(0, cut.work.depths.outputs)):
-                    reader.add_rows(sums, planes, OutputRange(0, cut.work.rows.outputs), WHOLE_ROW, owned)
+                    reader.add_rows(sums, Share(planes, OutputRange(0, cut.work.rows.outputs), WHOLE_ROW, owned))
             for tap, v, value in sums.items():
                 results.store(value, owned[v].number, tap)
 
@@ -87,15 +87,23 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
                 columns = ColumnBlock(bind("block", unit % column_blocks), column_blocks)
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
-                together = vectors.numbered(numbers)
-                for taps in tap_groups(cut):
-                    for planes in reader.planes(taps, image, OutputRange(depth, depth + 1)):
-                        sums = TapSums(vectors, taps, len(together))
-                        reader.add_rows(sums, planes, block, columns, together)
-                        for tap, v, value in sums.items():
-                            at = (task, results.number(tap), vectors.slot(together[v].number))
-                            store(partial, partial[at] + value, *at)
+                together, depths = vectors.numbered(numbers), OutputRange(depth, depth + 1)
+                add_to_part(reader, results, partial, task, image, depths, block, columns, together)
     return active
+
+
+def add_to_part(
+    reader: PixelReader, results: WeightResults, partial: Any, part: Expr, image: Expr, depths: OutputRange,
+    block: OutputRange, columns: ColumnBlock, vectors: list[NumberedVector],
+) -> None:  # fmt: skip
+    """Adds what the rows of a block give, or a block of the columns of one, to a part of all sums."""
+    for taps in tap_groups(reader.cut):
+        for planes in reader.planes(taps, image, depths):
+            sums = TapSums(reader.vectors, taps, len(vectors))
+            reader.add_rows(sums, Share(planes, block, columns, vectors))
+            for tap, v, value in sums.items():
+                at = (part, results.number(tap), reader.vectors.slot(vectors[v].number))
+                store(partial, partial[at] + value, *at)
 
 
 def add_partial_sums(partial: Any, results: WeightResults, *, tasks: Expr) -> None:

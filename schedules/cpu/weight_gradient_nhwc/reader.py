@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,8 @@ from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums
 from dwconv.schedules.emit import Expr, bind, inside, is_number, least, most, nest, serial, when
 from dwconv.schedules.taps import Axis, Run, column_runs
 
+Reads = list[tuple[Expr, list[tuple[int, int]]]]
+
 
 @dataclass(frozen=True)
 class Planes:
@@ -28,18 +29,27 @@ class Planes:
     dy: tuple[Expr, ...]
 
 
+@dataclass(frozen=True)
+class Share:
+    """What is summed at the same time: rows of a plane, or a block of the columns of one, in some vectors of
+    channels."""
+
+    planes: Planes
+    block: OutputRange
+    columns: ColumnBlock
+    vectors: list[NumberedVector]
+
+
 @dataclass(frozen=True, kw_only=True)
 class GradientTile:
     """The dy that are loaded together: ``height`` × ``width`` from (``top``, ``left``) on."""
 
-    planes: Planes
     top: Expr
     left: Expr
-    height: int
-    width: int
-    reads: list[tuple[Expr, list[tuple[int, int]]]]
+    height: int = 1
+    width: int = 1
+    reads: Reads
     """Columns of x from where the first column of the tile meets tap 0, with the (output, tap) pairs of each."""
-    vectors: list[NumberedVector]
     is_edge: bool = False
     """Whether some of these columns may be padding, which others is not known when compiling."""
 
@@ -70,51 +80,42 @@ class PixelReader:
             x_depth = axes.depths.origin(depth) + axes.depths.shift + taps.kd * axes.depths.step
             yield Planes(x=(image, *axes.index(x_depth)), dy=(image, *axes.index(depth)))
 
-    def add_rows(
-        self, sums: TapSums, planes: Planes, block: OutputRange, columns: ColumnBlock, vectors: list[NumberedVector]
-    ) -> None:
-        """Adds what the rows of a block give, or a block of the columns of one; of a single kernel row, only those
-        rows that it meets."""
+    def add_rows(self, sums: TapSums, share: Share) -> None:
+        """Adds what a share gives; of a single kernel row, only those rows that it meets."""
         taps = sums.taps
         if taps.is_one_row:
-            block = live_outputs(self.cut.work.rows, taps.kh, block)
+            share = replace(share, block=live_outputs(self.cut.work.rows, taps.kh, share.block))
         if self.cut.config.unroll == "group" and taps.height:
             tiles = self._group_tiles
         else:
             tiles = self._tiles if isinstance(taps.kw, int) else self._pixels
-        for tile in tiles(taps, planes, block, columns, vectors):
+        for tile in tiles(taps, share):
             if self.cut.prefetch:
-                self._prefetch(taps, tile)
-            self._add(sums, tile)
+                self._prefetch(taps, share, tile)
+            self._add(sums, share, tile)
 
-    def _pixels(
-        self, taps: RegisterTaps, planes: Planes, block: OutputRange, within: ColumnBlock, vectors: list[NumberedVector]
-    ) -> Iterator[GradientTile]:
+    def _pixels(self, taps: RegisterTaps, share: Share) -> Iterator[GradientTile]:
         """Loops over the dy that a single tap, whose column is a turn of a loop, meets."""
         columns = self.cut.work.columns
-        reads: list[tuple[Expr, list[tuple[int, int]]]] = [(taps.kw * columns.step + columns.shift, [(0, 0)])]
-        for row in serial("row", block.first, block.stop):
-            live = live_outputs(columns, taps.kw, within.outputs(columns.outputs))
+        reads: Reads = [(taps.kw * columns.step + columns.shift, [(0, 0)])]
+        for row in serial("row", share.block.first, share.block.stop):
+            live = live_outputs(columns, taps.kw, share.columns.outputs(columns.outputs))
             for column in serial("column", live.first, live.stop):
-                yield GradientTile(planes=planes, top=row, left=column, height=1, width=1, reads=reads, vectors=vectors)
+                yield GradientTile(top=row, left=column, reads=reads)
 
-    def _group_tiles(
-        self, taps: RegisterTaps, planes: Planes, block: OutputRange, within: ColumnBlock, vectors: list[NumberedVector]
-    ) -> Iterator[GradientTile]:
+    def _group_tiles(self, taps: RegisterTaps, share: Share) -> Iterator[GradientTile]:
         """Loops over the dy that a group of taps, whose first column is a turn of a loop, meets: tiles of those that
         meet no padding, and one by one those beside them, which may."""
         columns, width = self.cut.work.columns, self.cut.config.tile_w
         shift = taps.kw * columns.step + columns.shift
 
         def tile(row: Expr, left: Expr, size: int, *, is_edge: bool) -> GradientTile:
-            met = dataclasses.replace(columns, taps=taps.width, shift=0).reads(size)
-            reads: list[tuple[Expr, list[tuple[int, int]]]] = [(shift + at, pairs) for at, pairs in met.items()]
-            return GradientTile(
-                planes=planes, top=row, left=left, height=1, width=size, reads=reads, vectors=vectors, is_edge=is_edge
-            )
+            met = replace(columns, taps=taps.width, shift=0).reads(size)
+            reads: Reads = [(shift + at, pairs) for at, pairs in met.items()]
+            return GradientTile(top=row, left=left, width=size, reads=reads, is_edge=is_edge)
 
-        for row in serial("row", block.first, block.stop):
-            meeting = meeting_outputs(columns, taps, within.outputs(columns.outputs))
+        for row in serial("row", share.block.first, share.block.stop):
+            meeting = meeting_outputs(columns, taps, share.columns.outputs(columns.outputs))
             whole = bind("whole", (meeting.inner.stop - meeting.inner.first) // width)
             left_over = bind("left_over", meeting.inner.first + whole * width)
             for column in serial("column", meeting.any.first, meeting.inner.first):
@@ -124,27 +125,21 @@ class PixelReader:
             for column in serial("column", left_over, meeting.any.stop):
                 yield tile(row, column, 1, is_edge=True)
 
-    def _tiles(
-        self, taps: RegisterTaps, planes: Planes, block: OutputRange, within: ColumnBlock, vectors: list[NumberedVector]
-    ) -> Iterator[GradientTile]:
+    def _tiles(self, taps: RegisterTaps, share: Share) -> Iterator[GradientTile]:
         """Loops over tiles of dy, in the ``order`` of the configuration."""
-        columns, config = self.cut.work.columns.part(taps.kw, taps.width), self.cut.config
+        columns = self.cut.work.columns.part(taps.kw, taps.width)
         for runs in self._column_cuts(columns):
-            for height, rows in self._row_tiles(block):
-                columns_of = partial(tile_columns, runs, within)
-                loops: dict[str, Callable[[], Iterator[Any]]] = {"h": rows, "w": columns_of}
-                for at in nest(config.order, loops):
+            for height, rows in self._row_tiles(share.block):
+                loops: dict[str, Callable[[], Iterator[Any]]] = {
+                    "h": rows,
+                    "w": partial(tile_columns, runs, share.columns),
+                }
+                for at in nest(self.cut.config.order, loops):
                     left, run = at["w"]
                     reads = columns.reads_of(run)
+                    is_edge = any(columns.is_tested(run, at) for at, _ in reads)
                     yield GradientTile(
-                        planes=planes,
-                        top=at["h"],
-                        left=left,
-                        height=height,
-                        width=run.width,
-                        reads=reads,
-                        vectors=vectors,
-                        is_edge=any(columns.is_tested(run, at) for at, _ in reads),
+                        top=at["h"], left=left, height=height, width=run.width, reads=reads, is_edge=is_edge
                     )
 
     def _column_cuts(self, columns: Axis) -> Iterable[list[Run]]:
@@ -162,36 +157,36 @@ class PixelReader:
         middle = bind("middle", stop - (stop - first) % height)
         return [(height, lambda: tile_tops(height, first, middle)), (1, lambda: serial("row", middle, stop))]
 
-    def _add(self, sums: TapSums, tile: GradientTile) -> None:
+    def _add(self, sums: TapSums, share: Share, tile: GradientTile) -> None:
         rows, columns, taps = self.cut.work.rows, self.cut.work.columns, sums.taps
         outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
-        dy_rows = [self._row(self.dy, *tile.planes.dy, tile.top + row) for row in range(tile.height)]
+        dy_rows = [self._row(self.dy, *share.planes.dy, tile.top + row) for row in range(tile.height)]
         gradient = {
             (row, out, v): self._load_dy(dy_rows[row], tile.left + out, vector)
             for row in range(tile.height)
             for out in outputs
-            for v, vector in enumerate(tile.vectors)
+            for v, vector in enumerate(share.vectors)
         }
         if taps.sums_dy:
-            for v in range(len(tile.vectors)):
+            for v in range(len(share.vectors)):
                 sums.add_dy(v, sum_in_pairs([value for (_, _, of), value in gradient.items() if of == v]))
         origin = rows.origin(tile.top) + rows.shift + taps.kh * rows.step
-        for row_at, row_pairs in dataclasses.replace(rows, taps=taps.height, shift=0).reads(tile.height).items():
+        for row_at, row_pairs in replace(rows, taps=taps.height, shift=0).reads(tile.height).items():
             x_row = bind("x_row", origin + row_at)
-            x_pixels = self._row(self.x, *tile.planes.x, x_row)
+            x_pixels = self._row(self.x, *share.planes.x, x_row)
             with when(taps.is_one_row or inside(x_row, rows.inputs)):
                 for column_at, pairs in tile.reads:
                     column = columns.origin(tile.left) + column_at
                     if tile.is_edge:
                         column = bind("x_column", column)
                     with when(inside(column, columns.inputs) if tile.is_edge else True):
-                        for v, vector in enumerate(tile.vectors):
+                        for v, vector in enumerate(share.vectors):
                             value = self._load_x(x_pixels, column, vector)
                             for row, a in row_pairs:
                                 for out, b in pairs:
                                     sums.add(a, b, v, value * gradient[row, out, v])
 
-    def _prefetch(self, taps: RegisterTaps, tile: GradientTile) -> None:
+    def _prefetch(self, taps: RegisterTaps, share: Share, tile: GradientTile) -> None:
         """Asks for what the tile ``prefetch`` rows below is the first to read: rows of dy, the rows of x that each of
         them adds, and of their columns those that the tiles to the left and right leave."""
         rows, columns, multiplier = self.cut.work.rows, self.cut.work.columns, self.cut.work.multiplier
@@ -200,17 +195,17 @@ class PixelReader:
         new_taps = [a for a in range(taps.height) if (taps.height - 1 - a) * rows.step < rows.up]
         for row in range(tile.height):
             below = bind("below", least(tile.top + row + self.cut.prefetch, rows.outputs - 1))
-            dy_below = self._row(self.dy, *tile.planes.dy, below)
+            dy_below = self._row(self.dy, *share.planes.dy, below)
             for out in range(tile.width):
-                for vector in tile.vectors:
+                for vector in share.vectors:
                     prefetch(dy_below.tensor, *dy_below.at(tile.left + out, vector.start))
             for a in new_taps:
                 x_row = rows.origin(below) + rows.shift + (taps.kh + a) * rows.step
                 x_row = bind("x_below", most(least(x_row, rows.inputs - 1), 0))
-                x_below = self._row(self.x, *tile.planes.x, x_row)
+                x_below = self._row(self.x, *share.planes.x, x_row)
                 for column_at, _ in tile.reads[shared:][:new_columns]:
                     column = columns.origin(tile.left) + column_at
-                    for vector in tile.vectors:
+                    for vector in share.vectors:
                         prefetch(x_below.tensor, *x_below.at(column, vector.start // multiplier))
 
     def _row(self, tensor: Any, *before: Expr) -> PixelRow:
