@@ -51,14 +51,6 @@ def test_a_linked_kernel_gives_the_same_bits(pass_, knobs):
     assert torch.isfinite(linked(*inputs)).all() and linked(*inputs).abs().max() > 0
 
 
-def test_it_runs_without_the_short_way_too(through_python):
-    artifact = artifact_of("dgrad")
-    linked = Kernel.load(dataclasses.replace(artifact, library=shared_library(artifact), source=""))
-    dy, w = torch.randn(3, 8, 14, 14), torch.randn(8, 1, 3, 3)
-    expected = torch.nn.grad.conv2d_input((3, 8, 14, 14), w, dy, padding=1, groups=8)
-    torch.testing.assert_close(linked(dy, w), expected)
-
-
 def test_a_symbol_of_the_runtime_that_nobody_brings_is_refused():
     """Else it would be null, and be called."""
     artifact = artifact_of("dgrad")

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 import dwconv.schedules.cpu
-from dwconv.errors import InvalidConfig
 from dwconv.problems.workload import DType
-from dwconv.schedules.template import ScheduleTemplate, all_templates, template, templates_for
+from dwconv.schedules.template import ScheduleTemplate, all_templates, templates_for
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, assert_right, built
 from tests.turns import every
 
@@ -80,12 +79,3 @@ def test_an_added_template_runs_its_pass_alone_and_fits_its_tiles_to_the_target(
     assert NAME not in [found.name for found in templates_for(workload.for_pass("dgrad"), TARGET)]
     widths = {bytes_: {config.tile_w for config in example().space(workload, TARGETS[bytes_])} for bytes_ in (32, 64)}
     assert widths == {32: {1, 2, 4, 8}, 64: {1, 2, 4, 8, 16}}
-
-
-def test_a_folder_that_was_taken_away_is_no_longer_found(tmp_path: Path) -> None:
-    before = all_templates()
-    with family_in(tmp_path):
-        assert set(all_templates()) - set(before) == {NAME}
-    assert all_templates() == before
-    with pytest.raises(InvalidConfig, match=f"{NAME} is unknown"):
-        template(NAME)
