@@ -34,7 +34,7 @@ def schedule(cut: Cut) -> s_tir.Schedule:
     workspaces. Without a second norm dy in the place of dz and y."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        backward = Backward.arguments(cut, n, gathers="dgrad", sums=math.prod(cut.axes.taps) + 2)
+        backward = Backward(cut, n, gathers="dgrad", sums=math.prod(cut.axes.taps) + 2)
         backward.set_normalised()
         if backward.norm2:
             backward.outputs.sum_of(backward.terms_of_norm2, backward.partial)

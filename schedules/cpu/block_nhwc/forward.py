@@ -38,7 +38,7 @@ def schedule(cut: Cut) -> s_tir.Schedule:
     each norm (C,), z and y (n, OH·OW, C), mean and variance of each norm (C,), and workspaces."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        forward = Forward.arguments(cut, n, gathers="fprop", sums=3)
+        forward = Forward(cut, n, gathers="fprop", sums=3)
         if forward.norm1:
             forward.inputs.sum_moments(forward.tensors["x"], forward.partial)
             forward.finish(forward.norm1, forward.inputs.parts)
@@ -134,7 +134,7 @@ def schedule_inference(cut: Cut) -> s_tir.Schedule:
     and variance of each norm (C,), z (n, OH·OW, C), or y without a second norm, and workspaces."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        inference = Inference.arguments(cut, n, gathers="fprop", sums=0)
+        inference = Inference(cut, n, gathers="fprop", sums=0)
         inference.set_normalised()
         inference.weights.pack()
         for task in tasks(cut, inference.vectors, n):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from dwconv.problems.workload import IMAGES, Pass
 from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut, RowBlocks
@@ -105,30 +105,16 @@ class Pixels:
                     store_rounded(result, kept, image, pixel, vectors.span(last.start))
 
 
-Kernel = TypeVar("Kernel", bound="BlockKernel")
-
-
-@dataclass(frozen=True, kw_only=True)
 class BlockKernel:
-    cut: Cut
-    vectors: Vectors
-    n: Expr
-    tensors: dict[str, Any]
-    """By the names of ``Block.inputs`` and ``Block.results``: images (n, pixels, C), w and dw (C, KH, KW), others
-    (C,)."""
-    norm1: NormTensors | None
-    norm2: NormTensors | None
-    weights: PackedWeights
-    partial: Any
-    """Sums of parts of all images, (parts, sums, whole vectors of channels); None where none are taken."""
+    """Emits the kernel's parameters, and a norm or activation at a time what it computes."""
 
-    @classmethod
-    def arguments(cls: type[Kernel], cut: Cut, n: Expr, *, gathers: Pass, sums: int) -> Kernel:
-        """Emits the kernel's parameters. ``gathers``: the pass of the convolution whose order the weights have."""
+    def __init__(self, cut: Cut, n: Expr, *, gathers: Pass, sums: int) -> None:
+        """``gathers``: the pass of the convolution whose order the weights have. ``sums``: those of parts of all
+        images, ``partial`` (parts, sums, whole vectors of channels); without any it is None."""
         workload, block = cut.workload, cut.block
         channels, vectors = workload.channels, Vectors(workload.channels, cut.lanes)
         work, slots = Gather.of(workload.convolution(gathers)), vectors.count * vectors.lanes
-        tensors = {}
+        tensors: dict[str, Any] = {}
         for name in (*workload.inputs, *workload.results):
             size = cut.x_size if name in ("x", "dx") else cut.y_size
             of_weights = (channels, *workload.kernel) if name in ("w", "dw") else (channels,)
@@ -154,16 +140,12 @@ class BlockKernel:
                 size = cut.x_size if name in ("x", "dx") else cut.y_size
                 tensors[name] = seen_as(tensors[name], n, math.prod(size), channels)
             partial = seen_as(partial, math.prod(parts), sums, slots) if sums else None
-        return cls(
-            cut=cut,
-            vectors=vectors,
-            n=n,
-            tensors=tensors,
-            norm1=norms.get("1"),
-            norm2=norms.get("2"),
-            weights=PackedWeights(work=work, vectors=vectors, w=tensors["w"], packed=packed),
-            partial=partial,
-        )
+        self.cut, self.vectors, self.n, self.partial = cut, vectors, n, partial
+        self.tensors = tensors
+        """By the names of ``Block.inputs`` and ``Block.results``: images (n, pixels, C), w and dw (C, KH, KW), others
+        (C,)."""
+        self.norm1, self.norm2 = norms.get("1"), norms.get("2")
+        self.weights = PackedWeights(work=work, vectors=vectors, w=tensors["w"], packed=packed)
 
     def set_normalised(self) -> None:
         """Scales and shifts, from statistics that are given."""

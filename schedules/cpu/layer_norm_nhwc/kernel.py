@@ -82,7 +82,7 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
     vectors)."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        backward = Backward.arguments(cut, n)
+        backward = Backward(cut, n)
         backward.weights.pack()
         for task in parallel("task", n * backward.blocks):
             backward.run(task)
@@ -90,29 +90,10 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-@dataclass(frozen=True, kw_only=True)
 class Backward:
-    cut: Cut
-    vectors: Vectors
-    dz: Any
-    x: Any
-    y: Any
-    """dz and y with one axis of pixels."""
-    gamma: Any
-    dx: Any
-    results: WeightResults
-    of_norm: tuple[Any, Any]
-    """dγ and dβ."""
-    weights: PackedWeights
-    partial: Any
-    blocks: Expr
-    """Of an image."""
-    block_outputs: Expr
-    """Rows of dy that a task counts."""
+    """Emits the kernel's parameters, and blocks of rows."""
 
-    @classmethod
-    def arguments(cls, cut: Cut, n: Expr) -> Backward:
-        """Emits the kernel's parameters."""
+    def __init__(self, cut: Cut, n: Expr) -> None:
         workload, gather = cut.workload, cut.gather
         channels, vectors = workload.channels, Vectors(workload.channels, gather.lanes)
         axes = gather.work.axes
@@ -123,10 +104,11 @@ class Backward:
 
         dz, x, y = (image(name) for name in ("dz", "x", "y"))
         w, gamma = argument("w", (channels, *workload.kernel), workload.dtype), argument("gamma2", (channels,))
-        dx, results = image("dx"), WeightResults.arguments(cut.weights.work, vectors)
-        of_norm = (argument("dgamma2", (channels,)), argument("dbeta2", (channels,)))
+        self.cut, self.vectors, self.x, self.gamma = cut, vectors, x, gamma
+        self.dx, self.results = image("dx"), WeightResults.arguments(cut.weights.work, vectors)
+        self.of_norm = (argument("dgamma2", (channels,)), argument("dbeta2", (channels,)))
         packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
-        sums = (results.count + len(of_norm), vectors.count * vectors.lanes)
+        sums = (self.results.count + len(self.of_norm), vectors.count * vectors.lanes)
         blocks = cut.blocks
         if axes.are_known:
             partial = argument("workspace_1", (n * blocks, *sums))
@@ -135,23 +117,11 @@ class Backward:
             blocks = settled("blocks", blocks)
             partial = seen_as(partial, n * blocks, *sums)
         rows, columns = axes.inputs
-        dz, y = (seen_as(each, n, rows * columns, channels) for each in (dz, y))
-        block_outputs = ceil_div(rows, blocks)
-        return cls(
-            cut=cut,
-            vectors=vectors,
-            dz=dz,
-            x=x,
-            y=y,
-            gamma=gamma,
-            dx=dx,
-            results=results,
-            of_norm=of_norm,
-            weights=PackedWeights(work=gather.work, vectors=vectors, w=w, packed=packed),
-            partial=partial,
-            blocks=blocks,
-            block_outputs=block_outputs if axes.are_known else settled("block_outputs", block_outputs),
-        )
+        self.dz, self.y = (seen_as(each, n, rows * columns, channels) for each in (dz, y))
+        self.partial, self.blocks, block_outputs = partial, blocks, ceil_div(rows, blocks)
+        self.block_outputs = block_outputs if axes.are_known else settled("block_outputs", block_outputs)
+        """Rows of dy that a task counts."""
+        self.weights = PackedWeights(work=gather.work, vectors=vectors, w=w, packed=packed)
 
     @property
     def hold(self) -> Callable[[str, Expr], Expr]:
