@@ -15,9 +15,8 @@ from dwconv.errors import InvalidConfig
 from dwconv.problems.block import Block
 from dwconv.problems.target import CacheLevel, CpuTarget, KiB, Limits, MiB
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
-from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, column_tiles, folded, largest_share, price, row_tiles
+from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, price
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, estimated_us, templates_for
 from tests.conftest import Golden
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, WAYS, layer, lying, some_configs, template_of
@@ -140,15 +139,6 @@ def terms_of(work: CpuWork) -> Iterator[str]:
                 yield " ".join((field.name, *(f"{number:.6g}" for number in row)))
 
 
-def test_channels_first_cost_more_where_caches_hold_too_little() -> None:
-    """Channels innermost, neighbours in memory are moved together; outermost, each line comes alone."""
-    large = layer(256, (64, 64), (3, 3), padding=((1, 1), (1, 1)), batch=32)
-    workload, default = default_of("fprop_nhwc", large, MEASURED)
-    tile = changed(default, tile_h=2, tile_w=4, vectors_c=1, unroll="taps", block_h=64, store="cached")
-    inner, outer = (estimated_us(workload, changed(tile, order=order), MEASURED) for order in ("hwc", "chw"))
-    assert outer > 1.2 * inner
-
-
 def test_a_copy_to_the_other_layout_is_paid_for() -> None:
     workload, config = default_of("fprop_nhwc", LARGE)
     assert estimated_us(lying(workload, "nchw"), config, TARGET) > 1.2 * estimated_us(workload, config, TARGET)
@@ -214,46 +204,3 @@ def test_lines_that_are_asked_for_ahead_are_waited_for_less() -> None:
     traffic = Traffic(bytes=1e8, held_bytes=64 * MiB, run_bytes=64)
     work = dataclasses.replace(WORK, traffic=(traffic,))
     assert price(dataclasses.replace(work, asks_ahead=True), TARGET) < 0.9 * price(work, TARGET)
-
-
-def test_a_pitch_divisible_by_powers_of_two_fills_few_sets() -> None:
-    assert [folded(4 * channels, 64) for channels in (144, 96, 192, 256, 1024)] == [1, 2, 4, 16, 64]
-    assert folded(4 * 1024, 256) == 16
-    assert folded(4 * 250, 64) == 1
-
-
-def test_the_busiest_thread_has_the_odd_task() -> None:
-    assert [largest_share(tasks, 2) for tasks in (1, 2, 3, 4)] == [1, 1 / 2, 2 / 3, 1 / 2]
-
-
-AXES = [
-    Axis.of_convolution(LARGE, 0),
-    Axis.of_convolution(layer(8, (23, 17), (5, 3), padding=((1, 3), (0, 1)), stride=(2, 3), dilation=(2, 1)), 0),
-    Axis.of_input_gradient(layer(8, (23, 17), (5, 3), padding=((2, 2), (1, 1)), stride=(2, 3)), 1),
-    Axis.of_convolution(layer(8, (1, 9), (3, 5), padding=((1, 1), (4, 4))), 0),
-]
-
-
-@pytest.mark.parametrize("axis", AXES)
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_row_tiles_are_counted_as_one_by_one(axis: Axis, size: int) -> None:
-    size *= axis.down
-    read = [axis.live_reads(start, size) for start in range(0, axis.outputs, size)]
-    found = row_tiles(axis, size)
-    assert found.tiles == len(read)
-    assert found.reads == sum(map(len, read))
-    assert found.products == sum(len(pairs) for reads in read for pairs in reads.values())
-
-
-@pytest.mark.parametrize("axis", AXES)
-def test_column_tiles_compute_every_product_once(axis: Axis) -> None:
-    every = sum(
-        0 <= axis.origin(out // axis.down * axis.down) + at < axis.inputs
-        for out in range(axis.outputs)
-        for tap in range(axis.taps)
-        if (at := axis.meets(out % axis.down, tap)) is not None
-    )
-    for size in (1, 2, 4):
-        found = column_tiles(axis, size * axis.down)
-        assert found.products == every
-        assert found.reads <= every or size * axis.down == 1

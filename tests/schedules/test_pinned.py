@@ -1,8 +1,8 @@
-"""What templates generate is pinned: of all, a digest; of a few, the program, there to be read."""
+"""What templates generate is pinned by digests; `dwconv.show` prints programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +20,6 @@ from tests.schedules.cpu_layers import TARGET
 from tests.schedules.cuda_layers import SM_90, layer
 
 Pinned = dict[str, tuple[dict[str, object], Mapping[str, Value]]]
-READ = ("fprop_nchw",)
-"""Short ones; `dwconv.show` prints the others."""
 HALVED, FLOAT16, BFLOAT16 = {"stride": (2, 2)}, {"dtype": "float16"}, {"dtype": "bfloat16"}
 BOTH_NORMS = {"block": Block.parse("bn+relu6,bn+relu6")}
 MOBILE = {"channels": 144, "size": (56, 56), "batch": 8, **BOTH_NORMS}
@@ -164,18 +162,9 @@ def on_cuda(name: str) -> str:
     return source_only(Candidate(workload, space.check({**space.default.to_dict(), **knobs})), SM_90).source
 
 
-def test_programs_of_the_cpu(golden: Golden) -> None:
-    programs = {name: on_cpu(name) for name in CPU}
-    golden("cpu.txt", digests(programs))
-    for name in set(READ) & set(programs):
-        golden(f"cpu_{name}.py.txt", programs[name])
-
-
-def test_sources_of_cuda(golden: Golden) -> None:
-    sources = {name: on_cuda(name) for name in CUDA}
-    golden("cuda.txt", digests(sources))
-    for name in set(READ) & set(sources):
-        golden(f"cuda_{name}.cu", sources[name])
+@pytest.mark.parametrize(("kind", "pinned", "generated"), [("cpu", CPU, on_cpu), ("cuda", CUDA, on_cuda)])
+def test_programs(golden: Golden, kind: str, pinned: Pinned, generated: Callable[[str], str]) -> None:
+    golden(f"{kind}.txt", digests({name: generated(name) for name in pinned}))
 
 
 def test_every_template_is_pinned() -> None:
