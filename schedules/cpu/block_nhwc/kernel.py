@@ -140,7 +140,8 @@ class BlockKernel:
                 size = cut.x_size if name in ("x", "dx") else cut.y_size
                 tensors[name] = seen_as(tensors[name], n, math.prod(size), channels)
             partial = seen_as(partial, math.prod(parts), sums, slots) if sums else None
-        self.cut, self.vectors, self.n, self.partial = cut, vectors, n, partial
+        self.cut, self.vectors, self.n = cut, vectors, n
+        self.partial: Any = partial
         self.tensors = tensors
         """By the names of ``Block.inputs`` and ``Block.results``: images (n, pixels, C), w and dw (C, KH, KW), others
         (C,)."""

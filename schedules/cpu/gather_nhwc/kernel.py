@@ -85,8 +85,9 @@ class PixelTask:
                 "c": lambda: vectors.several(self.first_vector, cut.block_vectors, at_a_time=at_a_time, overlap=True),
             }
             for at in nest(cut.config.order, loops):
+                left, run = at["w"]
                 numbered = vectors.numbered(at["c"])
-                yield PixelTile(self.tensors, cut, self.image, self.depth, at["h"], *at["w"], numbered)
+                yield PixelTile(self.tensors, cut, self.image, self.depth, at["h"], left, run, numbered)
 
     def _column_cuts(self) -> Iterable[list[Run]]:
         """Of known sizes there is one way to cut a row into tiles."""

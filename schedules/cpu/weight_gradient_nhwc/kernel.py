@@ -87,8 +87,8 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
                 columns = ColumnBlock(bind("block", unit % column_blocks), column_blocks)
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
-                together, depths = vectors.numbered(numbers), OutputRange(depth, depth + 1)
-                add_to_part(reader, results, partial, task, image, depths, block, columns, together)
+                together, met = vectors.numbered(numbers), OutputRange(depth, depth + 1)
+                add_to_part(reader, results, partial, task, image, met, block, columns, together)
     return active
 
 
