@@ -111,7 +111,7 @@ def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, cou
     bests: dict[Workload, TuningRecord] = {}
     for record in records:
         other = record.workload
-        if record.status is Status.OK and _comparable(workload, other):
+        if record.status is Status.OK and _sort(workload) == _sort(other):
             known = bests.get(other)
             bests[other] = record if known is None or record.rank < known.rank else known
     found: dict[Config, Similar] = {}
@@ -122,11 +122,8 @@ def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, cou
     return list(found.values())[:count]
 
 
-def _comparable(one: Workload, other: Workload) -> bool:
-    return _sort(one) == _sort(other)
-
-
 def _sort(workload: Workload) -> tuple[object, ...]:
+    """What similar workloads have in common."""
     return workload.pass_, workload.layout, workload.axes, workload.is_row
 
 

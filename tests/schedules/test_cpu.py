@@ -20,7 +20,7 @@ from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems import reference
 from dwconv.problems.block import Block
 from dwconv.problems.operands import operands
-from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from tests.schedules.cpu_layers import (
@@ -39,28 +39,29 @@ from tests.schedules.cpu_layers import (
 )
 from tests.turns import in_turns, slow
 
+TYPES: tuple[DType, ...] = ("float32", "bfloat16", "float32", "float16")
+
 
 def cases() -> Iterator[Any]:
-    """Every shape in every pass, every shape in every way, and every pass in every way: the default, or another
-    configuration with a bias where the pass knows one. One in eight is quick, and so are both of every template in
-    every pass, on some shape."""
+    """Every shape in every pass, every shape in every way, and every pass in every way, in types that take turns: the
+    default, or another configuration with a bias where the pass knows one. One in eight is quick, and so are both of
+    every template in every pass, on some shape."""
     for (turn, shape), (number, pass_), way in itertools.product(enumerate(SHAPES), enumerate(PASSES), WAYS):
         layout, template_layout = way
-        workload = lying(SHAPES[shape].for_pass(pass_), layout)
+        at, dtype = turn + number + WAYS.index(way), TYPES[(turn + 2 * number + WAYS.index(way)) % len(TYPES)]
+        is_quick, is_other = at % 8 in (0, 5), bool(at % 2)
+        layer_ = dataclasses.replace(SHAPES[shape], bias=is_other, layout=layout, dtype=dtype)
+        workload = layer_.for_pass(pass_)
         if template_layout not in [template.layout for template in templates_for(workload, TARGET)]:
             continue
-        at = turn + number + WAYS.index(way)
-        is_quick, is_other = at % 8 in (0, 5), bool(at % 2)
         if is_quick or at % len(WAYS) == 0:
-            label = f"{shape}-{pass_}-{layout} by {template_layout}-{'other' if is_other else 'default'}"
+            label = f"{shape}-{pass_}-{layout} by {template_layout}-{dtype}-{'other' if is_other else 'default'}"
             marks = () if is_quick else pytest.mark.slow
-            yield pytest.param(shape, pass_, way, is_other, id=label, marks=marks)
+            yield pytest.param(workload, template_layout, is_other, id=label, marks=marks)
 
 
-@pytest.mark.parametrize(("shape", "pass_", "way", "is_other"), list(cases()))
-def test_right_on_odd_shapes(shape: str, pass_: Pass, way: tuple[Layout, Layout], is_other: bool) -> None:
-    layout, template_layout = way
-    workload = dataclasses.replace(SHAPES[shape], bias=is_other, layout=layout).for_pass(pass_)
+@pytest.mark.parametrize(("workload", "template_layout", "is_other"), list(cases()))
+def test_right_on_odd_shapes(workload: Workload, template_layout: Layout, is_other: bool) -> None:
     *_, config = some_configs(workload, int(is_other), layout=template_layout)
     assert_right(built(workload, config), workload)
 

@@ -4,10 +4,7 @@ once, to the nearest, ties to even."""
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +18,7 @@ from dwconv.problems.target import ForcedVectorSet
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from tests.schedules.cpu_layers import SHAPES, TARGET, assert_right, built, layer, lying, run, some_configs, template_of
+from tests.schedules.cpu_layers import SHAPES, TARGET, built, layer, lying, run, some_configs, template_of
 from tests.schedules.test_vector_sets import OTHERS, elsewhere
 from tests.turns import alternating, slow
 
@@ -30,24 +27,6 @@ TYPES: tuple[DType, ...] = ("bfloat16", "float16")
 
 def of_type(dtype: DType, workload: Workload) -> Workload:
     return dataclasses.replace(workload, dtype=dtype)
-
-
-def cases() -> Iterator[Any]:
-    """Every shape in every pass, in layouts, types and with configurations that take turns. A third is quick."""
-    for (turn, shape), (number, pass_) in itertools.product(enumerate(SHAPES), enumerate(PASSES)):
-        at, layout = turn // 2 + number, LAYOUTS[(turn + number) % 2]
-        marks = pytest.mark.slow if (turn + number) % 3 else ()
-        yield pytest.param(
-            shape, pass_, layout, TYPES[at % 2], at // 2 % 2, id=f"{shape}-{pass_}-{layout}", marks=marks
-        )
-
-
-@pytest.mark.parametrize(("shape", "pass_", "layout", "dtype", "others"), list(cases()))
-def test_right_on_odd_shapes(shape: str, pass_: Pass, layout: Layout, dtype: DType, others: int) -> None:
-    workload = lying(dataclasses.replace(SHAPES[shape], bias=True).for_pass(pass_), layout)
-    workload = of_type(dtype, workload)
-    *_, config = some_configs(workload, others)
-    assert_right(built(workload, config), workload)
 
 
 def all_numbers(dtype: DType) -> torch.Tensor:
