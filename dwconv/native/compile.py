@@ -167,12 +167,16 @@ def _key(compiler: str, sources: Mapping[str, str]) -> str:
 
 
 _loading = forks.Lock()
+_ends = False
+"""True once this process ends: then no thread begins to load the library."""
 _END_S = 5.0
 
 
 def load(content: bytes) -> Any:
-    """Raises ImportError if it cannot be loaded."""
+    """Raises ImportError if it cannot be loaded, BuildError at the end of the process."""
     with _loading, in_memory(content, name=_NAME) as path:
+        if _ends:
+            raise BuildError("this process ends")
         spec = importlib.util.spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -182,8 +186,11 @@ def load(content: bytes) -> Any:
 
 @atexit.register
 def _end() -> None:
-    """A process does not end while a thread of it is loading the library, and loads none from then on."""
-    _loading.acquire(timeout=_END_S)
+    """A process does not end while a thread of it is loading the library."""
+    global _ends
+    _ends = True
+    if _loading.acquire(timeout=_END_S):
+        _loading.release()
 
 
 def _text(name: str) -> str:

@@ -55,16 +55,13 @@ def test_whole_numbers_of_any_kind(tuned, stride, padding, way):
 
 BAD = {
     "three strides": ((X, W, B, (1, 1, 1)), "stride=(1, 1, 1) is not one number, or 2"),
-    "no stride": ((X, W, B, ()), ""),
     "stride 0": ((X, W, B, 0), "stride=0 must be at least 1"),
     "padding below 0": ((X, W, B, 1, -1), "padding=-1 must be at least 0"),
     "dilation 0": ((X, W, B, 1, 0, 0), "dilation=0 must be at least 1"),
     "a stride that is text": ((X, W, B, "same"), ""),
     "a stride with a fraction": ((X, W, B, 2.0), ""),
-    "numpy with a fraction": ((X, W, B, np.float64(2)), ""),
     "a tensor with a fraction": ((X, W, B, torch.tensor(2.0)), ""),
     "no number": ((X, W, B, None), ""),
-    "padding in pieces": ((X, W, B, 1, ["same"]), ""),
     "unknown padding": ((X, W, B, 1, "full"), "padding='full' is unknown; use a number, 'same' or 'valid'"),
     "same with a stride": ((X, W, B, 2, "same"), "padding=same needs stride 1, not 2×2; give the padding as a number"),
     "other groups": (
@@ -89,18 +86,14 @@ BAD = {
         "kernel=3×3 with dilation=9×9 does not fit the input of 9×7 padded by 0×0×0×0",
     ),
     "bias too short": ((X, W, B[:4]), "bias of shape 4 does not fit 8 output channels"),
-    "bias of 2 axes": ((X, W, B[None]), ""),
     "weight in double": (
         (X, W.double(), B),
         "input is torch.float32, weight torch.float64; convert one, or use torch.autocast",
     ),
     "bias in double": ((X, W, B.double()), "input is torch.float32, bias torch.float64"),
-    "input in half": ((X.half(), W, B), ""),
-    "input of integers": ((X.int(), W, B), ""),
     "complex input": ((X + 0j, W, B), ""),
     "no input": ((None, W, B), ""),
     "input of numpy": ((X.numpy(), W, B), ""),
-    "no weight": ((X, None, B), ""),
     "bias that is a number": ((X, W, 1.0), ""),
 }
 """With what the error says, where that is more than PyTorch's own."""

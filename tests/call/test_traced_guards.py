@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as of_all
-from torch.nn.utils import parametrize
+from torch.nn.utils.parametrize import register_parametrization
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -207,14 +207,6 @@ def doubled(self: nn.Module, x: Tensor) -> Tensor:
     return super(type(self), self).forward(x) * 2
 
 
-def parametrized(path: str, name: str):
-    return lambda model: parametrize.register_parametrization(model.get_submodule(path), name, Twice())
-
-
-def backward_hook(path: str):
-    return call(path, "register_full_backward_hook", lambda _, dx, dy: twice(dx))
-
-
 def conv(**options) -> nn.Conv2d:
     return nn.Conv2d(CHANNELS, CHANNELS, 3, **{"padding": 1, "bias": False, **options}, groups=CHANNELS)
 
@@ -226,7 +218,7 @@ def without_statistics(**values):
 CHANGES = {
     "forward hook": (call("first.bn1", "register_forward_hook", twice), NOWHERE),
     "pre-hook": (call("second.act2", "register_forward_pre_hook", twice), NOWHERE),
-    "backward hook": (backward_hook("second.bn2"), NOWHERE),
+    "backward hook": (call("second.bn2", "register_full_backward_hook", lambda _, dx, dy: twice(dx)), NOWHERE),
     "backward pre-hook": (call("first.act1", "register_full_backward_pre_hook", twice), NOWHERE),
     "hook on a container": (call("first", "register_forward_hook", twice), NOWHERE),
     "hook around it": (call("", "register_forward_hook", twice), BOTH),
@@ -248,7 +240,7 @@ CHANGES = {
     "momentum": (put("first.bn1", momentum=0.3), BOTH),
     "no momentum": (put("second.bn2", momentum=None), BOTH),
     "eps": (put("second.bn2", eps=1e-2), NOWHERE),
-    "parametrised weight": (parametrized("second.conv", "weight"), NOWHERE),
+    "parametrised weight": (lambda model: register_parametrization(model.second.conv, "weight", Twice()), NOWHERE),
     "padding mode": (put("second.conv", padding_mode="circular"), NOWHERE),
     "statistics of the batch": (without_statistics(track_running_stats=False), NOWHERE),
     "no buffers": (without_statistics(), "training"),

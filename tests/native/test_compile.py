@@ -331,6 +331,16 @@ def test_a_program_with_python_inside_is_not_started_again(
     assert made_once(path, of("true"), limit_s=100).content == b"made"
 
 
+def test_a_process_that_ends_loads_nothing_more(compiler: StubCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_ends", False)
+    assert loads()
+    compiling._end()
+    with pytest.warns(DwconvWarning, match="this process ends"):
+        assert native.soon() is None
+    compiling._ends = False
+    assert loads() and compiler.calls == 1
+
+
 # -- compiled before ---------------------------------------------------------------------------------------------------
 
 
