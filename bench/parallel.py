@@ -10,7 +10,6 @@ ranks at once, so that they share the memory's bandwidth as they do in a step.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -80,35 +79,6 @@ CASES = (
 """CIFAR-100 last: but for the last layer it is CIFAR-10, and time may be short."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """A way to train a case, measured on the ranks and computed."""
-
-    name: str
-    median_ms: float
-    """Of the slowest rank in each step."""
-    spread_ms: float
-    """Between the quartiles."""
-    steps: int
-    predicted_ms: float
-    """By the simulator, from layer times."""
-    bubble: float
-    """The share of idle time that it predicts, with a link that costs nothing."""
-    exposed_ms: float
-    """How long the first rank stood still for gradients."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """All of one case."""
-
-    variants: tuple[Variant, ...]
-    link_gb_s: float
-    latency_us: float
-    contention: float
-    """The share of a step's time that other work took from a rank, of the variant that lost least."""
-
-
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
@@ -150,17 +120,17 @@ def _rows(cases: Sequence[Case], arguments: argparse.Namespace) -> tuple[list[di
         if left_s < longest_s:
             left_out.append(case.name)
             continue
-        finding = measured(case, seconds=left_s / (len(cases) - number))
-        if finding.variants[0].steps == 1:  # it took as long as it must
+        found = measured(case, seconds=left_s / (len(cases) - number))
+        if found[0]["steps"] == 1:  # it took as long as it must
             longest_s = max(longest_s, time.monotonic() - started_s)
-        for variant in finding.variants:
-            rows.append(_row(case, finding, variant))
-            print(_line(rows[-1]), flush=True)
+        rows += found
+        print("\n".join(map(_line, found)), flush=True)
     return rows, left_out
 
 
-def measured(case: Case, *, seconds: float) -> Finding:
-    """The finding of all ranks together, each a process with one thread. Raises WorkerDied and WorkerTimeout."""
+def measured(case: Case, *, seconds: float) -> list[dict[str, Any]]:
+    """The rows of all variants, plain data parallelism first, by ranks of one thread each. Raises WorkerDied and
+    WorkerTimeout."""
     with tempfile.TemporaryDirectory() as name:
         folder, job = Path(name), Job(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
@@ -172,30 +142,13 @@ def measured(case: Case, *, seconds: float) -> Finding:
             raise WorkerTimeout(f"{case.name}: no end after {seconds + _BESIDE_S:.0f} s") from error
         if ended.returncode:
             raise WorkerDied(f"{case.name}: its ranks ended with the code {ended.returncode}")
-        return msgspec.json.decode((folder / "finding.json").read_bytes(), type=Finding)
+        return msgspec.json.decode((folder / "rows.json").read_bytes(), type=list[dict[str, Any]])
 
 
 _HEAD = (
     f"{'network':10} {'images':38} {'ranks':>5} {'variant':26} {'ms':>8} {'spread':>7} {'× DP':>5} {'simulated':>9} "
     f"{'error':>6}"
 )
-
-
-def _row(case: Case, finding: Finding, variant: Variant) -> dict[str, Any]:
-    return {
-        "network": case.network,
-        "images": case.images,
-        "world": case.world,
-        "batch": case.batch,
-        "microbatches": case.microbatches,
-        **dataclasses.asdict(variant),
-        "error": variant.predicted_ms / variant.median_ms - 1,
-        "times_as_fast_as_data_parallelism": finding.variants[0].median_ms / variant.median_ms,
-        "link_gb_s": finding.link_gb_s,
-        "latency_us": finding.latency_us,
-        # Ranks that share a core take time from one another.
-        **({"contention": finding.contention} if case.world <= (os.cpu_count() or 1) else {}),
-    }
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -241,6 +194,14 @@ class Job:
     """Of ``time.time``: no round begins later."""
 
 
+class _Round(NamedTuple):
+    step_s: float
+    exposed_s: float
+    """How long this rank stood still for gradients."""
+    lost: float
+    """The share that other work took."""
+
+
 @dataclass(kw_only=True)
 class _Runner:
     """A variant that is being trained."""
@@ -250,8 +211,7 @@ class _Runner:
     """One step on the whole batch, of which it takes its share."""
     optimizer: torch.optim.Optimizer
     exposed_s: Callable[[], float] = lambda: 0.0
-    rounds: list[tuple[float, float, float]] = field(default_factory=list)
-    """Seconds of a step, those for which it stood still, and the share that other work took."""
+    rounds: list[_Round] = field(default_factory=list)
 
 
 def main(folder: Path) -> None:
@@ -259,12 +219,12 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", DwconvWarning)  # of other work: each finding says how much there was
     with ranks(timeout_s=_TIMEOUT_S, device="cpu") as rank:
-        finding = _measured(job)
+        rows = _measured(job)
         if rank.is_first:
-            (folder / "finding.json").write_bytes(msgspec.json.encode(finding))
+            (folder / "rows.json").write_bytes(msgspec.json.encode(rows))
 
 
-def _measured(job: Job) -> Finding:
+def _measured(job: Job) -> list[dict[str, Any]]:
     case, link = job.case, _link()
     torch.manual_seed(1)
     x = torch.randn(case.batch, 3, case.size, case.size)
@@ -276,16 +236,30 @@ def _measured(job: Job) -> Finding:
     runners |= {name: _pipeline(case, plan) for name, plan in _plans(case, layers, link).items()}
     for number in range(_WARM_UP + _MOST_ROUNDS):
         for runner in runners.values():
-            _train(runner, x, target)
+            taken = _train(runner, x, target)
+            runner.rounds += [taken] if number >= _WARM_UP else []
         if number >= _WARM_UP and agreed(lambda: time.time() > job.ends_at_s):
             break
-    return Finding(
-        variants=tuple(_variant(name, runner) for name, runner in runners.items()),
-        link_gb_s=link.gb_s,
-        latency_us=link.latency_us,
-        # Where gloo's threads add gradients, a rank's own threads crowd it; other work disturbs every variant.
-        contention=min(statistics.median(lost for _, _, lost in runner.rounds) for runner in runners.values()),
-    )
+    plain_s = _median(runners["data parallelism"], "step_s")
+    # Where gloo's threads add gradients, a rank's own threads crowd it; other work disturbs every variant.
+    lost = min(_median(runner, "lost") for runner in runners.values())
+    return [
+        {
+            "network": case.network,
+            "images": case.images,
+            "world": case.world,
+            "batch": case.batch,
+            "microbatches": case.microbatches,
+            "name": name,
+            **_times(runner),
+            "times_as_fast_as_data_parallelism": plain_s / _median(runner, "step_s"),
+            "link_gb_s": link.gb_s,
+            "latency_us": link.latency_us,
+            # Ranks that share a core take time from one another.
+            **({"contention": lost} if case.world <= (os.cpu_count() or 1) else {}),
+        }
+        for name, runner in runners.items()
+    ]
 
 
 def _link() -> Link:
@@ -361,29 +335,33 @@ def _optimizer(model: nn.Module | Pipeline) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
 
-def _train(runner: _Runner, x: Tensor, target: Tensor) -> None:
+def _train(runner: _Runner, x: Tensor, target: Tensor) -> _Round:
     dist.barrier()
     before, started_s = contention.read(), time.perf_counter()
     runner.step(x, target)
     slowest = torch.tensor([time.perf_counter() - started_s, contention.lost(before, contention.read())])
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     runner.optimizer.step()
-    runner.rounds.append((float(slowest[0]), runner.exposed_s(), float(slowest[1])))
+    return _Round(step_s=float(slowest[0]), exposed_s=runner.exposed_s(), lost=float(slowest[1]))
 
 
-def _variant(name: str, runner: _Runner) -> Variant:
-    simulated, rounds = simulate(runner.plan), runner.rounds[_WARM_UP:]
-    times_s = sorted(step_s for step_s, _, _ in rounds)
-    quarter = len(times_s) // 4
-    return Variant(
-        name=name,
-        median_ms=1e3 * statistics.median(times_s),
-        spread_ms=1e3 * (times_s[-1 - quarter] - times_s[quarter]),
-        steps=len(times_s),
-        predicted_ms=simulated.step_us / 1e3,
-        bubble=simulated.bubble,
-        exposed_ms=1e3 * statistics.median(exposed_s for _, exposed_s, _ in rounds),
-    )
+def _times(runner: _Runner) -> dict[str, Any]:
+    """Of the slowest rank in each step, beside what the simulator says."""
+    simulated, times_s = simulate(runner.plan), sorted(each.step_s for each in runner.rounds)
+    quarter, median_s = len(times_s) // 4, statistics.median(times_s)
+    return {
+        "median_ms": 1e3 * median_s,
+        "spread_ms": 1e3 * (times_s[-1 - quarter] - times_s[quarter]),
+        "steps": len(times_s),
+        "predicted_ms": simulated.step_us / 1e3,
+        "error": simulated.step_us / 1e6 / median_s - 1,
+        "bubble": simulated.bubble,
+        "exposed_ms": 1e3 * _median(runner, "exposed_s"),
+    }
+
+
+def _median(runner: _Runner, name: str) -> float:
+    return statistics.median(getattr(each, name) for each in runner.rounds)
 
 
 if __name__ == "__main__":

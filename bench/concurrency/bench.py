@@ -24,11 +24,12 @@ from bench.concurrency.models import NETWORKS, TrainedNetwork
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.concurrency.backend import dwconv_concurrent, graphs
+from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.explain_schedules import explain
 from dwconv.concurrency.hill_climbing import HillClimbing
 from dwconv.concurrency.machine_costs import this_machine
 from dwconv.concurrency.measured import lap_apart, measurement
-from dwconv.concurrency.program import Engine, Program
+from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Machine, ScalingCurve, Schedule, Task
 from dwconv.concurrency.strategies import COMBINED, schedules
 from dwconv.concurrency.task_timer import Budget, TaskTimer

@@ -108,7 +108,7 @@ class _Run:
     counts_changed: bool = False
 
 
-class CpuEngine:
+class Engine:
     """Runs the lanes of a schedule on threads, each with the number of intra-op threads that its tasks are placed
     with."""
 

@@ -224,6 +224,13 @@ def test_changing_sizes_run_plainly_and_that_is_said_once():
     assert graph.runs == "plain" and "sizes that change" in graph.reason
 
 
+def test_a_graph_on_another_device_runs_plainly_and_that_is_said():
+    model = nn.Linear(3, 3, device="meta")
+    compiled = torch.compile(model, backend="dwconv_concurrent", options=ALWAYS)
+    with pytest.warns(DwconvWarning, match="a graph on meta runs plainly; schedules are for the CPU"):
+        assert compiled(torch.randn(2, 3, device="meta")).shape == (2, 3)
+
+
 def test_an_operator_that_cannot_be_traced_is_named_and_runs_plainly(monkeypatch):
     monkeypatch.setattr(backend, "digest_of", _fails)
     model = nn.Linear(3, 3)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dwconv.concurrency.engine import CpuEngine, Workers
+from dwconv.concurrency.engine import Engine, Workers
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.schedule import Schedule, drawn
 from dwconv.concurrency.split_gradients import split
@@ -33,7 +33,7 @@ def graph():
 @pytest.fixture(scope="module")
 def expected(graph):
     torch.set_num_threads(1)
-    return CpuEngine(graph, one_at_a_time(graph, threads=1)).run([*INPUTS])
+    return Engine(graph, one_at_a_time(graph, threads=1)).run([*INPUTS])
 
 
 def in_time(call):
@@ -62,7 +62,7 @@ def with_functions(graph, change):
 @pytest.mark.parametrize("seed", range(8))
 def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_without(graph, expected, seed):
     """Where somebody watches, as AOTAutograd does the first run of a graph, all tasks run on the caller's thread."""
-    engine = CpuEngine(graph, drawn(graph.graph, cores=1, workers=1 + seed % 4, seed=str(seed)))
+    engine = Engine(graph, drawn(graph.graph, cores=1, workers=1 + seed % 4, seed=str(seed)))
     with FlopCounterMode(display=False) as counter:
         alone = engine.run([*INPUTS])
     assert counter.get_total_flops() == sum(task.flops for task in graph.graph.tasks) > 0
@@ -73,7 +73,7 @@ def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_withou
 def test_workers_flush_denormal_numbers_where_the_caller_does():
     tiny = torch.full((4,), 1e-38)
     graph = cut(traced(lambda x: [(x * 1e-3).sum(), (x * 1e-4).sum()], [tiny]))
-    engines = [CpuEngine(graph, dealt(graph, workers=2, seed=seed)) for seed in range(4)]
+    engines = [Engine(graph, dealt(graph, workers=2, seed=seed)) for seed in range(4)]
     for flushes in (False, True, False):
         assert torch.set_flush_denormal(flushes)
         try:
@@ -98,7 +98,7 @@ def test_tasks_run_on_workers_that_stay_with_their_threads(graph):
     schedule = dealt(graph, workers=3)
     counts = {0: 1, 1: 2, 2: 3}
     placements = tuple(msgspec.structs.replace(each, threads=counts[each.worker]) for each in schedule.placements)
-    engine = CpuEngine(watched, dataclasses.replace(schedule, placements=placements))
+    engine = Engine(watched, dataclasses.replace(schedule, placements=placements))
     me = threading.current_thread().name
     engine.run([*INPUTS])
     names = {name for name, *_ in seen}
@@ -130,7 +130,7 @@ def test_an_error_reaches_the_caller_as_it_is_and_the_next_run_is_right(graph, e
 
         return run
 
-    engine = CpuEngine(with_functions(graph, breaking), dealt(graph, workers=3))
+    engine = Engine(with_functions(graph, breaking), dealt(graph, workers=3))
     for _ in range(3):
         failing[0] = True
         error = in_time(lambda: engine.run([*INPUTS]))
@@ -151,7 +151,7 @@ def test_two_callers_at_once_both_get_their_results(graph, expected):
         return run
 
     def call():
-        results.append(CpuEngine(with_functions(graph, meeting), dealt(graph, workers=2)).run([*INPUTS]))
+        results.append(Engine(with_functions(graph, meeting), dealt(graph, workers=2)).run([*INPUTS]))
 
     callers = [threading.Thread(target=call, daemon=True) for _ in range(2)]
     for caller in callers:
@@ -165,7 +165,7 @@ def test_two_callers_at_once_both_get_their_results(graph, expected):
 def test_a_schedule_that_does_not_fit_is_refused(graph):
     schedule = dealt(graph, workers=2)
     with pytest.raises(InvalidChoice, match="does not place each of the"):
-        CpuEngine(graph, dataclasses.replace(schedule, placements=schedule.placements[1:]))
+        Engine(graph, dataclasses.replace(schedule, placements=schedule.placements[1:]))
     waits = next(task for task in graph.graph.tasks if task.needs)
     early = tuple(
         msgspec.structs.replace(each, worker=0, start_us=-1.0) if each.task == waits.index
@@ -173,7 +173,7 @@ def test_a_schedule_that_does_not_fit_is_refused(graph):
         for each in schedule.placements
     )  # fmt: skip
     with pytest.raises(InvalidChoice, match=f"task {waits.name} would start before what it needs"):
-        CpuEngine(graph, Schedule(strategies=(), cores=1, placements=early))
+        Engine(graph, Schedule(strategies=(), cores=1, placements=early))
 
 
 def test_workers_end_and_others_take_their_place():
@@ -193,11 +193,11 @@ import os, sys, torch
 sys.path[:0] = {path!r}
 torch.set_num_threads(1)
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
-from dwconv.concurrency.engine import CpuEngine
+from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.tasks import cut
 inputs = branches_inputs()
 graph = cut(traced(branches, inputs))
-engine = CpuEngine(graph, dealt(graph, workers=2))
+engine = Engine(graph, dealt(graph, workers=2))
 before = engine.run([*inputs])
 child = os.fork()
 after = engine.run([*inputs])

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import dwconv.call.torch_ops  # noqa: F401  # registers them
 from dwconv.concurrency.cutting import is_free, kind_of
-from dwconv.concurrency.engine import CpuEngine
+from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.tasks import cut, digest_of
@@ -34,7 +34,7 @@ def test_every_operator_is_in_one_task_and_results_are_the_same(function, inputs
     assert sorted(node.name for nodes in found.nodes for node in nodes) == sorted(node.name for node in called)
     for task in found.graph.tasks:
         assert all(needed < task.index for needed in task.needs)
-    engine = CpuEngine(found, one_at_a_time(found, threads=1))
+    engine = Engine(found, one_at_a_time(found, threads=1))
     assert equal(engine.run([*inputs]), function(*inputs))
 
 
@@ -68,7 +68,7 @@ def test_random_operators_keep_their_order():
     expected = drops(x)
     for seed in range(8):
         torch.manual_seed(3)
-        assert equal(CpuEngine(found, dealt(found, workers=3, seed=seed)).run([x]), expected)
+        assert equal(Engine(found, dealt(found, workers=3, seed=seed)).run([x]), expected)
     assert len(drawing) == 3
     for before, after in itertools.pairwise(drawing):
         assert before in found.graph.tasks[after].needs
@@ -129,7 +129,7 @@ def test_values_are_let_go_once_the_last_task_has_read_them():
     watched, held = noting_what_is_held(cut(traced(chain, [x])))
     for schedule in (one_at_a_time(watched, threads=1), dealt(watched, workers=2)):
         held.clear()
-        CpuEngine(watched, schedule).run([x])
+        Engine(watched, schedule).run([x])
         assert len(held) >= 12 and max(held) <= 6
 
 
@@ -144,7 +144,7 @@ def test_inputs_are_emptied_and_results_that_others_read_stay():
     assert len(found.graph.tasks) == 3
     for schedule in (one_at_a_time(found, threads=1), dealt(found, workers=3)):
         inputs = [x]
-        assert equal(CpuEngine(found, schedule).run(inputs), returns(x))
+        assert equal(Engine(found, schedule).run(inputs), returns(x))
         assert inputs == [], "the caller would hold on to what the tasks have read"
 
 
@@ -179,7 +179,7 @@ def check_gradients_are_apart(function, inputs, kinds):
         tasks_of_dy.setdefault(dy, []).append(apart.graph.tasks[index])
     for one, other in tasks_of_dy.values():
         assert one.index != other.index and one.index not in other.needs and other.index not in one.needs
-    found = CpuEngine(apart, one_at_a_time(apart, threads=1)).run([*inputs])
+    found = Engine(apart, one_at_a_time(apart, threads=1)).run([*inputs])
     torch.testing.assert_close(found, function(*inputs))
 
 

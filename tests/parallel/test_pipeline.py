@@ -78,9 +78,6 @@ if torch.__version__ < "2.13":
     del ON_2["zero-bubble, depthwise, channels_last"]  # which is refused
 ON_4 = {
     "1f1b": Case(make=SmallResNet, plan=plan_of([4, 9], schedule="1f1b", replicas=2)),
-    "interleaved": Case(
-        make=SmallResNet, plan=plan_of([2, 4, 6, 9], schedule="interleaved", stages_per_rank=2, replicas=2)
-    ),
     "zero-bubble": Case(make=SmallResNet, plan=plan_of([5, 9], schedule="zero-bubble", replicas=2)),
     "4 stages": Case(make=SmallResNet, plan=plan_of([2, 4, 6, 9], schedule="zero-bubble", microbatches=8)),
 }
