@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from tvm import s_tir, tirx
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.any_size import AnyAxis, any_axes, channels_of
+from dwconv.schedules.any_size import AnyAxis, at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, has_row, is_one, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.pixels import PixelRow
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
@@ -49,9 +49,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, dy (n, OH, OW, C′) if the
     epilogue takes it, result (n, OH, OW, C′), workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with
     depths before heights."""
-    n, cut = tirx.Var(BATCH, "int32"), GatherCut.of(workload, config, target)
-    if workload.any_size:
-        cut = replace(cut, work=replace(cut.work, axes=any_axes(workload), channels=channels_of(workload)))
+    n, cut = tirx.Var(BATCH, "int32"), at_any_size(GatherCut.of(workload, config, target), workload)
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
         tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above(workload, config, target))

@@ -30,6 +30,11 @@ class WeightGradient(PassOfAxes):
         return self.channels // self.multiplier
 
     @property
+    def input_pitch(self) -> int:
+        """Channels of the tensor that holds x."""
+        return self.x_pitch or self.input_channels
+
+    @property
     def weight_shape(self) -> tuple[int, ...]:
         return (self.channels, *self.axes.taps)
 
@@ -48,7 +53,7 @@ def _of(workload: Workload) -> WeightGradient:
         dtype=workload.dtype,
         multiplier=workload.multiplier,
         bias=workload.bias,
-        x_pitch=workload.x_pitch or workload.channels,
+        x_pitch=workload.x_pitch,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -34,8 +34,6 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     if tasks are planes, what each image gives: workspace (n, C·M, KH, KW) and, for the bias, workspace_1 (n, C·M).
     In 3-D with depths before heights."""
     cut = at_any_size(Cut.of(workload, config, target), workload)
-    if workload.any_channels:
-        cut = replace(cut, work=replace(cut.work, x_pitch=cut.work.channels))
     work, channels = cut.work, cut.work.channels
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:

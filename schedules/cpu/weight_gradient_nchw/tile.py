@@ -37,7 +37,7 @@ class PlaneInputs:
     def arguments(cls, cut: Cut, n: Expr) -> PlaneInputs:
         """Emits the kernel's parameters."""
         work = cut.work
-        x = argument("x", (n, work.x_pitch, *work.axes.inputs), work.dtype)
+        x = argument("x", (n, work.input_pitch, *work.axes.inputs), work.dtype)
         dy = argument("dy", (n, work.channels, *work.axes.outputs), work.dtype)
         return cls(cut=cut, vectors=Vectors(work.columns.outputs, cut.lanes), x=x, dy=dy)
 

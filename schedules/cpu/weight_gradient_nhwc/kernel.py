@@ -6,14 +6,13 @@ x once for all dy that it meets. The gradient of a bias is one sum more, of the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.any_size import any_axes, channels_of
+from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as
@@ -28,12 +27,7 @@ from dwconv.schedules.space import Config
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
     are images, workspace (tasks, sums, C·M in whole vectors): the partial sums. In 3-D with depths before heights."""
-    n, cut = tirx.Var(BATCH, "int32"), WeightCut.of(workload, config, target)
-    if workload.any_size:
-        cut = replace(cut, work=replace(cut.work, axes=any_axes(workload)))
-    if workload.any_channels:
-        channels = channels_of(workload)
-        cut = replace(cut, work=replace(cut.work, channels=channels, x_pitch=channels))
+    n, cut = tirx.Var(BATCH, "int32"), at_any_size(WeightCut.of(workload, config, target), workload)
     vectors = Vectors(cut.work.channels, cut.lanes)
     with kernel() as builder:
         reader = PixelReader.arguments(cut, vectors, n)

@@ -67,7 +67,7 @@ class PixelReader:
     def arguments(cls, cut: WeightCut, vectors: Vectors, n: Expr) -> PixelReader:
         """Emits the kernel's parameters."""
         work = cut.work
-        x = argument("x", (n, *work.axes.inputs, work.x_pitch), work.dtype)
+        x = argument("x", (n, *work.axes.inputs, work.input_pitch), work.dtype)
         dy = argument("dy", (n, *work.axes.outputs, work.channels), work.dtype)
         return cls(cut=cut, vectors=vectors, x=x, dy=dy)
 
