@@ -37,8 +37,10 @@ from tests.schedules.cpu_layers import (
     some_configs,
     template_of,
 )
+from tests.schedules.volumes import VOLUMES
 from tests.turns import in_turns, slow
 
+ALL = SHAPES | {f"3-D, {name}": volume for name, volume in VOLUMES.items()}
 TYPES: tuple[DType, ...] = ("float32", "bfloat16", "float32", "float16")
 
 
@@ -46,11 +48,11 @@ def cases() -> Iterator[Any]:
     """Every shape in every pass, every shape in every way, and every pass in every way, in types that take turns: the
     default, or another configuration with a bias where the pass knows one. One in eight is quick, and so are both of
     every template in every pass, on some shape."""
-    for (turn, shape), (number, pass_), way in itertools.product(enumerate(SHAPES), enumerate(PASSES), WAYS):
+    for (turn, shape), (number, pass_), way in itertools.product(enumerate(ALL), enumerate(PASSES), WAYS):
         layout, template_layout = way
         at, dtype = turn + number + WAYS.index(way), TYPES[(turn + 2 * number + WAYS.index(way)) % len(TYPES)]
         is_quick, is_other = at % 8 in (0, 5), bool(at % 2)
-        layer_ = dataclasses.replace(SHAPES[shape], bias=is_other, layout=layout, dtype=dtype)
+        layer_ = dataclasses.replace(ALL[shape], bias=is_other, layout=layout, dtype=dtype)
         workload = layer_.for_pass(pass_)
         if template_layout not in [template.layout for template in templates_for(workload, TARGET)]:
             continue
