@@ -91,7 +91,7 @@ class Backward(BlockKernel):
         cut, vectors = self.cut, self.vectors
         rows = self.taps + (2 if self.norm1 else 0)
         for task in tasks(cut, vectors, self.n):
-            held = Held.of(vectors, self.partial, task.part, rows=rows, count=cut.block_vectors)
+            held = Held(vectors, self.partial, task.part, rows=rows, count=cut.block_vectors)
             held.clear(task.first_vector)
             ring = task.ring()
 

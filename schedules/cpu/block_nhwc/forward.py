@@ -74,7 +74,7 @@ class Forward(BlockKernel):
         """y, and its moments if a norm follows."""
         cut, vectors = self.cut, self.vectors
         for task in tasks(cut, vectors, self.n):
-            held = Held.of(vectors, self.partial, task.part, rows=2, count=cut.block_vectors) if self.norm2 else None
+            held = Held(vectors, self.partial, task.part, rows=2, count=cut.block_vectors) if self.norm2 else None
             if held:
                 held.clear(task.first_vector)
                 self._take_pivots(task)

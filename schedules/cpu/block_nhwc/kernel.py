@@ -74,7 +74,7 @@ class Pixels:
 
     def _sum(self, partial: Any, part: Expr, image: Expr, first: Expr, stop: Expr, terms: Terms) -> None:
         rows = (FIRST, SECOND)
-        held = Held.of(self.vectors, partial, part, rows=len(rows), count=self.vectors.count)
+        held = Held(self.vectors, partial, part, rows=len(rows), count=self.vectors.count)
         held.clear(0)
         for band in serial("band", ceil_div(self.parts.pixels, BAND_PIXELS)):
             start = bind("band_first", least(first + band * BAND_PIXELS, stop))

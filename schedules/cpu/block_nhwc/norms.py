@@ -31,23 +31,14 @@ FIRST, SECOND, PIVOT = range(3)
 """Of moments, Σ(v − pivot), Σ(v − pivot)² and the pivot."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Held:
     """Sums of a task: ``rows`` for each of ``count`` vectors of channels. ``flush`` adds them to its ``part`` of
     ``partial`` (parts, rows, whole vectors of channels), and begins anew."""
 
-    vectors: Vectors
-    partial: Any
-    part: Expr
-    rows: int
-    count: int
-    memory: Any
-
-    @classmethod
-    def of(cls, vectors: Vectors, partial: Any, part: Expr, *, rows: int, count: int) -> Held:
+    def __init__(self, vectors: Vectors, partial: Any, part: Expr, *, rows: int, count: int) -> None:
         """Emits the memory, not yet zero."""
-        memory = scratch("held", count, rows, vectors.lanes)
-        return cls(vectors=vectors, partial=partial, part=part, rows=rows, count=count, memory=memory)
+        self.vectors, self.partial, self.part, self.rows, self.count = vectors, partial, part, rows, count
+        self.memory = scratch("held", count, rows, vectors.lanes)
 
     def clear(self, first_vector: Expr) -> None:
         for v in serial("vector", self.count):

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tvm import tirx
 
@@ -23,29 +22,19 @@ Producer = Callable[[Expr, NumberedVector], Expr]
 """From a pixel of the image and a vector of channels to what the convolution reads there."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Ring:
-    """held[row % rows, vector, left + column, lane]"""
+    """held[row % rows, vector, left + column, lane], of ``count`` vectors of channels"""
 
-    axes: Axes
-    vectors: Vectors
-    cut: RingCut
-    count: int
-    """Vectors of channels."""
-    held: Any
-
-    @classmethod
-    def empty(cls, axes: Axes, vectors: Vectors, cut: RingCut, count: int) -> Ring:
+    def __init__(self, axes: Axes, vectors: Vectors, cut: RingCut, count: int) -> None:
         """Emits the memory, with zeros beside the rows."""
-        held = scratch("ring", cut.rows, count, cut.columns, vectors.lanes)
-        ring = cls(axes=axes, vectors=vectors, cut=cut, count=count, held=held)
+        self.axes, self.vectors, self.cut, self.count = axes, vectors, cut, count
+        self.held = scratch("ring", cut.rows, count, cut.columns, vectors.lanes)
         right = cut.left + axes.columns.inputs
         for row in serial("ring_row", cut.rows):
             for v in serial("vector", count):
                 for first, stop in ((0, cut.left), (right, cut.columns)):
                     for column in serial("side", first, stop):
-                        store(held, vectors.zero(), row, v, column, vectors.span(0))
-        return ring
+                        store(self.held, vectors.zero(), row, v, column, vectors.span(0))
 
     def follow(self, row: Expr, *, first: Expr, of: Callable[[Expr], NumberedVector], produce: Producer) -> None:
         """Puts in what row ``row`` of the results is the first to meet, in a task that begins with row ``first``. Rows
@@ -89,7 +78,7 @@ class Task:
         return NumberedVector(number, bind("c", self.vectors.start(number)))
 
     def ring(self) -> Ring:
-        return Ring.empty(self.cut.axes, self.vectors, self.cut.ring, self.cut.block_vectors)
+        return Ring(self.cut.axes, self.vectors, self.cut.ring, self.cut.block_vectors)
 
     def rows_in_bands(self, held: Held | None) -> Iterator[Expr]:
         """A loop over the rows. After each band of them the sums that are held are flushed."""

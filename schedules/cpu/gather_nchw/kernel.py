@@ -56,7 +56,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     n = tirx.Var(BATCH, "int32")
     placed = settled if workload.any_size else bind  # or TVM would simplify divisions by symbols for half a minute
     with kernel() as builder:
-        tensors = PlaneTensors.arguments(work, Vectors(cut.lanes, cut.lanes), n)
+        tensors = PlaneTensors(work, Vectors(cut.lanes, cut.lanes), n)
         runs = cut.column_runs()
         for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
             is_cut = not is_one(cut.rows.blocks)
@@ -122,29 +122,17 @@ class RowBlock:
         return self.staged.fill(self.tensors.source, first, top)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlaneTensors:
-    """The tensors of the NCHW gather."""
+    """Emits the kernel's parameters. ``vectors``: the cells of a row."""
 
-    vectors: Vectors
-    """The cells of a row."""
-    source: Any
-    w: Any
-    bias: Any
-    dy: Any
-    """For the epilogue, like the result; each of the two is None where there is none."""
-    result: Any
-
-    @classmethod
-    def arguments(cls, work: Gather, vectors: Vectors, n: Expr) -> PlaneTensors:
-        """Emits the kernel's parameters."""
-        source = argument(work.source, (n, work.source_pitch, *work.axes.inputs), work.dtype)
-        w = argument("w", (work.weights, *work.axes.taps), work.dtype)
-        bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
+    def __init__(self, work: Gather, vectors: Vectors, n: Expr) -> None:
+        self.vectors = vectors
+        self.source = argument(work.source, (n, work.source_pitch, *work.axes.inputs), work.dtype)
+        self.w = argument("w", (work.weights, *work.axes.taps), work.dtype)
+        self.bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
         size = (n, work.channels, *work.axes.outputs)
-        dy = argument("dy", size, work.dtype) if work.reads_dy else None
-        result = argument(work.result, size, work.dtype)
-        return cls(vectors=vectors, source=source, w=w, bias=bias, dy=dy, result=result)
+        self.dy = argument("dy", size, work.dtype) if work.reads_dy else None  # for the epilogue
+        self.result = argument(work.result, size, work.dtype)
 
 
 @dataclass(frozen=True)

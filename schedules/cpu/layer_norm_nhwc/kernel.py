@@ -105,7 +105,7 @@ class Backward:
         dz, x, y = (image(name) for name in ("dz", "x", "y"))
         w, gamma = argument("w", (channels, *workload.kernel), workload.dtype), argument("gamma2", (channels,))
         self.cut, self.vectors, self.x, self.gamma = cut, vectors, x, gamma
-        self.dx, self.results = image("dx"), WeightResults.arguments(cut.weights.work, vectors)
+        self.dx, self.results = image("dx"), WeightResults(cut.weights.work, vectors)
         self.of_norm = (argument("dgamma2", (channels,)), argument("dbeta2", (channels,)))
         packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
         sums = (self.results.count + len(self.of_norm), vectors.count * vectors.lanes)

@@ -31,7 +31,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     vectors = Vectors(cut.work.channels, cut.lanes)
     with kernel() as builder:
         reader = PixelReader.arguments(cut, vectors, n)
-        results = WeightResults.arguments(cut.work, vectors)
+        results = WeightResults(cut.work, vectors)
         if cut.config.parallel == "channels":
             sum_by_channels(reader, results, n)
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, scratch, store_rounded
@@ -74,22 +73,13 @@ class TapSums:
                 yield None, v, value
 
 
-@dataclass(frozen=True, kw_only=True)
 class WeightResults:
-    """dw and dbias."""
+    """dw, and dbias if there is a bias: emits these parameters of the kernel."""
 
-    work: WeightGradient
-    vectors: Vectors
-    dw: Any
-    dbias: Any
-    """None if there is no bias."""
-
-    @classmethod
-    def arguments(cls, work: WeightGradient, vectors: Vectors) -> WeightResults:
-        """Emits the kernel's parameters."""
-        dw = argument("dw", work.weight_shape, work.dtype)
-        dbias = argument("dbias", (work.channels,), work.dtype) if work.bias else None
-        return cls(work=work, vectors=vectors, dw=dw, dbias=dbias)
+    def __init__(self, work: WeightGradient, vectors: Vectors) -> None:
+        self.work, self.vectors = work, vectors
+        self.dw = argument("dw", work.weight_shape, work.dtype)
+        self.dbias = argument("dbias", (work.channels,), work.dtype) if work.bias else None
 
     @property
     def count(self) -> int:
