@@ -37,11 +37,11 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     work, channels = cut.work, cut.work.channels
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        inputs = PlaneInputs.arguments(cut, n)
+        inputs = PlaneInputs(cut, n)
         dw = argument("dw", work.weight_shape, work.dtype)
         dbias = argument("dbias", (channels,), work.dtype) if work.bias else None
         if cut.config.parallel == "channels":
-            inputs = inputs.with_runs()
+            inputs.cut_rows()
             for channel in parallel("channel", channels):
                 sum_channel(inputs, channel, (0, n), ChannelResults(work.axes, dw, dbias))
         else:
@@ -49,7 +49,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
             parts = (n,) if is_one(blocks) else (n, blocks)
             partial = argument("workspace", (*parts, *work.weight_shape))
             partial_bias = argument("workspace_1", (*parts, channels)) if work.bias else None
-            inputs = inputs.with_runs()
+            inputs.cut_rows()
             for task in parallel("task", n * (blocks * channels)):
                 image, channel = bind("image", task // (blocks * channels)), bind("channel", task % channels)
                 block = WHOLE_ROW
@@ -77,7 +77,7 @@ def sum_channel(
     if work.axes.is_3d and work.bias:  # which meets other planes of dy than any of the taps
         sum_bias(inputs, channel, images, results)
     for kd in serial("kd", work.depths.taps):
-        ChannelGradient.allocate(inputs, kd).sum_images(channel, images, results, columns)
+        ChannelGradient(inputs, kd).sum_images(channel, images, results, columns)
 
 
 def add_images(partial: Any, result: Any, n: Expr, blocks: Expr) -> None:
@@ -123,29 +123,23 @@ class ChannelResults:
         store_rounded(self.dbias, value, *self.at, channel)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChannelGradient:
     """The scratch memory of a task, which goes through the planes of one channel for a tap along the depth."""
 
-    inputs: PlaneInputs
-    kd: Expr
-    staged: StagedPlanes | None
-    """None where x is read in place."""
-    totals: Any
-    """The vectors of sums of all taps, where they are too many for registers."""
-
-    @classmethod
-    def allocate(cls, inputs: PlaneInputs, kd: Expr) -> ChannelGradient:
+    def __init__(self, inputs: PlaneInputs, kd: Expr) -> None:
+        """Emits the memory. ``totals``: the vectors of sums of all taps, where they are too many for registers;
+        ``staged``: rows of x, where they are not read in place."""
         cut, vectors, rows, columns = inputs.cut, inputs.vectors, inputs.rows, inputs.columns
-        totals = staged = None
+        self.inputs, self.kd = inputs, kd
+        self.totals: Any = None
+        self.staged: StagedPlanes | None = None
         if not cut.is_one_group:
-            totals = scratch("totals", rows.taps, columns.taps, vectors.lanes)
+            self.totals = scratch("totals", rows.taps, columns.taps, vectors.lanes)
             for kh in serial("kh", rows.taps):
                 for kw in serial("kw", columns.taps):
-                    store(totals, vectors.zero(), kh, kw, vectors.span(0))
+                    store(self.totals, vectors.zero(), kh, kw, vectors.span(0))
         if cut.config.stage == "scratch":
-            staged = StagedPlanes.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h)
-        return cls(inputs=inputs, kd=kd, staged=staged, totals=totals)
+            self.staged = StagedPlanes.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h)
 
     def sum_images(
         self, channel: Expr, images: tuple[Expr, Expr], results: ChannelResults, columns: ColumnBlock

@@ -3,8 +3,7 @@ x that they meet go by."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 from tvm import tirx
 
@@ -19,34 +18,27 @@ from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, serial, w
 from dwconv.schedules.taps import Axis, Run
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlaneInputs:
     """x and dy, and which lanes of them count."""
 
-    cut: Cut
-    vectors: Vectors
-    """The columns of a row of dy."""
-    x: Any
-    dy: Any
-    runs: list[Run] = field(default_factory=list)
-    """The tiles of a row."""
-    runs_of_dy: list[Run] = field(default_factory=list)
-    """Those that read nothing of x."""
-
-    @classmethod
-    def arguments(cls, cut: Cut, n: Expr) -> PlaneInputs:
+    def __init__(self, cut: Cut, n: Expr) -> None:
         """Emits the kernel's parameters."""
         work = cut.work
-        x = argument("x", (n, work.input_pitch, *work.axes.inputs), work.dtype)
-        dy = argument("dy", (n, work.channels, *work.axes.outputs), work.dtype)
-        return cls(cut=cut, vectors=Vectors(work.columns.outputs, cut.lanes), x=x, dy=dy)
+        self.cut = cut
+        self.vectors = Vectors(work.columns.outputs, cut.lanes)
+        """The columns of a row of dy."""
+        self.x = argument("x", (n, work.input_pitch, *work.axes.inputs), work.dtype)
+        self.dy = argument("dy", (n, work.channels, *work.axes.outputs), work.dtype)
+        self.runs: list[Run] = []
+        """The tiles of a row; the next, those that read nothing of x."""
+        self.runs_of_dy: list[Run] = []
 
-    def with_runs(self) -> PlaneInputs:
+    def cut_rows(self) -> None:
         """Where sizes are symbols, emits how many tiles there are."""
-        runs, runs_of_dy = (
+        self.runs, runs_of_dy = (
             self.columns.vector_runs(self.vectors.lanes, 1, is_padded=is_padded) for is_padded in (False, True)
         )
-        return replace(self, runs=runs, runs_of_dy=runs_of_dy if self.cut.work.bias else [])
+        self.runs_of_dy = runs_of_dy if self.cut.work.bias else []
 
     @property
     def rows(self) -> Axis:
