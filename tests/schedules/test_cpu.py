@@ -136,7 +136,7 @@ def of_threads() -> Iterator[Workload]:
         yield dataclasses.replace(images, batch=5, pass_=pass_, block=Block.parse("none,ln"))
 
 
-@pytest.mark.parametrize("workload", of_threads(), ids=lambda workload: workload.key)
+@pytest.mark.parametrize("workload", list(of_threads()), ids=lambda workload: workload.key)
 def test_the_same_bits_whatever_the_number_of_threads(workload: Workload) -> None:
     """Of a long row in blocks of columns, which are parts of its sums."""
     space = template_of(workload, workload.layout).space(workload, TARGET)
