@@ -80,7 +80,7 @@ MOST_EXTENSION = 5
 """A time limit does not count the time in which a worker waits for a core, up to this many times the limit."""
 
 # A worker ends itself this long after that, if the parent has not done it.
-_GRACE_S = 2.0
+_GRACE_S = 0.5
 
 
 @message
