@@ -29,7 +29,6 @@ from dwconv.measure.processes.worker import (
     MOST_EXTENSION,
     READY,
     Answer,
-    Failure,
     Request,
     one_line,
     receive,
@@ -228,11 +227,10 @@ class IsolatedProcess:
     def _take(self, message: Any) -> None:
         assert self._request is not None
         expected = self._request if self._ready else READY
-        if not isinstance(message, Answer | Failure) or message.number != expected.number:
+        if not isinstance(message, Answer) or message.number != expected.number:
             raise _nonsense("a message that answers nothing")
-        if isinstance(message, Failure):
-            shortage = Shortage(message.shortage) if message.shortage else None
-            raise RequestFailed(f"{message.kind}: {message.reason}", shortage=shortage)
+        if message.error:
+            raise RequestFailed(message.error, shortage=Shortage(message.shortage) if message.shortage else None)
         if not self._ready:
             self._ready = True
             self._advance()

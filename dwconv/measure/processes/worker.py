@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
-import importlib
 import os
+import pkgutil
 import resource
 import select
 import shutil
@@ -96,22 +96,13 @@ class Request:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The value that the handler returned, with the number of the request. Number 0 means: ready for the first one."""
+    """The value that the handler returned, with the number of the request; or the name and the first line of the
+    exception that it raised, and the value of a ``Shortage`` if that was the reason. Number 0 means: ready."""
 
     number: int
-    body: Any
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """The exception that the handler raised: its name and its first line, and the value of a ``Shortage`` if that was
-    the reason."""
-
-    number: int
-    kind: str
-    reason: str
-    shortage: str | None
+    body: Any = None
+    error: str = ""
+    shortage: str | None = None
 
 
 READY = Request(number=0, body=None, timeout_s=settings.WORKER_START_TIMEOUT_S)
@@ -139,13 +130,8 @@ def main(descriptor: int, role: str, folder: str) -> None:
     os._exit(status)  # no destructors: they could hang on memory that a bad kernel broke
 
 
-def locate(dotted: str) -> Any:
-    """The object that ``module:name`` names; the name may have dots."""
-    module, _, names = dotted.partition(":")
-    found: Any = importlib.import_module(module)
-    for name in names.split("."):
-        found = getattr(found, name)
-    return found
+locate = pkgutil.resolve_name
+"""The object that ``module:name`` names; the name may have dots."""
 
 
 def one_line(error: BaseException) -> str:
@@ -163,7 +149,7 @@ def _serve(connection: socket.socket, role: str) -> None:
     made = _answer(make_handler, READY)
     gc.freeze()
     gc.enable()
-    if isinstance(made, Failure):
+    if made.error:
         send(connection, made)
         return
     send(connection, Answer(number=READY.number, body=None))
@@ -174,24 +160,20 @@ def _serve(connection: socket.socket, role: str) -> None:
         try:
             send(connection, answer)
         except TypeError as error:  # the handler's answer is no message
-            send(connection, _failure(request, error))
+            send(connection, _failed(request, error))
 
 
-def _answer(handler: Handler, request: Request) -> Answer | Failure:
+def _answer(handler: Handler, request: Request) -> Answer:
     try:
         return Answer(number=request.number, body=handler(request.body))
     except Exception as error:  # noqa: BLE001  the one place where everything is caught: a bad candidate costs itself
-        return _failure(request, error)
+        return _failed(request, error)
 
 
-def _failure(request: Request, error: Exception) -> Failure:
+def _failed(request: Request, error: Exception) -> Answer:
     shortage = shortage_of(error)
-    return Failure(
-        number=request.number,
-        kind=type(error).__name__,
-        reason=one_line(error),
-        shortage=None if shortage is None else shortage.value,
-    )
+    reason = f"{type(error).__name__}: {one_line(error)}"
+    return Answer(number=request.number, error=reason, shortage=shortage.value if shortage else None)
 
 
 @contextlib.contextmanager
