@@ -10,7 +10,6 @@ by path, so they are kept only in a folder in which no other user can write.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.kernels.artifact import Launch
-from dwconv.system.private_files import check_private
+from dwconv.system.private_files import check_private, write
 
 _SHARED = re.compile(
     r"(?P<extern>extern )?__shared__ (?:(?:alignas|__align__)\(\d+\) )*"
@@ -188,12 +187,12 @@ def compile_kernels(source: str, launches: Sequence[Launch], *, folder: Path) ->
     if finished.exists():
         return finished
     runtime = compile_runtime(folder)
-    with tempfile.TemporaryDirectory(dir=folder) as name:
+    with tempfile.TemporaryDirectory(prefix="dwconv-") as name:
         work = Path(name)
         (work / "kernel.cc").write_text(code)
         _run("g++", *_COMMON, *_KERNEL, "-I", str(_HERE), "-c", "kernel.cc", "-o", "kernel.o", folder=work)
         _run("g++", "-shared", "-Wl,-Bsymbolic", "kernel.o", str(runtime), "-o", "kernel.so", folder=work)
-        _finish(work / "kernel.so", finished)
+        write(finished, (work / "kernel.so").read_bytes(), durable=True)  # half a file would end the process
     return finished
 
 
@@ -217,18 +216,11 @@ def compile_runtime(folder: Path) -> Path:
     check_private(folder)
     finished = folder / f"runtime-{hashlib.sha256(_runtime_text().encode()).hexdigest()[:32]}.o"
     if not finished.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as name:
+        with tempfile.TemporaryDirectory(prefix="dwconv-") as name:
             work = Path(name)
             _run("g++", *_COMMON, *_RUNTIME, "-c", str(_HERE / "runtime.cc"), "-o", "r.o", folder=work)
-            _finish(work / "r.o", finished)
+            write(finished, (work / "r.o").read_bytes(), durable=True)
     return finished
-
-
-def _finish(built: Path, finished: Path) -> None:
-    """Rename a built file once all of it is on disk: loading half a file would end the process."""
-    with built.open("rb") as file:
-        os.fsync(file.fileno())
-    built.replace(finished)
 
 
 @cache

@@ -152,14 +152,6 @@ def test_nothing_is_loaded_from_where_others_can_write(objects: Path, monkeypatc
         compiling.compile_kernels(lowered().source, lowered().launches, folder=objects)
 
 
-def test_a_kernel_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "built").write_bytes(b"content")
-    synced: list[bytes] = []
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.pread(file, 10, 0)))
-    compiling._finish(tmp_path / "built", tmp_path / "finished")
-    assert synced == [b"content"] and (tmp_path / "finished").read_bytes() == b"content"
-
-
 def test_a_kernel_is_compiled_once(objects: Path, tmp_path: Path) -> None:
     shutil.copy(compiling.compile_runtime(objects), tmp_path)
     first = compiling.compile_kernels(lowered().source, lowered().launches, folder=tmp_path)
