@@ -98,19 +98,14 @@ KindOf = Callable[[Any], str | None]
 def step_ratio_at_most(step: Callable[[], object], *, device: torch.device) -> float:
     """How many times as fast ``step`` would be if its depthwise convolutions cost nothing: by the fastest of a few
     profiled steps after a first one, since slower ones say more about other work on the machine."""
-    return ratio_at_most(fastest_profile(step, device=device))
-
-
-def fastest_profile(step: Callable[[], object], *, device: torch.device) -> dict[str, float]:
-    """Milliseconds by kind, convolutions and all else, of the fastest of a few profiled steps after a first one."""
     step()  # what is made on first use is no part of it
     started_s = time.perf_counter()
     found: list[dict[str, float]] = []
     for _ in range(FEW_STEPS):
-        found.append(profiled(step, kind=_convolutions_only, on_gpu=device.type == "cuda"))
+        found.append(profiled(step, kind=convolution_kind, on_gpu=device.type == "cuda"))
         if time.perf_counter() - started_s > _LONG_S:
             break
-    return min(found, key=lambda profile: profile["step"])
+    return ratio_at_most(min(found, key=lambda profile: profile["step"]))
 
 
 def profiled(step: Callable[[], object], *, kind: KindOf, on_gpu: bool) -> dict[str, float]:
@@ -136,12 +131,8 @@ def profiled(step: Callable[[], object], *, kind: KindOf, on_gpu: bool) -> dict[
 
 def ratio_at_most(profile: Mapping[str, float]) -> float:
     """How many times as fast the step would be if its depthwise convolutions cost nothing."""
-    return profile["step"] / max(profile["step"] - depthwise_ms(profile), 1e-9)
-
-
-def depthwise_ms(profile: Mapping[str, float]) -> float:
-    """What the depthwise convolutions take of it."""
-    return sum(profile.get(kind, 0.0) for kind in _DEPTHWISE)
+    depthwise_ms = sum(profile.get(kind, 0.0) for kind in _DEPTHWISE)
+    return profile["step"] / max(profile["step"] - depthwise_ms, 1e-9)
 
 
 def is_convolution(event: Any) -> bool:
@@ -151,9 +142,9 @@ def is_convolution(event: Any) -> bool:
 
 
 def convolution_kind(event: Any) -> str | None:
-    """The kind of a convolution; None for one that is a part of another: where PyTorch has no kernel for groups, it
-    runs them one by one."""
-    kind, around = _kind_of(event), event.cpu_parent
+    """The kind of a convolution; None for other ops, and for one that is a part of another: where PyTorch has no kernel
+    for groups, it runs them one by one."""
+    kind, around = _kind_of(event) if is_convolution(event) else None, event.cpu_parent
     while kind and around is not None:
         if is_convolution(around) and _kind_of(around):
             return None
@@ -176,10 +167,6 @@ def _kind_of(event: Any) -> str | None:
     if weight[1] == 1 and x[1] > 1:
         return "depthwise backward" if is_backward else "depthwise fprop"
     return "pointwise, dense backward" if is_backward else "pointwise, dense"
-
-
-def _convolutions_only(event: Any) -> str | None:
-    return convolution_kind(event) if is_convolution(event) else None
 
 
 def _kind_around(event: Any, kind_of: KindOf) -> str:

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 import torch
 
@@ -322,7 +322,6 @@ def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) 
 
 Caches = Literal["warm", "training", "cold"]
 """``warm``: the same tensors again and again. ``training``: as a training step does. ``cold``: always others."""
-CACHES: tuple[Caches, ...] = get_args(Caches)
 TIMES_THE_CACHE = 2
 """Copies of the tensors fill so many times the last cache."""
 MOST_TENSORS = 512

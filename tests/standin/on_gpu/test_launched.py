@@ -25,7 +25,7 @@ from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.device import CudaClock
 from dwconv.measure.requests import MeasureSetup
-from dwconv.measure.step_share import depthwise_ms, fastest_profile, ratio_at_most, timed_on_gpu
+from dwconv.measure.step_share import convolution_kind, profiled, ratio_at_most, timed_on_gpu
 from dwconv.measure.verify.cases import make_case
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
@@ -135,9 +135,10 @@ def test_a_step_is_looked_at_for_the_kernels_of_its_layers(logs: Path) -> None:
 def test_the_time_of_a_step_is_that_of_its_kernels(logs: Path) -> None:
     plant(logs / "log.jsonl", WORKLOADS)
     model, x = dwconv.convert(network().to("cuda")), data(0).to("cuda")
-    of_kernels = fastest_profile(lambda: loss_of(model, x).backward(), device=x.device)
+    loss_of(model, x).backward()
+    of_kernels = profiled(lambda: loss_of(model, x).backward(), kind=convolution_kind, on_gpu=True)
     assert of_kernels["depthwise fprop"] > 0 and of_kernels["depthwise backward"] > 0
-    assert depthwise_ms(of_kernels) < of_kernels["step"] and ratio_at_most(of_kernels) > 1
+    assert ratio_at_most(of_kernels) > 1
     captured = dwconv.graphed(copy.deepcopy(model), x, seconds=0)
     eager, graphs = (timed_on_gpu(lambda each=each: loss_of(each, x).backward()) for each in (model, captured))
     assert min(eager.kernels_ms, eager.host_ms) > 0 and eager.step_ms >= eager.host_ms and 0 < eager.busy <= 1
