@@ -73,6 +73,8 @@ def test_the_winner_of_each_heat_is_confirmed(workers):
 def test_what_is_not_worth_it_is_not_verified_further(workers):
     ((record,),) = raced(workers, [candidate("wrong at batch 1")], is_worth=lambda record: False)
     assert (record.status, record.confirmed) == (Status.OK, False)
+    ((failed,),) = raced(workers, [candidate("raises")])
+    assert failed.status is Status.RUNTIME_ERROR, "and is not tried as a finalist"
 
 
 def test_a_winner_that_is_wrong_as_a_finalist_is_reported(workers):
