@@ -21,49 +21,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dwconv import nn as nn
-    from dwconv.call.active import active as active
-    from dwconv.call.causal import causal_conv1d as causal_conv1d
-    from dwconv.call.functional import conv1d as conv1d
-    from dwconv.call.functional import conv2d as conv2d
-    from dwconv.call.functional import conv3d as conv3d
-    from dwconv.call.functional import lock as lock
-    from dwconv.call.functional import reset as reset
-    from dwconv.errors import DwconvError as DwconvError
-    from dwconv.errors import DwconvWarning as DwconvWarning
-    from dwconv.model.conversion import summary as summary
-    from dwconv.model.convert import convert as convert
-    from dwconv.model.graphed import graphed as graphed
-    from dwconv.model.layers import collect as collect
-    from dwconv.model.layers import layers as layers
-    from dwconv.model.reverting import revert as revert
-    from dwconv.packs.load import load_pack as load_pack
-    from dwconv.reporting import report as report
-    from dwconv.reporting.explanation import explain as explain
-    from dwconv.tune import tune as tune
+    from dwconv import nn
+    from dwconv.call.active import active
+    from dwconv.call.causal import causal_conv1d
+    from dwconv.call.functional import conv1d, conv2d, conv3d, lock, reset
+    from dwconv.errors import DwconvError, DwconvWarning
+    from dwconv.model.conversion import summary
+    from dwconv.model.convert import convert
+    from dwconv.model.graphed import graphed
+    from dwconv.model.layers import collect, layers
+    from dwconv.model.reverting import revert
+    from dwconv.packs.load import load_pack
+    from dwconv.reporting import report
+    from dwconv.reporting.explanation import explain
+    from dwconv.tune import tune
 
     __version__: str
 
-_HOMES = {
-    "active": "dwconv.call.active",
-    "causal_conv1d": "dwconv.call.causal",
-    "collect": "dwconv.model.layers",
-    "conv1d": "dwconv.call.functional",
-    "conv2d": "dwconv.call.functional",
-    "conv3d": "dwconv.call.functional",
-    "convert": "dwconv.model.convert",
-    "explain": "dwconv.reporting.explanation",
-    "graphed": "dwconv.model.graphed",
-    "layers": "dwconv.model.layers",
-    "load_pack": "dwconv.packs.load",
-    "lock": "dwconv.call.functional",
-    "report": "dwconv.reporting",
-    "reset": "dwconv.call.functional",
-    "revert": "dwconv.model.reverting",
-    "summary": "dwconv.model.conversion",
-    "DwconvError": "dwconv.errors",
-    "DwconvWarning": "dwconv.errors",
+_NAMES = {
+    "call.active": ("active",),
+    "call.causal": ("causal_conv1d",),
+    "call.functional": ("conv1d", "conv2d", "conv3d", "lock", "reset"),
+    "errors": ("DwconvError", "DwconvWarning"),
+    "model.conversion": ("summary",),
+    "model.convert": ("convert",),
+    "model.graphed": ("graphed",),
+    "model.layers": ("collect", "layers"),
+    "model.reverting": ("revert",),
+    "packs.load": ("load_pack",),
+    "reporting": ("report",),
+    "reporting.explanation": ("explain",),
 }
+_HOMES = {name: f"dwconv.{module}" for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d", "convert",

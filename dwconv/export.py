@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dwconv.commands.command_line import ArgumentParser, integers, run, with_arithmetic
+from dwconv.commands.command_line import ArgumentParser, integers, known_records, note, run, with_arithmetic
 from dwconv.commands.tune_arguments import (
     add_passes,
     add_what_to_tune,
     asks_for_both_gradients,
-    model_request,
+    model_input,
     workloads_from,
 )
 from dwconv.errors import LogError
@@ -76,9 +75,9 @@ def _export(argv: list[str] | None) -> int:
         made = _generic(parser, args)
     else:
         target = with_arithmetic(args, parse_target(args.target))
-        known = _known(args)
+        known = known_records(args.log or [])
         workloads = _workloads(parser, args, target, known)
-        print(f"note: compiling for {target.device}: kernels of {len(workloads)} passes at most", file=sys.stderr)
+        note(f"compiling for {target.device}: kernels of {len(workloads)} passes at most")
         made = make_pack(workloads, target, folder=args.out, known=known)
     _print(made)
     if args.put is not None:
@@ -107,30 +106,17 @@ def _generic(parser: ArgumentParser, args: argparse.Namespace) -> MadePack:
     wanted = candidates(target, dtype=args.dtype, taps=taps)
     if not wanted:
         parser.error(f"kernel={args.kernel}: no pack for every layer has it; leave it out")
-    print(f"note: compiling for {target.device}: {len(wanted)} kernels", file=sys.stderr)
+    note(f"compiling for {target.device}: {len(wanted)} kernels")
     return make_pack_for_every_layer(wanted, target, folder=args.out)
-
-
-def _known(args: argparse.Namespace) -> Database:
-    """The records to choose from. Raises LogError for a log that is not there."""
-    from dwconv.records.database import Database
-
-    for path in args.log or ():
-        if not os.path.exists(path):  # noqa: PTH110  Path's raises for a name that is too long
-            raise LogError(f"log={path} does not exist; name one that does")
-    known = Database.load(args.log) if args.log else Database.usual()
-    for problem in known.problems:
-        print(f"note: {problem}", file=sys.stderr)
-    return known
 
 
 def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target, known: Database) -> Sequence[Workload]:
     """What to export. Raises InvalidWorkload for a model or a network that is unknown, LogError for an empty log."""
     counts: Mapping[Workload, int] | None = None
-    if request := model_request(parser, args):
+    if input_shape := model_input(parser, args):
         from dwconv.commands.tune_model import counts_of
 
-        counts = counts_of(request, target)
+        counts = counts_of(args, target, input_shape)
     elif args.network is not None or args.shape is not None or args.log is None:
         counts = workloads_from(parser, args)
     if counts is not None:
@@ -151,22 +137,18 @@ def _print(made: MadePack) -> None:
     if made.without_records:
         from dwconv.problems.as_written import tune_command
 
-        print(
-            f"note: {len(made.without_records)} of the passes have no deciding record, and run as untuned; "
-            f"the first: {tune_command(made.without_records[0])}",
-            file=sys.stderr,
+        note(
+            f"{len(made.without_records)} of the passes have no deciding record, and run as untuned; the first: "
+            f"{tune_command(made.without_records[0])}"
         )
     if made.of_pytorch:
-        print(f"note: {made.of_pytorch} of the passes run on PyTorch's op, which is faster there", file=sys.stderr)
+        note(f"{made.of_pytorch} of the passes run on PyTorch's op, which is faster there")
     if made.without_native:
-        print(f"note: calls of this pack go through Python: {made.without_native}", file=sys.stderr)
+        note(f"calls of this pack go through Python: {made.without_native}")
     if manifest.made_for.every_layer:
-        print("note: none of these kernels was measured; dwconv.convert with an example races them", file=sys.stderr)
+        note("none of these kernels was measured; dwconv.convert with an example races them")
     elif not manifest.made_for.measured:
-        print(
-            "note: none of these kernels was measured; dwconv.load_pack(…, unmeasured=True) runs them anyway",
-            file=sys.stderr,
-        )
+        note("none of these kernels was measured; dwconv.load_pack(…, unmeasured=True) runs them anyway")
     count = len(manifest.kernels)
     print(f"{made.folder}: {count} kernel{'s' * (count != 1)}, {manifest.bytes / 1e6:.1f} MB")
     print(f"needs: {manifest.needs}")

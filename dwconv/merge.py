@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from dwconv.commands.command_line import ArgumentParser, path_or_url, run
+from dwconv.commands.command_line import ArgumentParser, note, path_or_url, run
 from dwconv.errors import LogError
 from dwconv.system.remote_files import shown
 
@@ -47,7 +47,7 @@ def _merge(argv: list[str] | None) -> int:
         raise LogError(f"out={args.out} exists already; name another file")
     database = Database.load(path if isinstance(path, Path) else fetched(path) for path in args.logs)
     for problem in database.problems:
-        print(f"note: {problem}", file=sys.stderr)
+        note(problem)
     records = condensed(database, keep=args.keep)
     if not records:
         raise LogError(f"no measurement is in {', '.join(map(_named, args.logs))}; nothing was written")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.commands.command_line import ArgumentParser, run, writable_file
+from dwconv.commands.command_line import ArgumentParser, note, run, writable_file
 from dwconv.errors import LogError
 from dwconv.system.new_file import replace_file
 
@@ -44,7 +44,7 @@ def _portfolio(argv: list[str] | None) -> int:
 
     database = Database.load(args.logs or [settings.shipped_log_folder()])
     for problem in database.problems:
-        print(f"note: {problem}", file=sys.stderr)
+        note(problem)
     records = [record for record in database if record.device not in args.without]
     if not records:
         raise LogError(f"no records in {', '.join(map(str, args.logs or database.logs))}; name other logs")

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, run, with_arithmetic, workload_from
-from dwconv.errors import InvalidConfig, LogError
+from dwconv.commands.command_line import (
+    ArgumentParser,
+    add_workload_arguments,
+    known_records,
+    note,
+    run,
+    with_arithmetic,
+    workload_from,
+)
+from dwconv.errors import InvalidConfig
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, EVAL_PASSES, PASSES
 
 if TYPE_CHECKING:
-    from dwconv.kernels.artifact import Argument, Artifact, Launch, Scalar
+    from dwconv.kernels.artifact import Argument, Artifact, Scalar
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
-    from dwconv.records.database import Database
-    from dwconv.records.record import TuningRecord
     from dwconv.schedules.template import Candidate
 
 WHAT = {
@@ -51,11 +56,12 @@ def _show(argv: list[str] | None) -> int:
 
     target = with_arithmetic(arguments, parse_target(arguments.target))
     if arguments.what == "log":
-        answer = _log(workload, target, log=arguments.log)
+        text, fields = _log(workload, target, log=arguments.log)
     else:
         candidate = _candidate(workload, target, wanted=arguments.config, log=arguments.log)
-        answer = _ANSWERS[arguments.what](candidate, target)
-    print(json.dumps(answer.fields, indent=2) if arguments.json else answer.text)
+        text, fields = _ANSWERS[arguments.what](candidate, target)
+        fields["config"] = candidate.config.to_dict()
+    print(json.dumps(fields, indent=2) if arguments.json else text)
     return 0
 
 
@@ -88,16 +94,11 @@ def parser_of_show() -> argparse.ArgumentParser:
 
 
 def _meaning(name: str) -> str:
-    indent = " " * 12
-    return textwrap.fill(f"  {name:10}{WHAT[name]}", width=79, subsequent_indent=indent)
+    return textwrap.fill(f"  {name:10}{WHAT[name]}", width=79, subsequent_indent=" " * 12)
 
 
-class _Answer:
-    """One answer as text, for people, and as JSON fields, for programs."""
-
-    def __init__(self, text: str, **fields: Any) -> None:
-        self.text = text
-        self.fields = fields
+_Answer = tuple[str, dict[str, Any]]
+"""As text, for people, and as JSON fields, for programs."""
 
 
 # -- which candidate ---------------------------------------------------------------------------------------------
@@ -117,13 +118,13 @@ def _candidate(workload: Workload, target: Target, *, wanted: str | None, log: P
     if wanted != "default":
         from dwconv.dispatch.knowledge import best_here
 
-        record = best_here(workload, target, known=_known(log))
+        record = best_here(workload, target, known=known_records([log] if log else []))
         if record is not None:
             return Candidate(workload, record.config)
         missing = f"{workload.key} has no record on {target.device}"
         if wanted == "best":
             raise InvalidConfig(f"--config best: {missing}; use --config default, or tune it")
-        print(f"note: {missing}; this is the default configuration", file=sys.stderr)
+        note(f"{missing}; this is the default configuration")
     return Candidate(workload, default)
 
 
@@ -135,126 +136,77 @@ def _knobs(text: str) -> dict[str, Any]:
     return dict(fields)
 
 
-def _known(log: Path | None) -> Database:
-    """The records to choose from. Raises LogError for a log that is not there."""
-    from dwconv.records.database import Database
-
-    if log and not os.path.lexists(log):
-        raise LogError(f"log={log} does not exist; name one that does")
-    known = Database.usual(log)
-    for problem in known.problems:
-        print(f"note: {problem}", file=sys.stderr)
-    return known
-
-
-def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
-    """The records of the workload with the requested arithmetic."""
-    found = _known(log).records(workload, target.device)
-    return [record for record in found if record.fast_math == target.fast_math]
-
-
 # -- what is printed -------------------------------------------------------------------------------------------------
 
 
 def _config(candidate: Candidate, target: Target) -> _Answer:
-    from dwconv.tuner.gpu_cost import resource_words
-
     space = candidate.template.space(candidate.workload, target)
     chosen = candidate.config.to_dict()
     width = max(len(knob.name) for knob in space.knobs)
     lines = [f"{candidate.workload.key} on {target}", f"template {space.template}"]
-    artifact = _lowered(candidate, target) if target.kind == "cuda" else None
     for knob in space.knobs:
         values = " ".join(f"[{value}]" if value == chosen[knob.name] else str(value) for value in knob.values)
         lines.append(f"  {knob.name:{width}}  {values}")
-    resources = artifact.kernel_resources if artifact else {}
-    lines += [f"{kernel}: {resource_words(needs)}" for kernel, needs in resources.items()]
-    return _Answer(
-        "\n".join(lines),
-        workload=candidate.workload.to_dict(),
-        config=chosen,
-        knobs={knob.name: list(knob.values) for knob in space.knobs},
-        **({"resources": resources} if resources else {}),
-    )
+    fields = {"workload": candidate.workload.to_dict(), "knobs": {knob.name: list(knob.values) for knob in space.knobs}}
+    return "\n".join(lines), fields
 
 
 def _tir(candidate: Candidate, target: Target) -> _Answer:
     script = candidate.schedule(target).mod.script()
-    return _Answer(script, config=candidate.config.to_dict(), tir=script)
+    return script, {"tir": script}
 
 
 def _source(candidate: Candidate, target: Target) -> _Answer:
-    artifact = _lowered(candidate, target)
-    return _Answer(artifact.source, config=candidate.config.to_dict(), source=artifact.source)
+    source = _built(candidate, target).source
+    return source, {"source": source}
 
 
 def _asm(candidate: Candidate, target: Target) -> _Answer:
     from dwconv.kernels.cpu import assembly
 
-    if target.kind != "cpu":
-        raise InvalidConfig(f"--what asm: {candidate.config.template} is not a CPU template; use --what sass")
-    text = assembly(_lowered(candidate, target))
-    return _Answer(text, config=candidate.config.to_dict(), asm=text)
+    text = assembly(_built(candidate, target, only="cpu", instead="--what sass"))
+    return text, {"asm": text}
 
 
 def _launches(candidate: Candidate, target: Target) -> _Answer:
-    artifact = _gpu_artifact(candidate, target, what="launches")
-    launches = [
-        _launch(launch, candidate.workload.batch, artifact.kernel_resources.get(launch.kernel, {}))
-        for launch in artifact.launches
-    ]
-    return _Answer(
-        "\n".join(text for text, _ in launches),
-        config=candidate.config.to_dict(),
-        source=artifact.source,
-        launches=[fields for _, fields in launches],
-    )
+    from dwconv.kernels.artifact import at_batch
+    from dwconv.tuner.gpu_cost import resource_words
 
-
-def _gpu_artifact(candidate: Candidate, target: Target, *, what: str) -> Artifact:
-    if target.kind != "cuda":
-        raise InvalidConfig(f"--what {what}: {candidate.config.template} is not a CUDA template; use --what source")
-    return _lowered(candidate, target)
+    artifact, batch = _built(candidate, target, only="cuda"), candidate.workload.batch
+    lines, launches = [], []
+    for launch in artifact.launches:
+        grid, block = [at_batch(size, batch) for size in launch.grid], list(launch.block)
+        arguments = [_argument(argument, batch) for argument in launch.arguments]
+        resources = artifact.kernel_resources.get(launch.kernel, {})
+        lines.append(f"{launch.kernel} grid={grid} block={block} dynamic shared={launch.shared_bytes} bytes")
+        lines.append(f"  {resource_words(resources)}")
+        for argument in arguments:
+            what = argument["value"] if "value" in argument else f"{argument['dtype']}{argument['shape']}"
+            lines.append(f"  {argument['name']}: {what}")
+        sizes = {"grid": grid, "block": block, "shared_bytes": launch.shared_bytes}
+        launches.append({"kernel": launch.kernel, **sizes, "resources": resources, "args": arguments})
+    return "\n".join(lines), {"source": artifact.source, "launches": launches}
 
 
 def _sass(candidate: Candidate, target: Target) -> _Answer:
     from dwconv.kernels.sass import disassemble
 
-    artifact = _gpu_artifact(candidate, target, what="sass")
+    artifact = _built(candidate, target, only="cuda")
     codes = disassemble(artifact.cubin)
     texts = {launch.kernel: codes[launch.kernel] for launch in artifact.launches}
-    return _Answer("\n".join(texts.values()), config=candidate.config.to_dict(), sass=texts)
+    return "\n".join(texts.values()), {"sass": texts}
 
 
 def _cost(candidate: Candidate, target: Target) -> _Answer:
     from dwconv.problems.target import CudaTarget
     from dwconv.tuner.gpu_cost import computed_cost, cost_data, cost_lines
 
-    artifact = _gpu_artifact(candidate, target, what="cost")
+    artifact = _built(candidate, target, only="cuda")
     assert isinstance(target, CudaTarget)
     cost = computed_cost(artifact, candidate.workload, target)
     heading = [f"{candidate.workload.key} on {target}", f"{candidate.config.template} {candidate.config}"]
-    lines = [*heading, *cost_lines(cost), "computed, not measured"]
-    return _Answer(
-        "\n".join(lines),
-        workload=candidate.workload.to_dict(),
-        config=candidate.config.to_dict(),
-        cost=cost_data(cost),
-    )
-
-
-def _launch(launch: Launch, batch: int, resources: dict[str, int]) -> tuple[str, dict[str, Any]]:
-    from dwconv.tuner.gpu_cost import resource_words
-
-    grid = [size if isinstance(size, int) else size.at(batch) for size in launch.grid]
-    block, arguments = list(launch.block), [_argument(argument, batch) for argument in launch.arguments]
-    lines = [f"{launch.kernel} grid={grid} block={block} dynamic shared={launch.shared_bytes} bytes"]
-    lines.append(f"  {resource_words(resources)}")
-    for argument in arguments:
-        what = argument["value"] if "value" in argument else f"{argument['dtype']}{argument['shape']}"
-        lines.append(f"  {argument['name']}: {what}")
-    fields = {"kernel": launch.kernel, "grid": grid, "block": block, "shared_bytes": launch.shared_bytes}
-    return "\n".join(lines), {**fields, "resources": resources, "args": arguments}
+    text = "\n".join([*heading, *cost_lines(cost), "computed, not measured"])
+    return text, {"workload": candidate.workload.to_dict(), "cost": cost_data(cost)}
 
 
 def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:
@@ -265,10 +217,20 @@ def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:
     return {"name": argument.name, "dtype": argument.dtype, "shape": list(argument.shape_at(batch))}
 
 
+def _built(candidate: Candidate, target: Target, *, only: str = "", instead: str = "--what source") -> Artifact:
+    """Raises InvalidConfig for a target that is not of the ``only`` kind with such an answer."""
+    from dwconv.kernels import build
+
+    if only and target.kind != only:
+        raise InvalidConfig(f"{candidate.config.template} is a template for {target.kind}, not {only}; use {instead}")
+    return build(candidate, target)
+
+
 def _log(workload: Workload, target: Target, *, log: Path | None) -> _Answer:
     from dwconv.records.line import encode
 
-    records = _records(workload, target, log=log)
+    found = known_records([log] if log else []).records(workload, target.device)
+    records = [record for record in found if record.fast_math == target.fast_math]
     lines = [f"{len(records)} records of {workload.key} on {target.device}"]
     for record in sorted(records, key=lambda r: r.measurement.median_us if r.measurement else float("inf")):
         if record.measurement is None:
@@ -277,24 +239,12 @@ def _log(workload: Workload, target: Target, *, log: Path | None) -> _Answer:
         how = "computed" if record.measurement.computed else f"± {record.measurement.spread_us:.1f} µs"
         faster = f"  {record.speedup:.2f}× {record.baseline[0]}" if record.speedup and record.baseline else ""
         lines.append(f"  {record.measurement.median_us:10.1f} µs {how}{faster}  {record.config}")
-    return _Answer("\n".join(lines), records=[json.loads(encode(record)) for record in records])
+    return "\n".join(lines), {"records": [json.loads(encode(record)) for record in records]}
 
 
 _ANSWERS = {
-    "config": _config,
-    "tir": _tir,
-    "source": _source,
-    "asm": _asm,
-    "launches": _launches,
-    "sass": _sass,
-    "cost": _cost,
-}
-
-
-def _lowered(candidate: Candidate, target: Target) -> Artifact:
-    from dwconv.kernels import build
-
-    return build(candidate, target)
+    "config": _config, "tir": _tir, "source": _source, "asm": _asm, "launches": _launches, "sass": _sass, "cost": _cost,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,24 +6,21 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
 from dwconv.commands.tune_arguments import (
     asks_for_both_gradients,
     at_any_size,
-    check_ray,
-    check_refresh,
-    check_sizes,
+    check_together,
     cores,
     input_shapes,
-    model_request,
+    model_input,
     parser_of_tune,
     workloads_from,
 )
@@ -41,7 +38,6 @@ NOTHING_WORKED_EXIT_CODE = 1
 NO_NODE_EXIT_CODE = 1
 
 
-@overload
 def tune(
     model: nn.Module,
     example_inputs: Any,
@@ -49,32 +45,6 @@ def tune(
     minutes: float | None = None,
     trials: int | None = None,
     seconds: float | None = None,
-    until: float | None = None,
-    trains: bool | None = None,
-    log: Path | str | None = None,
-    ray: Literal[False] = False,
-) -> Tuned: ...
-@overload
-def tune(
-    model: nn.Module,
-    example_inputs: Any,
-    *,
-    minutes: float | None = None,
-    trials: int | None = None,
-    seconds: float | None = None,
-    until: float | None = None,
-    trains: bool | None = None,
-    log: Path | str | None = None,
-    ray: Literal[True] | str,
-) -> TunedDevices: ...
-def tune(
-    model: nn.Module,
-    example_inputs: Any,
-    *,
-    minutes: float | None = None,
-    trials: int | None = None,
-    seconds: float | None = None,
-    until: float | None = None,
     trains: bool | None = None,
     log: Path | str | None = None,
     ray: bool | str = False,
@@ -84,9 +54,7 @@ def tune(
     ``example_inputs`` and ``trains`` are those of ``dwconv.discovery.discover``: a tensor, a tuple of arguments or a
     dict of keyword arguments; the backward pass is tuned if the model trains. The model is not changed. ``minutes`` are
     for all layers: each gets a share by its expected gain, and confirmed passes are left out. ``trials`` and
-    ``seconds`` are for each pass. A pass is over, too, at the share ``until`` of the device's limit, or where further
-    trials are expected to gain less than 1 % of a step and 1 − ``until`` of the pass. ``log`` is written instead of the
-    user's own. Progress goes to stderr.
+    ``seconds`` are for each pass. ``log`` is written instead of the user's own. Progress goes to stderr.
 
     ``ray``: on all devices of the Ray cluster at this address; True for the one that this machine belongs to, or for
     the devices of this machine. Devices of each name are tuned separately.
@@ -103,23 +71,19 @@ def tune(
     from dwconv.records.log import TuningLog
     from dwconv.tuner.campaign import tune_all
     from dwconv.tuner.choices import Choices
+    from dwconv.tuner.cluster.on_ray import check_ray_is_here
 
-    choices = Choices(
-        minutes=minutes, trials=trials, seconds=seconds, until=until, jobs=cores(),
-        log=None if log is None else Path(log),
-    )  # fmt: skip
-    if choices.log is not None:
-        TuningLog(choices.log)  # checked first: a step of the model may take long
-    if ray is False:
-        counts, target = counts_and_target(model, example_inputs, trains=trains)
-        tuned: Tuned | TunedDevices = tune_all(counts, target, choices, network=True)
-    else:
-        from dwconv.tuner.cluster.on_ray import check_ray_is_here
-
+    path = None if log is None else Path(log)
+    choices = Choices(minutes=minutes, trials=trials, seconds=seconds, jobs=cores(), log=path)
+    if path is not None:
+        TuningLog(path)  # checked first: a step of the model may take long
+    if ray is not False:
         check_ray_is_here()
-        counts, _ = counts_and_target(model, example_inputs, trains=trains)
-        address = None if ray is True else ray
-        tuned = _on_ray(counts, address, target="auto", choices=choices, network=True)
+    counts, target = counts_and_target(model, example_inputs, trains=trains)
+    if ray is not False:
+        tuned: Tuned | TunedDevices = _on_ray(counts, ray, target="auto", choices=choices, network=True)
+    else:
+        tuned = tune_all(counts, target, choices, network=True)
     reset()
     if tuned.interrupted:
         raise KeyboardInterrupt
@@ -155,18 +119,15 @@ def main(argv: list[str] | None = None) -> int:
 def _tune(argv: list[str] | None) -> int:
     parser = parser_of_tune()
     args = parser.parse_args(argv)
-    check_refresh(parser, args)
-    check_ray(parser, args)
-    check_sizes(parser, args)
+    check_together(parser, args)
     check_can_build()
-    request = model_request(parser, args)
-    counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
+    input_shape = model_input(parser, args)
+    counts: Mapping[Workload, int] = {} if input_shape else workloads_from(parser, args)
 
     from dwconv.records.log import TuningLog
 
     if args.log:
         TuningLog(args.log)  # checked first: the target needs an import of PyTorch
-
     if args.ray is not None:
         from dwconv.tuner.cluster.on_ray import check_ray_is_here
 
@@ -177,14 +138,11 @@ def _tune(argv: list[str] | None) -> int:
     # On a cluster the target is that of the nodes; this machine only runs the model.
     target = parse_target("auto") if args.ray is not None else with_arithmetic(args, parse_target(args.target))
     choices = _choices(args)
-    if request:
+    if input_shape:
         from dwconv.commands.tune_model import counts_of
 
-        counts = counts_of(request, target)
-        if args.sizes:
-            shapes = input_shapes(request.input_shape, args.sizes)[1:]
-            others = [counts_of(dataclasses.replace(request, input_shape=shape), target) for shape in shapes]
-            counts = at_any_size([counts, *others])
+        of_sizes = [counts_of(args, target, shape) for shape in input_shapes(input_shape, args.sizes)]
+        counts = at_any_size(of_sizes) if args.sizes else of_sizes[0]
 
     network = bool(args.network or args.layers or args.model)
     if args.ray is None:
@@ -193,7 +151,7 @@ def _tune(argv: list[str] | None) -> int:
         tuned: Tuned | TunedDevices = tune_all(counts, target, choices, network=network)
     else:
         tuned = _on_ray(
-            counts, args.ray or None, target=args.target, fast_math=args.fast_math, choices=choices, network=network
+            counts, args.ray or True, target=args.target, fast_math=args.fast_math, choices=choices, network=network
         )
     _print(args, tuned)
     if args.ray is None and not tuned.interrupted:
@@ -213,7 +171,7 @@ def _tune(argv: list[str] | None) -> int:
 
 def _on_ray(
     counts: Mapping[Workload, int],
-    address: str | None,
+    address: str | bool,
     *,
     target: str,
     choices: Choices,
@@ -227,7 +185,7 @@ def _on_ray(
 
     jobs = None if choices.jobs == cores() else choices.jobs
     setup = Setup(target=target, fast_math=fast_math, choices=choices, jobs=jobs)
-    with RayCluster(address, kind=target.partition(":")[0]) as cluster:
+    with RayCluster(None if address is True else str(address), kind=target.partition(":")[0]) as cluster:
         return tune_on(cluster, counts, setup, network=network)
 
 
@@ -236,32 +194,23 @@ def _choices(args: argparse.Namespace) -> Choices:
 
     return Choices(
         search=args.search,
-        runner=args.runner,
-        check=not args.no_check,
         trials=args.trials,
         seconds=args.seconds,
         minutes=args.minutes,
         patience=args.patience,
-        until=args.until,
         seed=args.seed,
         jobs=args.jobs,
         caches=args.caches,
         both_gradients=asks_for_both_gradients(args),
         log=args.log,
         resume=not args.no_resume,
-        refresh=args.refresh,
     )
 
 
 def _print(args: argparse.Namespace, tuned: Tuned | TunedDevices) -> None:
-    from dwconv.tuner.results_table import busy_note
+    from dwconv.tuner.tuned import busy_note
 
-    if args.json:
-        print(json.dumps(tuned.as_data()))
-    else:
-        from rich.console import Console
-
-        tuned.print_to(Console(highlight=False))
+    print(json.dumps(tuned.as_data()) if args.json else tuned)
     if note := busy_note(tuned.outcomes):
         print(note, file=sys.stderr)
 

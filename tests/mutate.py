@@ -4,16 +4,12 @@
     python tests/mutate.py --only dwconv/dispatch/decide.py --count 5   of one file or folder
     python tests/mutate.py --list --only dwconv/dispatch/decide.py      what could be broken there
     python tests/mutate.py --places dwconv/nn.py:88:12 …         these again, by file, line and column
-    python tests/mutate.py --near --matrix kills.json            all tests that see each, not the first alone
 
 A mutation flips a sign or a comparison, moves a number by one, swaps two words (``min`` and ``max``, ``and`` and
 ``or``), turns a condition round, or drops a call or an assignment to an attribute. The tests that import the file run
 first, those of its own folder next, then those of whole commands and calls, then all; the first that fails ends it. A
 mutation that survives is a hole in the suite, or changes nothing that anybody can see: a person has to look. Exits
 with 1 if any survived.
-
-The matrix tells what tests are worth: how many mutations each sees, and how many no other does. Its file can be
-read both ways: ``seen_by``, the tests that failed by mutation, and ``sees``, the mutations by test, for all that ran.
 
 The tree is changed in place, so it must have no uncommitted changes; every file is put back, after ctrl-C and SIGTERM
 too.
@@ -24,7 +20,6 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
-import json
 import os
 import random
 import re
@@ -35,6 +30,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("dwconv", "schedules")
@@ -43,157 +39,126 @@ RUN_CUDA_KERNELS = ("tests/measure/simulator/test_simulate.py", "tests/kernels")
 TIMEOUT_S = 1800.0
 """For the tests of one mutation: one that hangs them is noticed, too."""
 
-_OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Add: ("+", "-"),
-    ast.Sub: ("-", "+"),
-    ast.Mult: ("*", "+"),
-    ast.FloorDiv: ("//", "*"),
-    ast.Mod: ("%", "*"),
-    ast.Lt: ("<", "<="),
-    ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"),
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-    ast.And: ("and", "or"),
-    ast.Or: ("or", "and"),
-}
-_TOLD = re.compile(r"(?P<outcome>PASSED|FAILED|ERROR) (?P<test>[^\[ ]+(\[.*?\])?)( - .*)?")
-"""A line of pytest's summary: the id of a case may have a dash, too."""
+_OPERATORS = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
 _NAMES = {"min": "max", "max": "min", "all": "any", "any": "all"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """``old`` at ``start`` (an offset into the file's text) becomes ``new``."""
+    """The place ``number`` of all that can be broken in ``file``: ``old`` becomes ``new``."""
 
     file: Path
-    start: int
+    number: int
     line: int
     column: int
     old: str
     new: str
 
     def __str__(self) -> str:
-        shown = " ".join(self.old.split())
-        return f"{self.file}:{self.line}:{self.column}: {shown[:60]} → {self.new}"
+        return f"{self.file}:{self.line}:{self.column}: {self.old[:60]} → {self.new[:60]}"
 
     def applied_to(self, text: str) -> str:
-        assert text[self.start :].startswith(self.old)
-        return text[: self.start] + self.new + text[self.start + len(self.old) :]
+        return ast.unparse(_Breaker(self.file, at=self.number).visit(ast.parse(text)))
 
 
-class _Finder(ast.NodeVisitor):
-    """Collects what can be broken in one file; annotations and docstrings are no code."""
+class _Breaker(ast.NodeTransformer):
+    """Finds what can be broken in one file, and breaks the place ``at``; annotations and docstrings are no code."""
 
-    def __init__(self, file: Path, text: str) -> None:
+    def __init__(self, file: Path, *, at: int = -1) -> None:
         self.found: list[Mutation] = []
-        self._file, self._text = file, text
-        self._lines = [0]
-        for line in text.splitlines(keepends=True):
-            self._lines.append(self._lines[-1] + len(line))
+        self._file, self._at = file, at
 
-    def _offset(self, line: int, column: int) -> int:
-        start = self._lines[line - 1]
-        text_line = self._text[start : self._lines[line]]
-        return start + len(text_line.encode()[:column].decode())  # ast counts bytes
+    def _changed(self, node: Any, new: ast.AST, *, old: ast.AST | None = None) -> Any:
+        """``new`` if this place is to be broken, or else ``node``."""
+        texts = {"old": _shown(old or node), "new": _shown(new)}
+        place = Mutation(file=self._file, number=len(self.found), line=node.lineno, column=node.col_offset, **texts)
+        self.found.append(place)
+        return ast.copy_location(new, node) if place.number == self._at else node
 
-    def _add(self, start: int, old: str, new: str) -> None:
-        line = self._text.count("\n", 0, start) + 1
-        column = start - self._lines[line - 1]
-        self.found.append(Mutation(file=self._file, start=start, line=line, column=column, old=old, new=new))
+    def _operator(self, node: Any, operator: ast.AST) -> ast.AST:
+        """The operator of ``node``, or another."""
+        other = _OPERATORS.get(type(operator))
+        changed = self._changed(node, other(), old=operator) if other is not None else node
+        return operator if changed is node else changed
 
-    def _source(self, node: ast.expr | ast.stmt) -> tuple[int, str]:
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        start = self._offset(node.lineno, node.col_offset)
-        return start, self._text[start : self._offset(node.end_lineno, node.end_col_offset)]
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        if not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)):  # "…" % …
+            node.op = self._operator(node, node.op)
+        return self.generic_visit(node)
 
-    def _between(self, left: ast.expr, right: ast.expr, operator: ast.AST) -> None:
-        """The operator that stands between two operands."""
-        if type(operator) not in _OPERATORS:
-            return
-        old, new = _OPERATORS[type(operator)]
-        start, source = self._source(left)
-        after = start + len(source)
-        at = self._text.find(old, after, self._source(right)[0])
-        if at >= 0:
-            self._add(at, old, new)
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        node.op = self._operator(node, node.op)
+        return self.generic_visit(node)
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if not isinstance(node.left, ast.Constant) or not isinstance(node.left.value, str):  # "…" % …
-            self._between(node.left, node.right, node.op)
-        self.generic_visit(node)
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        node.ops[0] = self._operator(node, node.ops[0])
+        return self.generic_visit(node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        self._between(node.values[0], node.values[1], node.op)
-        self.generic_visit(node)
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        self._between(node.left, node.comparators[0], node.ops[0])
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        start, source = self._source(node)
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if isinstance(node.value, bool):
-            self._add(start, source, str(not node.value))
-        elif isinstance(node.value, int):
-            self._add(start, source, str(node.value + 1))
+            return self._changed(node, ast.Constant(not node.value))
+        return self._changed(node, ast.Constant(node.value + 1)) if isinstance(node.value, int) else node
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        start, _ = self._source(node)
-        if isinstance(node.op, ast.Not):
-            self._add(start, "not ", "")
-        elif isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
-            self._add(start, "-", "")
-        self.generic_visit(node)
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        is_sign = isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant)
+        node.operand = self.visit(node.operand)
+        return self._changed(node, node.operand) if is_sign or isinstance(node.op, ast.Not) else node
 
-    def visit_Call(self, node: ast.Call) -> None:
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id in _NAMES:
-            self._add(self._source(node.func)[0], node.func.id, _NAMES[node.func.id])
-        self.generic_visit(node)
+            node.func = self._changed(node.func, ast.Name(_NAMES[node.func.id]))
+        return self.generic_visit(node)
 
-    def visit_If(self, node: ast.If) -> None:
+    def visit_If(self, node: ast.If) -> ast.AST:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return
-        start, source = self._source(node.test)
-        self._add(start, source, f"not ({source})")
-        self.generic_visit(node)
+            return node
+        node.test = self._changed(node.test, ast.UnaryOp(ast.Not(), node.test))
+        return self.generic_visit(node)
 
-    def visit_Expr(self, node: ast.Expr) -> None:
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
         if isinstance(node.value, ast.Constant):  # a docstring
-            return
-        if isinstance(node.value, ast.Call):
-            start, source = self._source(node)
-            self._add(start, source, "pass")
+            return node
         self.generic_visit(node)
+        return self._changed(node, ast.Pass()) if isinstance(node.value, ast.Call) else node
 
-    def visit_Assign(self, node: ast.Assign) -> None:
-        if all(isinstance(target, (ast.Attribute, ast.Subscript)) for target in node.targets):
-            start, source = self._source(node)
-            self._add(start, source, "pass")
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
+        dropped = all(isinstance(target, (ast.Attribute, ast.Subscript)) for target in node.targets)
+        return self._changed(node, ast.Pass()) if dropped else node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.visit(node.value)
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.value = self.visit(node.value) if node.value is not None else None
+        return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        for default in (*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)):
-            self.visit(default)
-        for statement in node.body:
-            self.visit(statement)
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.args.defaults = [self.visit(each) for each in node.args.defaults]
+        node.args.kw_defaults = [each and self.visit(each) for each in node.args.kw_defaults]
+        return self.visit_ClassDef(node)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for statement in node.body:  # not its decorators: a dataclass that is not frozen changes nothing
-            self.visit(statement)
+    def visit_ClassDef(self, node: Any) -> ast.AST:
+        """Not its decorators: a dataclass that is not frozen changes nothing."""
+        node.body = [self.visit(statement) for statement in node.body]
+        return node
+
+
+def _shown(node: ast.AST) -> str:
+    """An operator as it is written: it has no text of its own."""
+    if isinstance(node, ast.operator):
+        return ast.unparse(ast.BinOp(ast.Name("a"), node, ast.Name("b")))[2:-2]
+    if isinstance(node, ast.cmpop):
+        return ast.unparse(ast.Compare(ast.Name("a"), [node], [ast.Name("b")]))[2:-2]
+    return type(node).__name__.lower() if isinstance(node, ast.boolop) else ast.unparse(node)
 
 
 def mutations_of(file: Path) -> list[Mutation]:
     """Everything in ``file``, relative to the tree, that can be broken."""
-    text = (ROOT / file).read_text()
-    finder = _Finder(file, text)
-    finder.visit(ast.parse(text))
-    return finder.found
+    breaker = _Breaker(file)
+    breaker.visit(ast.parse((ROOT / file).read_text()))
+    return breaker.found
 
 
 def product_files(only: list[str]) -> list[Path]:
@@ -244,73 +209,36 @@ def _imports_of_tests(root: Path) -> dict[str, str]:
     return {str(test.relative_to(root)): "\n".join(line.findall(test.read_text())) for test in tests}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What the tests said of one mutation, by node id."""
-
-    passed: list[str]
-    failed: list[str]
-
-
-def seen_by(mutation: Mutation, *, near_only: bool, all_of_them: bool = False) -> Seen:
-    """The tests that fail because of the mutation: the first, or all of them."""
+def seen_by(mutation: Mutation, *, near_only: bool) -> str:
+    """The first test that fails because of the mutation; empty if none does."""
     rounds = tests_for(mutation.file)
-    rounds = rounds[: max(1, len(rounds) - 2)] if near_only else rounds
-    if all_of_them:
-        rounds = [[test for tests in rounds for test in tests]] if near_only else rounds[-1:]
     path = ROOT / mutation.file
     text = path.read_text()
     path.write_text(mutation.applied_to(text))
     try:
-        seen = Seen(passed=[], failed=[])
-        for tests in rounds:
-            if not seen.failed:
-                seen = _run(["-x", *tests] if not all_of_them else ["--continue-on-collection-errors", *tests])
-        return seen
+        return next(filter(None, map(_failed, rounds[: max(1, len(rounds) - 2)] if near_only else rounds)), "")
     finally:
         path.write_text(text)
 
 
-def _run(tests: list[str]) -> Seen:
-    command = [sys.executable, "-m", "pytest", "--tb=no", "-q", "-rpfE", "-p", "no:cacheprovider", *tests]
+def _failed(tests: list[str]) -> str:
+    """The first of ``tests`` that fails; empty if all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "--tb=no", "-q", "-rfE", "-p", "no:cacheprovider", *tests]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
     try:
         printed, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return Seen(passed=[], failed=[f"no end after {TIMEOUT_S:.0f} s"])
+        return f"no end after {TIMEOUT_S:.0f} s"
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    told: dict[str, list[str]] = {"PASSED": [], "FAILED": [], "ERROR": []}
-    for line in printed.splitlines():
-        if found := _TOLD.fullmatch(line):
-            told[found["outcome"]].append(found["test"])
-    failed = told["FAILED"] + told["ERROR"]
-    if process.returncode != 0 and not failed:
-        failed = [(printed.splitlines() or [f"exit status {process.returncode}"])[-1][:150]]
-    return Seen(passed=told["PASSED"], failed=failed)
-
-
-def matrix_of(seen: dict[Mutation, Seen]) -> dict[str, dict[str, list[str]]]:
-    """Tests by mutation, and mutations by test."""
-    sees: dict[str, list[str]] = {test: [] for each in seen.values() for test in (*each.passed, *each.failed)}
-    for mutation, each in seen.items():
-        for test in each.failed:
-            sees[test].append(str(mutation))
-    return {"seen_by": {str(mutation): each.failed for mutation, each in seen.items()}, "sees": sees}
-
-
-def table_of(matrix: dict[str, dict[str, list[str]]]) -> Iterator[str]:
-    """A line for each test that saw something, the most needed first."""
-    alone = {test: sum(matrix["seen_by"][each] == [test] for each in found) for test, found in matrix["sees"].items()}
-    yield "  sees  alone  test"
-    for test, found in sorted(matrix["sees"].items(), key=lambda item: (-alone[item[0]], -len(item[1]), item[0])):
-        if found:
-            yield f"{len(found):6}{alone[test]:7}  {test}"
-    yield f"{sum(not found for found in matrix['sees'].values())} tests saw none of them"
+    if process.returncode == 0:
+        return ""
+    told = re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", printed, re.MULTILINE)
+    return (told or printed.splitlines() or [f"exit status {process.returncode}"])[-1][:150]
 
 
 def _chosen(args: argparse.Namespace) -> Iterator[Mutation]:
@@ -334,7 +262,6 @@ def main() -> int:
     parser.add_argument(
         "--near", action="store_true", help="only the tests that import the file, or are of its own folder or name"
     )
-    parser.add_argument("--matrix", type=Path, metavar="JSON", help="run on after a failure; write what each test sees")
     parser.add_argument("--list", action="store_true", help="print what could be broken, and run nothing")
     args = parser.parse_args()
     if args.list:
@@ -345,17 +272,12 @@ def main() -> int:
     if subprocess.run(status, cwd=ROOT, capture_output=True, text=True, check=True).stdout:
         sys.exit("the tree has uncommitted changes; commit them first: files are changed in place and put back")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    all_seen: dict[Mutation, Seen] = {}
+    survivors = []
     for number, mutation in enumerate(_chosen(args), start=1):
         started = time.monotonic()
-        seen = all_seen[mutation] = seen_by(mutation, near_only=args.near, all_of_them=args.matrix is not None)
-        told = ", ".join(seen.failed[:1]) + (f" and {len(seen.failed) - 1} more" if seen.failed[1:] else "")
-        print(f"{number} {mutation}\n    {told or 'SURVIVED'} ({time.monotonic() - started:.0f} s)", flush=True)
-        if args.matrix:  # after each: a run of hours may be ended
-            args.matrix.write_text(json.dumps(matrix_of(all_seen), indent=1) + "\n")
-    if args.matrix:
-        print(*table_of(matrix_of(all_seen)), sep="\n")
-    survivors = [mutation for mutation, seen in all_seen.items() if not seen.failed]
+        seen = seen_by(mutation, near_only=args.near)
+        survivors += [] if seen else [mutation]
+        print(f"{number} {mutation}\n    {seen or 'SURVIVED'} ({time.monotonic() - started:.0f} s)", flush=True)
     print(f"{len(survivors)} survived", *survivors, sep="\n    ")
     return 1 if survivors else 0
 

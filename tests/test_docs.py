@@ -222,19 +222,12 @@ def test_every_dotted_name_works_after_one_import():
     assert done.returncode == 0, done.stderr
 
 
-def test_every_page_is_linked_from_the_readme():
+def test_every_page_variable_command_benchmark_and_answer_is_documented():
     linked = {link.text.partition("#")[0] for link in LINKS if link.page == "README.md"}
     assert {str(page.relative_to(ROOT)) for page in PAGES} - {"README.md"} <= linked
-
-
-def test_every_environment_variable_is_documented():
     read = re.findall(r"environ\.get\(\"(\w+)\"", (ROOT / "dwconv" / "settings.py").read_text())
-    documented = (ROOT / "docs" / "environment.md").read_text()
-    assert read and all(f"`{name}`" in documented for name in read)
-
-
-def test_every_command_benchmark_and_answer_is_documented():
     pages = {page.name: page.read_text() for page in PAGES}
+    assert read and all(f"`{name}`" in pages["environment.md"] for name in read)
     assert all(f"python -m dwconv.{name}`" in pages["commands.md"] for name in COMMANDS)
     assert all(f"| `{what}` |" in pages["commands.md"] for what in WHAT)
     assert all(f"python -m bench {name} " in pages["benchmarks.md"] for name in (*BENCHMARKS, *READERS))
@@ -283,19 +276,3 @@ def _differences(page: str) -> list[str]:
 def test_contributing_draws_the_house_as_it_is():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     assert not _differences(page), "\n".join(_differences(page))
-
-
-@pytest.mark.parametrize(
-    ("there", "instead", "told"),
-    [
-        ("merge.py", "marge.py", ["there is no dwconv/marge.py", "merge.py is not in the picture"]),
-        ("`data/`", "`dates/`", ["no dwconv/parallel/dates/", "dwconv/parallel/data/ is not in the table"]),
-        ("| `untuned/` |", "| `untune/` |", ["there is no dwconv/untune/", "untuned/ is not in the table"]),
-        ("`by_name.py`", "`named.py`", ["there is no dwconv/model/named.py"]),
-    ],
-)
-def test_a_wrong_drawing_of_the_house_is_reported(there, instead, told):
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    assert there in page
-    said = "\n".join(_differences(page.replace(there, instead)))
-    assert all(each in said for each in told), said

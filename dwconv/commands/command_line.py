@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import errno
 import importlib
 import io
 import math
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
+from dwconv.errors import DwconvError, InvalidWorkload, LogError, UnknownTarget, one_line
 from dwconv.problems.as_written import along, resolve_padding
 from dwconv.problems.block import Block
 from dwconv.problems.workload import (
     ALL_PASSES,
-    AXES,
     BLOCK_PASSES,
     DTYPES,
     EPILOGUES,
     EVAL_PASSES,
     LAYOUTS,
     PASSES,
-    SIDES,
     Padding,
     Pass,
     Sizes,
@@ -35,35 +31,29 @@ from dwconv.problems.workload import (
     by,
 )
 from dwconv.system import versions
-from dwconv.system.new_file import check_folder, check_name, check_replaceable
+from dwconv.system.new_file import check_folder, check_replaceable
 from dwconv.system.remote_files import is_url
 
 if TYPE_CHECKING:
     from dwconv.problems.target import Target
+    from dwconv.records.database import Database
 
 INTERRUPTED_EXIT_CODE = 130
 _BAD_INPUT_EXIT_CODE = 2
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""The system's errors for a full disk."""
 _MOST_SAID = 1000
 """Characters of an error that are printed, and as many of its end: it may quote all of a bad value."""
 _NO_ELEMENTS = 2**31
 _NO_TAPS = 2**40
 """Pairs of a row of the output and a row of the kernel, or of columns."""
-_MOST_DIGITS = 18
-"""A number that fits into 64 bits."""
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened. The types
-    ``int``, ``float`` and ``Path`` take what people write as a number or a name, and no more."""
+    """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened."""
 
     def __init__(self, *, prog: str, description: str, epilog: str | None = None, keep_lines: bool = False) -> None:
         """``keep_lines``: show description and epilog as they are, instead of filling lines."""
         shown = argparse.RawDescriptionHelpFormatter if keep_lines else argparse.HelpFormatter
         super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=shown, allow_abbrev=False)
-        for type_, read in ((int, _integer), (float, _finite), (Path, _path)):
-            self.register("type", type_, read)
 
     def error(self, message: str) -> NoReturn:
         self.exit(_BAD_INPUT_EXIT_CODE, f"error: {_told(message)} (see {self.prog} --help)\n")
@@ -83,25 +73,32 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
         print("interrupted", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
-        _print_no_more()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python prints what is left at its end
         return 0
-    except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:  # files are named where they are written
-            raise
-        _print_no_more()
-        print(f"error: stdout cannot be written: {error.strerror}; print to another file", file=sys.stderr)
-        return _BAD_INPUT_EXIT_CODE
-
-
-def _print_no_more() -> None:
-    """Python would try to print what is left at its end, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _told(message: str) -> str:
     """As one line; what is too long without its middle."""
     text = one_line(message)
     return text if len(text) <= 2 * _MOST_SAID else f"{text[:_MOST_SAID]} … {text[-_MOST_SAID:]}"
+
+
+def note(what: str) -> None:
+    """Say it on stderr."""
+    print(f"note: {what}", file=sys.stderr)
+
+
+def known_records(logs: Sequence[Path]) -> Database:
+    """The records of these logs, by default those of the usual places. Raises LogError for one that is not there."""
+    from dwconv.records.database import Database
+
+    for log in logs:
+        if not os.path.lexists(log):
+            raise LogError(f"log={log} does not exist; name one that does")
+    known = Database.load(logs) if logs else Database.usual()
+    for problem in known.problems:
+        note(problem)
+    return known
 
 
 def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:
@@ -141,52 +138,33 @@ def _open_standard_streams() -> None:
 def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: bool = True) -> None:
     """Add ``--shape`` … ``--layout`` and ``--target``; ``workload_from`` and ``parse_target`` read them."""
     group = parser.add_argument_group("workload")
-    group.add_argument(
-        "--shape",
-        metavar="N,C,H,W|N,C,D,H,W",
-        required=shape_required,
-        help="shape of the input; give 1-D as N,C,1,L",
+    shape, kernel = "shape of the input; give 1-D as N,C,1,L", "kernel size, such as 3 or 1,31"
+    padding = (
+        "default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel; in 3-D PD,PH,PW, or "
+        "FRONT,BACK before the others"
     )
-    group.add_argument(
-        "--kernel", metavar="K|KH,KW|KD,KH,KW", required=shape_required, help="kernel size, such as 3 or 1,31"
+    block = (
+        "norms and activations fused with the convolution, such as bn+relu6,bn+relu6; its passes are forward and "
+        "backward, in evaluation inference; default none"
     )
+    group.add_argument("--shape", metavar="N,C,H,W|N,C,D,H,W", required=shape_required, help=shape)
+    group.add_argument("--kernel", metavar="K|KH,KW|KD,KH,KW", required=shape_required, help=kernel)
     group.add_argument("--stride", metavar="S|SH,SW|SD,SH,SW", default="1", help="default 1")
-    group.add_argument(
-        "--padding",
-        metavar="P|PH,PW|TOP,BOTTOM,LEFT,RIGHT|same|valid",
-        help="default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel; in 3-D PD,PH,PW, or "
-        "FRONT,BACK before the others",
-    )
+    group.add_argument("--padding", metavar="P|PH,PW|TOP,BOTTOM,LEFT,RIGHT|same|valid", help=padding)
     group.add_argument("--dilation", metavar="D|DH,DW|DD,DH,DW", default="1", help="default 1")
-    group.add_argument(
-        "--multiplier", metavar="M", type=whole, default=1, help="output channels per channel, default 1"
-    )
+    multiplier = "output channels per channel, default 1"
+    group.add_argument("--multiplier", metavar="M", type=whole, default=1, help=multiplier)
     group.add_argument("--dtype", default="float32", metavar="|".join(DTYPES), help="default float32")
-    group.add_argument(
-        "--layout", default="nchw", metavar="|".join(LAYOUTS), help="layout of tensors in memory; nhwc is channels_last"
-    )
+    layout = "layout of tensors in memory; nhwc is channels_last"
+    group.add_argument("--layout", default="nchw", metavar="|".join(LAYOUTS), help=layout)
     group.add_argument("--bias", action="store_true", help="fprop adds a bias, wgrad also gives its gradient")
-    group.add_argument(
-        "--epilogue",
-        default="none",
-        metavar="|".join(EPILOGUES),
-        help="applied to fprop's sums before they are stored; default none",
-    )
-    group.add_argument(
-        "--block",
-        metavar="BEFORE,AFTER",
-        help="norms and activations fused with the convolution, such as bn+relu6,bn+relu6; its "
-        "passes are forward and backward, in evaluation inference; default none",
-    )
-    parser.add_argument(
-        "--target",
-        default="auto",
-        metavar="auto|cpu|cuda|cuda:sm_90|cpu:avx2",
-        help="the device; with a GPU's architecture or a CPU's vectors, what to compile for; default auto",
-    )
-    parser.add_argument(
-        "--fast-math", action="store_true", help="CUDA: flush denormals, divide approximately; default IEEE arithmetic"
-    )
+    epilogue = "applied to fprop's sums before they are stored; default none"
+    group.add_argument("--epilogue", default="none", metavar="|".join(EPILOGUES), help=epilogue)
+    group.add_argument("--block", metavar="BEFORE,AFTER", help=block)
+    target = "the device; with a GPU's architecture or a CPU's vectors, what to compile for; default auto"
+    parser.add_argument("--target", default="auto", metavar="auto|cpu|cuda|cuda:sm_90|cpu:avx2", help=target)
+    arithmetic = "CUDA: flush denormals, divide approximately; default IEEE arithmetic"
+    parser.add_argument("--fast-math", action="store_true", help=arithmetic)
 
 
 def workload_from(args: argparse.Namespace, pass_: str | None) -> Workload:
@@ -198,7 +176,7 @@ def workload_from(args: argparse.Namespace, pass_: str | None) -> Workload:
         )
     batch, channels, *size = shape
     kernel, stride, dilation = (
-        _sizes(name, getattr(args, name), axes=len(size)) for name in ("kernel", "stride", "dilation")
+        along(name, integers(name, getattr(args, name)), axes=len(size)) for name in ("kernel", "stride", "dilation")
     )
     block = Block.parse(args.block) if args.block is not None else None
     problem = Workload(
@@ -253,37 +231,20 @@ def checked_pass(name: str) -> Pass:
 
 
 def _padding(text: str | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:
-    axes = len(kernel)
-    given: str | tuple[int, ...] | None = text
-    if text is not None and text not in ("same", "valid"):
-        try:
-            given = integers("padding", text)
-        except InvalidWorkload:
-            given = ()
-        if len(given) == 2 * axes:
-            return tuple(zip(given[::2], given[1::2], strict=True))
-        if len(given) not in (1, axes):
-            sides = ",".join(SIDES[-2 * axes :]).upper()
-            raise InvalidWorkload(f"padding={text} is not P, {_PADDINGS[axes]}, {sides}, same or valid")
+    given = text if text in (None, "same", "valid") else integers("padding", str(text))
+    if isinstance(given, tuple) and len(given) == 2 * len(kernel):
+        return tuple(zip(given[::2], given[1::2], strict=True))
     return resolve_padding(given, kernel=kernel, stride=stride, dilation=dilation)
-
-
-_PADDINGS = {2: "PH,PW", 3: "PD,PH,PW"}
-
-
-def _sizes(name: str, text: str, *, axes: int) -> Sizes:
-    sizes = integers(name, text)
-    if len(sizes) not in (1, axes):
-        raise InvalidWorkload(f"{name}={text} has {len(sizes)} sizes; give one, or {axes} ({','.join(AXES[-axes:])})")
-    return along(name, sizes, axes=axes)
 
 
 def whole(text: str) -> int:
     """The type of an option that takes 1, 2, 3, …"""
-    number = _integer(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return number
+    try:
+        if (number := int(text)) > 0:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
 
 
 def above_0(text: str) -> float:
@@ -302,33 +263,12 @@ def from_0(text: str) -> float:
     return number
 
 
-def _integer(text: str) -> int:
-    """Not what Python alone reads as a number: ``1_000``, ``+3``, digits of other scripts."""
-    if not re.fullmatch(rf"-?[0-9]{{1,{_MOST_DIGITS}}}", text):
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of up to {_MOST_DIGITS} digits")
-    return int(text)
-
-
 def _number(text: str) -> float:
     """NaN for what is none."""
-    return float(text) if re.fullmatch(r"-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?", text) else math.nan
-
-
-def _finite(text: str) -> float:
-    number = _number(text)
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
-    return number
-
-
-def _path(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("the name is empty")
     try:
-        check_name(text)
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
-    return Path(text)
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def writable_file(text: str) -> Path:
@@ -342,7 +282,7 @@ def writable_folder(text: str) -> Path:
 
 
 def _writable(text: str, check: Callable[[Path], None], *, kind: str) -> Path:
-    path = _path(text)
+    path = Path(text)
     try:
         check(path)
     except OSError as error:
@@ -352,12 +292,12 @@ def _writable(text: str, check: Callable[[Path], None], *, kind: str) -> Path:
 
 def path_or_url(text: str) -> Path | str:
     """The type of an option that takes the name of a file or folder, or a URL, which stays text."""
-    return text if is_url(text) else _path(text)
+    return text if is_url(text) else Path(text)
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:
     """``3,5`` as numbers. Raises InvalidWorkload, which calls them ``name``."""
     try:
-        return tuple(_integer(size.strip()) for size in text.split(","))
-    except argparse.ArgumentTypeError:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
         raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas") from None

@@ -7,7 +7,6 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dwconv import settings
@@ -22,16 +21,14 @@ from dwconv.commands.command_line import (
 )
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import FORCED_VECTOR_SETS
-from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Pass, Workload
-from dwconv.tuner.search.search_result import RUNNER_KINDS, SEARCHES
+from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, Pass, Workload
+from dwconv.tuner.search.search_result import SEARCHES
 
 _DIGITS = 10
 """A longer number is no size."""
-_CACHES = ("warm", "training")
-_INPUT_DTYPES = ("float32", "int64")
 _GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier")
 _GIVEN_BY_A_MODEL = (*_GIVEN_BY_A_NETWORK, "layout", "bias")
-_GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "blocks", "train", "infer")
+_GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "blocks", "infer")
 
 
 def parser_of_tune() -> ArgumentParser:
@@ -52,17 +49,42 @@ def parser_of_tune() -> ArgumentParser:
         "length; one kernel of any size is searched for all of them, and runs the sizes between them, too",
     )
     search = parser.add_argument_group("search")
-    _add_search(search)
-    _add_limits(search)
+    add_passes(search)
+    usual = "default evolve; for a GPU of another machine analytic: the configuration of least computed cost"
+    search.add_argument("--search", choices=SEARCHES, help=usual)
+    search.add_argument("--trials", type=whole, metavar="N", help="candidates a pass, those in the log included")
+    search.add_argument("--seconds", type=above_0, metavar="S", help="seconds a pass")
     search.add_argument(
-        "--refresh",
-        action="store_true",
-        help="measure again, after an update of PyTorch, TVM or a template, only the best few configurations of each "
-        "pass that has no confirmed record of the installed versions",
+        "--minutes",
+        type=above_0,
+        metavar="M",
+        help="for all passes: those confirmed in the log are left out, and the others share the time by their expected "
+        f"gain, S seconds at most, default {settings.SECONDS:g}",
     )
-    _add_measuring(search)
-    _add_cluster(parser)
-    _add_output(parser)
+    usual = f"stop after N trials without improvement, default {settings.PATIENCE}"
+    search.add_argument("--patience", type=whole, metavar="N", help=usual)
+    search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
+    search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
+    search.add_argument(
+        "--caches",
+        choices=("warm", "training"),
+        default="warm",
+        help="time candidates on the same tensors again and again (warm), or with the caches as in a training "
+        "step; keep the two in separate logs; default warm",
+    )
+    parser.add_argument_group("cluster").add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        nargs="?",
+        const="",
+        help="on every device of a Ray cluster; without ADDRESS, of the one that this machine belongs to, or of this "
+        "machine alone. --target cpu or cuda chooses among them, default the GPUs of a node that has some",
+    )
+    output = parser.add_argument_group("output")
+    usual = "log to read and extend, default your own: <device>.jsonl in your data folder"
+    output.add_argument("--log", type=Path, metavar="PATH", help=usual)
+    output.add_argument("--no-resume", action="store_true", help="measure again what the log has")
+    output.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
 
 
@@ -70,11 +92,6 @@ def add_what_to_tune(parser: ArgumentParser) -> None:
     """Add the options that name workloads: one by its shape, or those of networks, or of a model. ``--passes`` goes
     with them."""
     add_workload_arguments(parser, shape_required=False)
-    _add_network(parser)
-    _add_model(parser)
-
-
-def _add_network(parser: ArgumentParser) -> None:
     network = parser.add_argument_group("or all depthwise layers of a network")
     network.add_argument(
         "--network", metavar="NAME", action="append", help="a network that dwconv lists, or FILE; may be repeated"
@@ -87,9 +104,6 @@ def _add_network(parser: ArgumentParser) -> None:
         help="JSON: a list of layers by the network's name, such as dwconv.layers(model, x).save(FILE) writes; all its "
         "networks without --network",
     )
-
-
-def _add_model(parser: ArgumentParser) -> None:
     model = parser.add_argument_group("or all depthwise layers that a model runs")
     model.add_argument(
         "--model",
@@ -98,30 +112,10 @@ def _add_model(parser: ArgumentParser) -> None:
         "other than float32 is mixed precision",
     )
     model.add_argument("--input", metavar="N,C,H,W", help="shape of the model's input: any number of sizes")
-    model.add_argument("--input-dtype", choices=_INPUT_DTYPES, help="default float32; int64 for tokens")
+    model.add_argument("--input-dtype", choices=("float32", "int64"), help="default float32; int64 for tokens")
     model.add_argument("--channels-last", action="store_true", help="model and input are channels_last")
     model.add_argument("--blocks", action="store_true", help="its blocks, too, as convert(…, blocks=True) runs them")
-    purpose = model.add_mutually_exclusive_group()
-    purpose.add_argument("--train", action="store_true", help="tune the passes of a training step, the default")
-    purpose.add_argument("--infer", action="store_true", help="tune the forward pass alone")
-
-
-def _add_search(search: argparse._ArgumentGroup) -> None:
-    add_passes(search)
-    search.add_argument(
-        "--search",
-        choices=SEARCHES,
-        help="default evolve; for a GPU of another machine analytic: the configuration of least computed cost, without "
-        "a measurement",
-    )
-    search.add_argument(
-        "--runner",
-        choices=RUNNER_KINDS,
-        default="auto",
-        help="local measures candidates here; predict, for a GPU of another machine, computes costs and verifies the "
-        "source in a simulator on the CPU; default auto: local if possible, else predict",
-    )
-    search.add_argument("--no-check", action="store_true", help="compute costs only, leave out the simulator")
+    model.add_argument("--infer", action="store_true", help="the forward pass alone; default a training step")
 
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
@@ -129,108 +123,21 @@ def add_passes(parser: argparse._ActionsContainer) -> None:
         f"default {','.join(PASSES)}; on a GPU backward, both gradients in one kernel, goes with dgrad,wgrad; default "
         f"of blocks {','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
     )
-    parser.add_argument("--passes", default=",".join((*PASSES, *BLOCK_PASSES)), metavar="PASS,…", help=usual)
+    parser.add_argument("--passes", metavar="PASS,…", help=usual)
 
 
-def _add_limits(search: argparse._ArgumentGroup) -> None:
-    search.add_argument("--trials", type=whole, metavar="N", help="candidates a pass, those in the log included")
-    search.add_argument("--seconds", type=above_0, metavar="S", help="seconds a pass")
-    search.add_argument(
-        "--minutes",
-        type=above_0,
-        metavar="M",
-        help="for all passes: those confirmed in the log are left out, and the others share the time by their expected "
-        f"gain, S seconds at most, default {settings.SECONDS:g}",
-    )
-    search.add_argument(
-        "--patience",
-        type=whole,
-        metavar="N",
-        help=f"stop after N trials without improvement, default {settings.PATIENCE}",
-    )
-    search.add_argument(
-        "--until",
-        type=_share,
-        metavar="95%",
-        help="ends a pass at this share of the device's limit, or where further trials are expected to gain less "
-        "than 1%% of a step and than the rest of the pass, here 5%%; prints what is left",
-    )
-
-
-def _share(text: str) -> float:
-    """The type of an option that takes ``95%`` or ``0.95``."""
-    number = above_0(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if number > 1:
-        raise argparse.ArgumentTypeError(f"{text} is more than 100%")
-    return number
-
-
-def _add_measuring(search: argparse._ArgumentGroup) -> None:
-    search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
-    search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
-    search.add_argument(
-        "--caches",
-        choices=_CACHES,
-        default="warm",
-        help="time candidates on the same tensors again and again (warm), or with the caches as in a training "
-        "step; keep the two in separate logs; default warm",
-    )
-
-
-def _add_cluster(parser: ArgumentParser) -> None:
-    cluster = parser.add_argument_group("cluster")
-    cluster.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        nargs="?",
-        const="",
-        help="on every device of a Ray cluster; without ADDRESS, of the one that this machine belongs to, or of this "
-        "machine alone. --target cpu or cuda chooses among them, default the GPUs of a node that has some",
-    )
-
-
-def _add_output(parser: ArgumentParser) -> None:
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--log",
-        type=Path,
-        metavar="PATH",
-        help="log to read and extend, default your own: <device>.jsonl in your data folder",
-    )
-    output.add_argument("--no-resume", action="store_true", help="measure again what the log has")
-    output.add_argument("--json", action="store_true", help="one JSON object on stdout")
-
-
-def check_refresh(parser: ArgumentParser, args: argparse.Namespace) -> None:
-    """Ends with an error if ``--refresh`` comes with options of a search that it does not make."""
-    for name in ("search", "trials", "patience", "until", "no_resume"):
-        if args.refresh and getattr(args, name) != parser.get_default(name):
-            option = name.replace("_", "-")
-            parser.error(f"--refresh tries the best known configurations and no others; leave out --{option}")
-    if args.refresh and args.runner == "predict":
-        parser.error("--refresh measures, --runner predict computes; leave one out")
-
-
-def check_ray(parser: ArgumentParser, args: argparse.Namespace) -> None:
-    """Ends with an error if ``--ray`` comes with what nodes do not do: compute costs instead of measuring."""
-    if args.ray is None:
-        return
-    if args.runner == "predict" or args.search == "analytic" or args.no_check:
-        parser.error("--ray measures on devices; leave out --runner predict, --search analytic and --no-check")
-    targets = ("auto", "cpu", "cuda", *(f"cpu:{vector_set}" for vector_set in FORCED_VECTOR_SETS))
-    if args.target not in targets:
-        parser.error(f"--ray measures on devices that are there, not on {args.target}; use {', '.join(targets)}")
-    if args.fast_math and args.target != "cuda":
-        parser.error("--fast-math is for CUDA; with --ray it goes with --target cuda")
-
-
-def check_sizes(parser: ArgumentParser, args: argparse.Namespace) -> None:
-    """Ends with an error if ``--sizes`` comes with what has no kernels of any size, or names its sizes elsewhere."""
-    if args.sizes is None:
-        return
-    for name in ("network", "layers"):
-        if getattr(args, name) is not None:
-            parser.error(f'--sizes goes with --shape or --model; --{name} lists "sizes" of a layer in a file of layers')
+def check_together(parser: ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends with an error for options of a cluster, or of several sizes, that do not go with others."""
+    if args.sizes is not None and (args.network or args.layers):
+        parser.error('--sizes goes with --shape or --model; files of layers list "sizes" of a layer')
+    if args.ray is not None:
+        targets = ("auto", "cpu", "cuda", *(f"cpu:{vector_set}" for vector_set in FORCED_VECTOR_SETS))
+        if args.search == "analytic":
+            parser.error("--ray measures on the nodes of a cluster; leave out --search analytic")
+        if args.target not in targets:
+            parser.error(f"--ray measures on devices that are there, not on {args.target}; use {', '.join(targets)}")
+        if args.fast_math and args.target != "cuda":
+            parser.error("--fast-math is for CUDA; with --ray it goes with --target cuda")
 
 
 def input_shapes(shape: Sequence[int], sizes: str | None) -> list[tuple[int, ...]]:
@@ -265,24 +172,19 @@ def at_any_size(counts: Sequence[Mapping[Workload, int]]) -> Counter[Workload]:
 
 def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:
     """The workloads to tune, and how often each occurs. Raises InvalidWorkload."""
-    passes = _passes(args)
     _check_goes_with(parser, args, "--model", _GIVEN_WITH_A_MODEL)
     if args.network is not None or args.layers is not None:
-        return _listed_workloads(parser, args, _passes_that_run(parser, args))
+        return _listed_workloads(parser, args)
     _check_goes_with(parser, args, "--network", ("batch",))
     if args.shape is None or args.kernel is None:
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )
-    known: tuple[Pass, ...] = PASSES if args.passes == parser.get_default("passes") else (*PASSES, "backward")
-    if args.block is not None:
-        known = (*BLOCK_PASSES, *EVAL_PASSES)
-    if requested := [pass_ for pass_ in passes if pass_ in known]:
-        return _at_sizes(args, [workload_from(args, pass_) for pass_ in requested])
-    raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
-
-
-def _at_sizes(args: argparse.Namespace, workloads: Sequence[Workload]) -> Counter[Workload]:
+    usual, known = (PASSES, (*PASSES, "backward")) if args.block is None else (BLOCK_PASSES, BLOCK_PASSES + EVAL_PASSES)
+    passes = [pass_ for pass_ in _named_passes(args) or usual if pass_ in known]
+    if not passes:
+        raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
+    workloads = [workload_from(args, pass_) for pass_ in passes]
     sizes = getattr(args, "sizes", None)  # which tune alone has
     if sizes is None:
         return Counter(workloads)
@@ -290,7 +192,7 @@ def _at_sizes(args: argparse.Namespace, workloads: Sequence[Workload]) -> Counte
     return at_any_size([Counter(each.with_input_size(shape[2:]) for each in workloads) for shape in shapes])
 
 
-def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: tuple[Pass, ...]) -> Counter[Workload]:
+def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:
     """Those of ``--network`` and ``--layers``. Raises InvalidWorkload."""
     if args.shape is not None:
         parser.error(f"give --shape or --{'layers' if args.network is None else 'network'}, not both")
@@ -304,7 +206,7 @@ def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: 
     counts: Counter[Workload] = Counter()
     for network in dict.fromkeys(args.network or networks_in(path)):
         for layer in read_layers(path, network=network):
-            for pass_ in (pass_ for pass_ in passes if pass_ in layer.passes):
+            for pass_ in (pass_ for pass_ in passes_that_run(args) if pass_ in layer.passes):
                 workload = layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
                 counts[workload] += layer.count
     if not counts:
@@ -312,23 +214,8 @@ def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: 
     return counts
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelRequest:
-    """The model that a command line names, its example, and what to tune of it."""
-
-    spec: str
-    input_shape: tuple[int, ...]
-    input_dtype: str
-    dtype: DType
-    """Other than float32: by autocast."""
-    channels_last: bool
-    blocks: bool
-    trains: bool
-    passes: tuple[Pass, ...]
-
-
-def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequest | None:
-    """None without ``--model``. Raises InvalidWorkload."""
+def model_input(parser: ArgumentParser, args: argparse.Namespace) -> tuple[int, ...] | None:
+    """The shape of the model's input; None without ``--model``. Raises InvalidWorkload."""
     if args.model is None:
         return None
     for name in ("shape", "network", "layers"):
@@ -347,30 +234,22 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
         raise InvalidWorkload(
             f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W) or 5 (N,C,D,H,W)"
         )
-    return ModelRequest(
-        spec=args.model,
-        input_shape=shape,
-        input_dtype=args.input_dtype or "float32",
-        dtype=args.dtype,
-        channels_last=args.channels_last,
-        blocks=args.blocks,
-        trains=not args.infer,
-        passes=_passes_that_run(parser, args),
-    )
+    return shape
 
 
-def _passes_that_run(parser: ArgumentParser, args: argparse.Namespace) -> tuple[Pass, ...]:
+def passes_that_run(args: argparse.Namespace) -> tuple[Pass, ...]:
     """Those of a model or of layers that name theirs; all of them, if none is named."""
-    return ALL_PASSES if args.passes == parser.get_default("passes") else _passes(args)
+    return _named_passes(args) or ALL_PASSES
 
 
 def asks_for_both_gradients(args: argparse.Namespace) -> bool:
     """Whether the passes have both: then a GPU may have a kernel that gives the two."""
-    return {"dgrad", "wgrad"} <= {*_passes(args)}
+    return {"dgrad", "wgrad"} <= {*passes_that_run(args)}
 
 
-def _passes(args: argparse.Namespace) -> tuple[Pass, ...]:
-    return tuple(checked_pass(name) for name in dict.fromkeys(args.passes.split(",")))
+def _named_passes(args: argparse.Namespace) -> tuple[Pass, ...]:
+    named = args.passes.split(",") if args.passes is not None else ()
+    return tuple(checked_pass(name) for name in dict.fromkeys(named))
 
 
 def _check_goes_with(

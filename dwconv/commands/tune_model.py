@@ -3,17 +3,17 @@ gain."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from dwconv.commands.tune_arguments import ModelRequest
+from dwconv.commands.command_line import note
+from dwconv.commands.tune_arguments import passes_that_run
 from dwconv.discovery import Discovery, discover
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
@@ -46,52 +46,38 @@ def counts_and_target(
     return counts, target_of(devices[0])
 
 
-def counts_of(request: ModelRequest, target: Target) -> Mapping[Workload, int]:
+def counts_of(args: argparse.Namespace, target: Target, input_shape: tuple[int, ...]) -> Mapping[Workload, int]:
     """The same for the model that a command line names, made here with a random example. Where the target is not in
     this machine, the model runs on the CPU."""
     device = "cuda" if target.kind == "cuda" and target.present else "cpu"
-    format = torch.preserve_format
-    if request.channels_last:
-        format = memory_format("nhwc", axes=len(request.input_shape) - 2)
-    model = load_model(request.spec).train(request.trains)
+    format = memory_format("nhwc", axes=len(input_shape) - 2) if args.channels_last else torch.preserve_format
+    model = load_model(args.model).train(not args.infer)
     model = model.to(device).to(memory_format=format)  # type: ignore[call-overload]
-    example = _made_up(request).to(device).to(memory_format=format)
-    with _mixed_precision(request, device):
+    tokens = torch.randint(0, _TOKENS, input_shape)
+    example = (tokens if args.input_dtype == "int64" else torch.randn(input_shape)).to(device).to(memory_format=format)
+    with contextlib.ExitStack() as stack:
+        if args.dtype != "float32":
+            stack.enter_context(torch.autocast(device, dtype=getattr(torch, args.dtype)))
         try:
-            discovery = discover(model, example, trains=request.trains).with_blocks(all_of_them=request.blocks)
+            discovery = discover(model, example, trains=not args.infer).with_blocks(all_of_them=args.blocks)
         except DwconvError:
             raise
         except Exception as error:
             raise InvalidWorkload(
-                f"model={request.spec} does not run on an input of {by(request.input_shape)}: {described_error(error)}"
+                f"model={args.model} does not run on an input of {by(input_shape)}: {described_error(error)}"
             ) from error
-        if request.blocks and not discovery.counted_blocks:
+        if args.blocks and not discovery.counted_blocks:
             reasons = dict.fromkeys(block.why_not for block in discovery.blocks)
             why = "; ".join(reasons) or "no norm is next to a layer"
-            raise InvalidWorkload(f"no block of {request.spec} can run as one: {why}")
-        counts = _counts(discovery, name=request.spec)
+            raise InvalidWorkload(f"no block of {args.model} can run as one: {why}")
+        counts = _counts(discovery, name=args.model)
         if target.present:
-            _say_what_can_be_won(ExampleStep.of(model, example, trains=request.trains))
-    wanted = {workload: count for workload, count in counts.items() if workload.pass_ in request.passes}
+            _say_what_can_be_won(ExampleStep.of(model, example, trains=not args.infer))
+    wanted = {workload: count for workload, count in counts.items() if workload.pass_ in passes_that_run(args)}
     if not wanted:
         ran = dict.fromkeys(workload.pass_ for workload in counts)
-        raise InvalidWorkload(
-            f"passes={','.join(request.passes)}: the layers of {request.spec} ran {','.join(ran)} only"
-        )
+        raise InvalidWorkload(f"passes={args.passes}: the layers of {args.model} ran {','.join(ran)} only")
     return wanted
-
-
-def _made_up(request: ModelRequest) -> Tensor:
-    dtype: torch.dtype = getattr(torch, request.input_dtype)
-    if dtype.is_floating_point:
-        return torch.randn(request.input_shape, dtype=dtype)
-    return torch.randint(0, _TOKENS, request.input_shape, dtype=dtype)
-
-
-def _mixed_precision(request: ModelRequest, device: str) -> AbstractContextManager[object]:
-    if request.dtype == "float32":
-        return contextlib.nullcontext()
-    return torch.autocast(device, dtype=getattr(torch, request.dtype))
 
 
 def _counts(discovery: Discovery, *, name: str) -> Mapping[Workload, int]:
@@ -104,10 +90,10 @@ def _counts(discovery: Discovery, *, name: str) -> Mapping[Workload, int]:
         raise InvalidWorkload(f"no depthwise convolution of {name} can be tuned: {'; '.join(reasons)}")
     if reasons:
         left_out = len({layer.name for layer in discovery.left_out})
-        print(f"note: {_plural(left_out, 'layer is', 'layers are')} left out: {'; '.join(reasons)}", file=sys.stderr)
+        note(f"{_plural(left_out, 'layer is', 'layers are')} left out: {'; '.join(reasons)}")
     layers = _plural(len({layer.name for layer in discovery.layers}), "depthwise layer", "depthwise layers")
     passes = _plural(len(counts), "pass to tune", "different passes to tune")
-    print(f"note: {layers} in {name}, {passes}", file=sys.stderr)
+    note(f"{layers} in {name}, {passes}")
     return counts
 
 
@@ -115,11 +101,8 @@ def _say_what_can_be_won(step: ExampleStep) -> None:
     with unchanged(step.model, step.tensors), warnings.catch_warnings():
         warnings.simplefilter("ignore", DwconvWarning)  # of what is about to be tuned
         at_most = step_ratio_at_most(step, device=step.device)
-    print(
-        f"note: depthwise convolution takes {1 - 1 / at_most:.0%} of a step, without the optimizer: "
-        f"tuning can speed up a step at most {at_most:.2f}×",
-        file=sys.stderr,
-    )
+    share = f"depthwise convolution takes {1 - 1 / at_most:.0%} of a step, without the optimizer"
+    note(f"{share}: tuning can speed up a step at most {at_most:.2f}×")
 
 
 def _plural(count: int, one: str, several: str) -> str:

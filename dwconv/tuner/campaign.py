@@ -8,9 +8,8 @@ settings name any.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dwconv import native, settings
 from dwconv.errors import BrokenInstallation, NoTemplate, RemoteError, one_line
@@ -24,13 +23,11 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.records.shared import SharedRun
 from dwconv.tuner.agenda import Agenda, without_searched
 from dwconv.tuner.choices import Choices, check_choices
-from dwconv.tuner.expected_gain import StepTime, Until, expected_gains_us, most_to_win_first, with_both_gradients
-from dwconv.tuner.results_table import Outcome, Progress
+from dwconv.tuner.expected_gain import StepTime, ToGain, expected_gains_us, most_to_win_first, with_both_gradients
+from dwconv.tuner.results_table import Outcome, Progress, state
 from dwconv.tuner.search import loop
-from dwconv.tuner.search.loop import SearchPlan
-from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Stop, TuningResult
-from dwconv.tuner.search.strategies import to_race_again
-from dwconv.tuner.tuned import Gain, Tuned
+from dwconv.tuner.search.search_result import Stop, TuningResult
+from dwconv.tuner.tuned import Tuned
 
 
 def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> Tuned:
@@ -41,8 +38,7 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     campaign = Campaign(counts, target, choices, network=network, is_here=target.present)
     with shared(campaign.log, target, wanted=choices.log is None and target.present) as share_if_due:
         interrupted = _tune(campaign, between=share_if_due)
-    if isinstance(target, CpuTarget) and target.present:
-        campaign.outcomes = with_true_limits(campaign.outcomes, target)
+    doubt_limits(campaign.outcomes, target)
     return campaign.tuned(interrupted=interrupted)
 
 
@@ -66,11 +62,10 @@ class Campaign:
             target = prepared_cpu(target, choices)
         counts = with_both_gradients(counts, target) if choices.both_gradients else counts
         self.target, self.choices = target, choices
-        self.agenda = self._agenda(counts, network=network)
-        self.step = StepTime(counts, target, self.known) if network or choices.until else None
-        """Of a network; None if there are no steps."""
-        self._before = self.step.to_gain if self.step else None
+        self._step = StepTime(counts, target, self.known) if network else None
+        self._before = self.to_gain
         self.outcomes: list[Outcome] = []
+        self.agenda = self._agenda(counts, network=network)
 
     @property
     def total(self) -> int:
@@ -78,22 +73,20 @@ class Campaign:
         return len(self.agenda.workloads)
 
     @property
+    def to_gain(self) -> ToGain | None:
+        """What tuning may still gain of a step; None if there are no steps."""
+        return self._step.to_gain if self._step else None
+
+    @property
     def left(self) -> int:
         """Workloads without an outcome."""
         return self.total - len(self.outcomes)
 
-    def until(self, workload: Workload) -> Until | None:
-        """When the search of a workload that begins now ends; None without ``--until``."""
-        if self.choices.until is None or self.step is None:
-            return None
-        calls, step_us = self.step.calls(workload), self.step.to_gain.depthwise_us
-        return Until(share=self.choices.until, calls=calls, step_us=step_us)
-
     def add(self, workload: Workload, result: TuningResult | None, *, reason: str = "") -> None:
         """The search of ``workload`` has ended; ``reason`` says why it could not be tuned."""
         self.outcomes.append(Outcome(workload=workload, result=result, reason=reason))
-        if self.step and result and result.best:
-            self.step.update(workload)
+        if self._step and result and result.best:
+            self._step.update(workload)
 
     def tuned(self, *, interrupted: bool) -> Tuned:
         """What was found, if it ends now."""
@@ -104,33 +97,22 @@ class Campaign:
             is_own_log=self.choices.log is None,
             left=self.left,
             interrupted=interrupted,
-            gain=Gain(before=self._before, after=self.step.to_gain) if self.step and self._before else None,
-            tuning_left=self.step.tuning_left() if self.step and self.choices.until else None,
+            gained=(self._before, self.to_gain),
         )
 
     def _agenda(self, counts: Mapping[Workload, int], *, network: bool) -> Agenda:
         """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
         choices, target, known = self.choices, self.target, self.known
         workloads = most_to_win_first(counts, target, known) if network else list(counts)
-        total_s = 60 * choices.minutes if choices.minutes else None
-        if choices.refresh:
-            left = to_race_again(workloads, known, target)
-            if others := len(workloads) - len(left):
-                _say(f"{others} of {len(workloads)} passes have nothing to race again, and are left out")
-            return Agenda(workloads=left, seconds=choices.seconds, total_s=total_s)
         if choices.minutes is None:
-            endless = choices.trials is not None or choices.search_on(target) in ENDS_BY_ITSELF
-            return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))
+            return Agenda(workloads, seconds=choices.seconds_on(target))
         left = without_searched(workloads, known.of_own_places, target)
         if searched := len(workloads) - len(left):
             by = f"{self.log.path}{' or the team' * (known.own > 1)}"
             _say(f"{searched} of {len(workloads)} passes were searched before, by {by}, and are left out")
-        return Agenda(
-            workloads=left,
-            seconds=choices.seconds or settings.SECONDS,
-            total_s=total_s,
-            expected_gains_us=expected_gains_us({each: counts[each] for each in left}, target, known),
-        )
+        gains_us = expected_gains_us({each: counts[each] for each in left}, target, known)
+        seconds, total_s = choices.seconds_on(target), 60 * choices.minutes
+        return Agenda(left, seconds=seconds, total_s=total_s, expected_gains_us=gains_us)
 
 
 def _say(what: str) -> None:
@@ -145,53 +127,44 @@ def _opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
     known = Database.behind_log(log.path, alone=choices.log is not None)
     log.followers.append(known.add)
     for problem in known.problems:
-        print(f"note: {problem}", file=sys.stderr)
+        _say(problem)
     return log, known
 
 
 def prepared_cpu(target: CpuTarget, choices: Choices) -> CpuTarget:
     """``target`` with its limits; prints what takes long, and what makes times doubtful."""
     if oversubscribed := contention.oversubscription(target.threads):
-        print(f"note: {oversubscribed}: they wait for each other, which makes times longer", file=sys.stderr)
+        _say(f"{oversubscribed}: they wait for each other, which makes times longer")
     if not limits.are_settled(target):
-        print("note: measuring how fast this CPU copies and multiplies, as the first few runs do", file=sys.stderr)
+        _say("measuring how fast this CPU copies and multiplies, as the first few runs do")
     target = limits.with_limits(target)
     # Compiled here if need be: the user sees it, and no worker has to do it in its time.
     if native.native(may_compile=choices.compiles_calls) is None and not choices.compiles_calls:
-        print(
-            f"note: kernels are timed through Python: {choices.minutes:g} minutes are too few to compile what bypasses "
-            "it",
-            file=sys.stderr,
-        )
+        _say(f"kernels are timed through Python: {choices.minutes:g} minutes are too few to compile what bypasses it")
     return target
 
 
 def _tune(campaign: Campaign, *, between: Callable[[], None]) -> bool:
     """Tune one workload after the other; True after ctrl-C. ``between`` is called while nothing is timed."""
-    choices, target, step = campaign.choices, campaign.target, campaign.step
-    search = choices.search_on(target)
+    choices, target = campaign.choices, campaign.target
     try:
-        with (
-            choices.workers(target) as workers,
-            Progress(workloads=campaign.total) as progress,
-        ):
+        with choices.workers(target) as workers, Progress(workloads=campaign.total) as progress:
             plan = choices.plan_on(target, campaign.known, workers=workers)
-            plan = dataclasses.replace(plan, check=plan.check and _can_check(plan, target))
+            if plan.predicts(target):
+                _say_if_nothing_is_checked()
             for workload, seconds in campaign.agenda:
-                progress.to_gain = str(step.to_gain) if step else ""
-                progress.begin(workload)
-                budget = choices.budget(search=search, seconds=seconds, until=campaign.until(workload))
+                progress.begin(workload, to_gain=campaign.to_gain)
+                budget = choices.budget(target, seconds=seconds)
                 try:
                     result = loop.tune_workload(
                         workload, target, log=campaign.log, plan=plan, budget=budget, progress=progress
                     )
                 except NoTemplate as error:
-                    progress.skip(str(error))
+                    progress.finish(str(error))
                     campaign.add(workload, None, reason=str(error))
                     continue
                 campaign.add(workload, result)
-                progress.to_gain = str(step.to_gain) if step else ""
-                progress.finish(result)
+                progress.finish(state(result), to_gain=campaign.to_gain)
                 between()
                 if result.stopped is Stop.INTERRUPTED:
                     return True
@@ -200,27 +173,20 @@ def _tune(campaign: Campaign, *, between: Callable[[], None]) -> bool:
     return False
 
 
-def _can_check(plan: SearchPlan, target: Target) -> bool:
-    """True if candidates are to be run in the simulator and a compiler for it is there; says so if it is missing."""
-    if not plan.predicts(target):
-        return False
+def _say_if_nothing_is_checked() -> None:
+    """Candidates whose cost is computed are run in the simulator, if a compiler for it is there."""
     try:
         check_compiler()
     except BrokenInstallation as error:
         _say(f"candidates are not checked: {error}")
-        return False
-    return True
 
 
-def with_true_limits(outcomes: list[Outcome], target: CpuTarget) -> list[Outcome]:
-    """A kernel faster than the limits allow shows that they were measured on a busy machine: they are measured again
-    at once, and the outcomes compared with the better ones."""
-    if not any(outcome.result and outcome.result.beyond_limit for outcome in outcomes):
-        return outcomes
-    print("note: a kernel is faster than this CPU's limits, which are measured again", file=sys.stderr)
-    limits.doubt(target)
-    found = limits.with_limits(dataclasses.replace(target, limits=None)).limits
-    return [outcome.beside(found) if found else outcome for outcome in outcomes]
+def doubt_limits(outcomes: Iterable[Outcome], target: Target) -> None:
+    """A kernel faster than the limits allow shows that they were measured on a busy machine: the next run measures them
+    again."""
+    if isinstance(target, CpuTarget) and target.present and any(each.beyond_limit for each in outcomes):
+        _say("a kernel is faster than this CPU's limits; the next run measures them again")
+        limits.doubt(target)
 
 
 @contextlib.contextmanager

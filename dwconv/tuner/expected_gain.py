@@ -1,15 +1,14 @@
 """ExpectedGains: how long the calls of a workload take now, and how much of that tuning may still win.
 
 The same figures say what is raced and tuned first, how much time each gets, what ``dwconv.tune`` says is still to gain,
-and what ``dwconv.report`` shows. StepTime adds them up: the time of a step in the workloads of a network. Until says
-when a search has come near enough to what the device allows.
+and what ``dwconv.report`` shows. StepTime adds them up: the time of a step in the workloads of a network.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,12 +18,12 @@ from dwconv.dispatch.any_size import times_of
 from dwconv.dispatch.decide import decide_on
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
-from dwconv.dispatch.knowledge import failed, is_current
+from dwconv.dispatch.knowledge import failed
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
-from dwconv.records.record import Status, TuningRecord
+from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import can_run
 from dwconv.untuned import gain
 
@@ -188,35 +187,14 @@ class StepTime:
 
     def __init__(self, counts: Mapping[Workload, int], target: Target, known: Database) -> None:
         self._counts = {workload: count for workload, count in counts.items() if workload.block != NOTHING}
-        self._gains, self._target, self._known = ExpectedGains(target, known), target, known
-        self._of: dict[Workload, ExpectedGain] = {each: self._gains.of(each) for each in self._counts}
+        self._gains = ExpectedGains(target, known)
+        self._of = {each: self._gains.of(each) for each in self._counts}
 
     def update(self, searched: Workload) -> None:
         """Count what a search has added to what is known."""
         for workload in self._counts:
             if searched.batchless_key in (workload.batchless_key, replace(workload, bias=False).batchless_key):
                 self._of[workload] = self._gains.of(workload)
-
-    def calls(self, workload: Workload) -> int:
-        """How often a step runs it."""
-        return self._counts.get(workload, 1)
-
-    def tuning_left(self) -> TuningLeft:
-        """What further trials are expected to gain, by how the searches in the log went; where there was none, by what
-        dispatch decides."""
-        return TuningLeft(us=sum(map(self._left_us, self._counts)), step_us=self.to_gain.depthwise_us)
-
-    def _left_us(self, workload: Workload) -> float:
-        """In all calls."""
-        expected = self._of[workload]
-        found = [each for each in self._known.records(workload, self._target.device) if is_current(each)]
-        times_us = bests_us(found)
-        if not times_us or math.isinf(times_us[-1]):
-            return self._counts[workload] * expected.win_us
-        limits = self._target.limits
-        limit_us = limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
-        best_us = times_us[-1] - further_us(times_us, limit_us)
-        return self._counts[workload] * max(0.0, expected.now_us - best_us)
 
     @property
     def to_gain(self) -> ToGain:
@@ -225,81 +203,3 @@ class StepTime:
             gain_us=sum(count * self._of[workload].win_us for workload, count in self._counts.items()),
             depthwise_us=sum(count * self._of[workload].now_us for workload, count in self._counts.items()),
         )
-
-
-# -- when a search may end -------------------------------------------------------------------------------------------
-
-WORTH = 0.01
-"""Share of a step that further trials of a pass must be expected to gain."""
-LEAST_TRIALS = 8
-"""Before these nothing is expected."""
-_FURTHER_GAIN = 0.6
-"""Over the number of trials: the share that all further ones gain where the latest gained nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Until:
-    """When the search of one pass may end:
-
-        the best has the requested share of the limit                      ──► it is near
-        further trials are expected to gain less than 1 % of a step,
-        and less than 1 − share of the pass, so that many add up to little ──► little is left
-
-    A search gains ever less: as many trials again are expected to gain what the second half of them gained, and never
-    less than ``_FURTHER_GAIN`` over their number. The limit bounds both."""
-
-    share: float
-    """Of the device's limit, and of what all further trials may come to: from there on its search is over."""
-    calls: int
-    """How often a step runs the pass."""
-    step_us: float
-    """How long all depthwise passes of a step take, as far as it is known."""
-
-    def is_near(self, best_us: float, limit_us: float | None) -> bool:
-        """Whether the best is near the limit; False if that is unknown. A time below it shows that it is wrong."""
-        return limit_us is not None and self.share * best_us <= limit_us <= best_us
-
-    def is_little_left(self, bests_us: Sequence[float], limit_us: float | None) -> bool:
-        """``bests_us``: the best time after each trial, infinite before one has worked."""
-        if len(bests_us) < LEAST_TRIALS or math.isinf(bests_us[-1]):
-            return False
-        left_us = further_us(bests_us, limit_us)
-        return self.calls * left_us < WORTH * self.step_us and left_us <= (1 - self.share) * bests_us[-1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuningLeft:
-    """What all further tuning is expected to gain of a step, in microseconds. Prints as ``≤ 4 % of a step``."""
-
-    us: float
-    step_us: float
-    """All depthwise passes; the step takes longer."""
-
-    @property
-    def share(self) -> float:
-        return self.us / self.step_us if self.step_us else 0.0
-
-    def __str__(self) -> str:
-        return f"≤ {math.ceil(100 * self.share)} % of a step"
-
-
-def further_us(bests_us: Sequence[float], limit_us: float | None) -> float:
-    """What all further trials are expected to gain, in microseconds of one call: at most what the limit leaves."""
-    best_us = bests_us[-1]
-    earlier_us = bests_us[(len(bests_us) - 1) // 2]
-    lately = 1.0 if math.isinf(earlier_us) else 1 - best_us / earlier_us
-    expected_us = best_us * min(1.0, max(lately, _FURTHER_GAIN / len(bests_us)))
-    is_bound = limit_us is not None and limit_us <= best_us  # a time below the limit shows that the limit is wrong
-    return min(expected_us, best_us - limit_us) if is_bound and limit_us is not None else expected_us
-
-
-def bests_us(records: Iterable[TuningRecord]) -> list[float]:
-    """The best time after each trial; of several records of a configuration the first counts."""
-    best_us, seen, found = math.inf, set(), []
-    for record in records:
-        if record.config not in seen:
-            seen.add(record.config)
-            if record.status is Status.OK and record.measurement:
-                best_us = min(best_us, record.measurement.median_us)
-            found.append(best_us)
-    return found

@@ -28,13 +28,13 @@ from dwconv.kernels.entry import message
 from dwconv.measure.processes.pool import Pool
 from dwconv.measure.requests import new_record, status_after
 from dwconv.measure.runner import Runner
-from dwconv.measure.simulator.compile import check_compiler, compile_runtime
+from dwconv.measure.simulator.compile import available, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, Price, price
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, WARP, Occupancy
+from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.template import Candidate, template
 
 
@@ -47,24 +47,11 @@ class KernelCost:
     price: Price
     resources: dict[str, int]
     """``registers``, ``shared_bytes`` (static and dynamic), ``spill_bytes``, ``stack_bytes``."""
-    lanes_per_output: float
-    """Lanes of all blocks, per output of the whole pass."""
-    local_bytes: float
-    """Bytes that spilt registers move between the SMs and their first-level cache."""
 
     @property
     def busy_us(self) -> dict[str, float]:
         """One for each of RESOURCES, and ``launch``."""
         return {**self.price.busy_us, "launch": LAUNCH_US}
-
-    @property
-    def instructions_per_output(self) -> float:
-        """Lane-instructions over outputs of the whole pass; so is the next one."""
-        return self.work.instructions * self.lanes_per_output
-
-    @property
-    def fma_per_output(self) -> float:
-        return self.work.fma * self.lanes_per_output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +59,17 @@ class Cost:
     """Microseconds in all, and microseconds that each resource would be busy."""
 
     microseconds: float
-    limiter: str
-    """The resource that sets the time of the slowest kernel."""
     kernels: tuple[KernelCost, ...]
-    budget_per_output: float
-    """Lane-instructions an output that the GPU can issue while its memory moves the data."""
     limit_us: float
     """The least time that bandwidth and peak allow, where data come from DRAM."""
+    share_of_budget: float
+    """Of the instructions that the GPU can issue while its memory moves the data: above 1 the issue slots, not the
+    memory, set the time."""
+
+    @property
+    def limiter(self) -> str:
+        """The resource that sets the time of the slowest kernel."""
+        return self.slowest.price.limiter
 
     @property
     def busy_us(self) -> dict[str, float]:
@@ -90,31 +81,8 @@ class Cost:
         return max(self.kernels, key=lambda kernel: kernel.price.microseconds)
 
     @property
-    def occupancy(self) -> Occupancy:
-        """The occupancy of the slowest kernel."""
-        return self.slowest.price.occupancy
-
-    @property
     def dram_bytes(self) -> float:
         return sum(kernel.price.dram_bytes for kernel in self.kernels)
-
-    @property
-    def cache_bytes(self) -> float:
-        return sum(kernel.work.cache_bytes for kernel in self.kernels)
-
-    @property
-    def instructions_per_output(self) -> float:
-        """Lane-instructions an output; kernels add up, here and in the next one."""
-        return sum(kernel.instructions_per_output for kernel in self.kernels)
-
-    @property
-    def fma_per_output(self) -> float:
-        return sum(kernel.fma_per_output for kernel in self.kernels)
-
-    @property
-    def share_of_budget(self) -> float:
-        """Above 1 the issue slots, not the memory, set the time."""
-        return self.instructions_per_output / self.budget_per_output
 
 
 def computed_cost(artifact: Artifact, workload: Workload, target: CudaTarget) -> Cost:
@@ -123,60 +91,39 @@ def computed_cost(artifact: Artifact, workload: Workload, target: CudaTarget) ->
     works = template(artifact.candidate.config.template).works
     assert works is not None, "a template of CUDA says what its kernels do"
     found = zip(artifact.launches, works(workload, artifact.candidate.config, target), strict=True)
-    kernels = [_kernel_cost(artifact, launch, work, workload=workload, target=target) for launch, work in found]
+    kernels = tuple(_kernel_cost(artifact, launch, work, target=target) for launch, work in found)
     on_tensor_cores = any(kernel.work.tensor_products for kernel in kernels)
     limits = target.limits
     peak_gflop_per_s = limits.tensor_gflop_per_s if on_tensor_cores else limits.peak_gflop_per_s
+    moved_us = workload.bytes / limits.memory_gb_per_s / 1e3
+    issued = sum(kernel.work.instructions * kernel.work.blocks for kernel in kernels)
     return Cost(
         microseconds=sum(kernel.price.microseconds for kernel in kernels),
-        limiter=max(kernels, key=lambda kernel: kernel.price.microseconds).price.limiter,
-        kernels=tuple(kernels),
-        budget_per_output=issue_budget(workload, target),
-        limit_us=max(workload.bytes / limits.memory_gb_per_s, workload.flops / peak_gflop_per_s) / 1e3,
+        kernels=kernels,
+        limit_us=max(moved_us, workload.flops / peak_gflop_per_s / 1e3),
+        share_of_budget=issued / (target.sms * target.issue_slots * target.clock_ghz * 1e3 * moved_us),
     )
 
 
-def outputs_of(workload: Workload) -> int:
-    """Outputs, per which instructions are counted: elements of y, of dx, and in wgrad of dy."""
-    return math.prod(workload.input_shape if workload.pass_ == "dgrad" else workload.output_shape)
-
-
-def issue_budget(workload: Workload, target: CudaTarget) -> float:
-    """Lane-instructions an output that all issue slots have while the memory moves what the pass must move."""
-    lanes_per_s = target.sms * target.issue_slots * target.warp * target.clock_ghz * 1e9
-    return lanes_per_s / (target.limits.memory_gb_per_s * 1e9) * workload.bytes / outputs_of(workload)
-
-
-def _kernel_cost(
-    artifact: Artifact, launch: Launch, estimated: BlockWork, *, workload: Workload, target: CudaTarget
-) -> KernelCost:
+def _kernel_cost(artifact: Artifact, launch: Launch, estimated: BlockWork, *, target: CudaTarget) -> KernelCost:
     resources = artifact.kernel_resources.get(launch.kernel) or artifact.resources
     warps = -(-estimated.threads // WARP)
-    local_lines = warps * resources.get("spill_bytes", 0) / 4  # the words of 32 threads are neighbours
     work = dataclasses.replace(
         estimated,
         registers=resources.get("registers", 0),
         shared_bytes=resources.get("shared_bytes", 0),
-        lines=estimated.lines + local_lines,
+        # What is spilt goes to and from the first-level cache: the words of 32 threads are neighbours.
+        lines=estimated.lines + warps * resources.get("spill_bytes", 0) / 4,
     )
-    return KernelCost(
-        kernel=launch.kernel,
-        work=work,
-        price=price(work, target),
-        resources=resources,
-        lanes_per_output=target.warp * work.blocks / outputs_of(workload),
-        local_bytes=local_lines * LINE_BYTES * work.blocks,
-    )
+    return KernelCost(kernel=launch.kernel, work=work, price=price(work, target), resources=resources)
 
 
 def cost_data(cost: Cost) -> dict[str, Any]:
-    """Times in microseconds, traffic in bytes, instructions in lane-instructions an output; null for infinity."""
+    """Times in microseconds, traffic in bytes; null for infinity."""
     return {
         "microseconds": _finite(cost.microseconds),
         "limit_us": cost.limit_us,
         "limiter": cost.limiter,
-        "instructions_per_output": cost.instructions_per_output,
-        "budget_per_output": cost.budget_per_output,
         "share_of_budget": cost.share_of_budget,
         "kernels": [_kernel_data(kernel) for kernel in cost.kernels],
     }
@@ -185,13 +132,21 @@ def cost_data(cost: Cost) -> dict[str, Any]:
 def cost_lines(cost: Cost) -> list[str]:
     """The computed cost in all; then the needs of each kernel, and how long it keeps each resource busy."""
     lines = [
-        f"computed {_us(cost.microseconds)} µs; memory and arithmetic allow {_us(cost.limit_us)} µs; "
+        f"computed {cost.microseconds:.1f} µs; memory and arithmetic allow {cost.limit_us:.1f} µs; "
         f"{cost.limiter} sets the time",
-        f"instructions an output: {cost.instructions_per_output:.1f} of {cost.budget_per_output:.1f} that the memory "
-        f"leaves time for ({cost.share_of_budget:.0%}), {cost.fma_per_output:.1f} of them multiply and add",
+        f"instructions: {cost.share_of_budget:.0%} of those that the memory leaves time for",
     ]
     for kernel in cost.kernels:
-        lines += _kernel_lines(kernel)
+        work, price, held = kernel.work, kernel.price, kernel.price.occupancy
+        lines += [
+            f"{kernel.kernel}: {price.microseconds:.1f} µs, {price.limiter} sets the time",
+            f"  {work.blocks} blocks of {work.threads} threads, {resource_words(kernel.resources)}",
+            f"  {held.blocks_per_sm} blocks on an SM, {held.limiter} keeps out more: {held.threads_per_sm} threads; "
+            f"{price.waves:.1f} waves; {int(price.bytes_in_flight_per_sm) / 1e3:.0f} KB of loads in flight an SM"
+            + (", the next ones while it computes" if work.loads_ahead else ""),
+            f"  busy µs: {'  '.join(f'{name} {time:.1f}' for name, time in kernel.busy_us.items())}",
+            f"  DRAM {price.dram_bytes / 1e6:.1f} MB, second-level cache {work.cache_bytes / 1e6:.1f} MB",
+        ]
     return lines
 
 
@@ -201,26 +156,6 @@ def resource_words(resources: dict[str, int]) -> str:
     words = [f"{resources.get('registers', 0)} registers", f"{resources.get('shared_bytes', 0)} bytes shared"]
     words.append(f"{spilt} bytes spilt" if spilt else "no spills")
     return ", ".join(words + [f"{stack} bytes stack"] * (stack > 0))
-
-
-def _kernel_lines(kernel: KernelCost) -> list[str]:
-    work, price, held = kernel.work, kernel.price, kernel.price.occupancy
-    busy = "  ".join(f"{name} {_us(time)}" for name, time in kernel.busy_us.items())
-    lines = [
-        f"{kernel.kernel}: {_us(price.microseconds)} µs, {price.limiter} sets the time",
-        f"  {work.blocks} blocks of {work.threads} threads, {resource_words(kernel.resources)}",
-        f"  {held.blocks_per_sm} blocks on an SM, {held.limiter} keeps out more: {held.threads_per_sm} threads; "
-        f"{price.waves:.1f} waves; {int(price.bytes_in_flight_per_sm) / 1e3:.0f} KB of loads in flight an SM"
-        + (", the next ones while it computes" if work.loads_ahead else ""),
-        f"  busy µs: {busy}",
-        f"  DRAM {price.dram_bytes / 1e6:.1f} MB, second-level cache {work.cache_bytes / 1e6:.1f} MB",
-    ]
-    if kernel.local_bytes:
-        lines.append(
-            f"  {kernel.local_bytes / 1e6:.1f} MB of spilt registers to and from the first-level cache: "
-            "a choice without is preferred to it"
-        )
-    return lines
 
 
 def _kernel_data(kernel: KernelCost) -> dict[str, Any]:
@@ -235,17 +170,10 @@ def _kernel_data(kernel: KernelCost) -> dict[str, Any]:
         "blocks": kernel.work.blocks,
         "occupancy": dataclasses.asdict(price.occupancy),
         "waves": _finite(price.waves),
-        "instructions_per_output": kernel.instructions_per_output,
-        "fma_per_output": kernel.fma_per_output,
         "bytes_in_flight_per_sm": int(price.bytes_in_flight_per_sm),
         "dram_bytes": price.dram_bytes,
         "cache_bytes": kernel.work.cache_bytes,
-        "local_bytes": kernel.local_bytes,
     }
-
-
-def _us(time: float) -> str:
-    return f"{time:.1f}"
 
 
 def _finite(number: float) -> float | None:
@@ -253,13 +181,6 @@ def _finite(number: float) -> float | None:
 
 
 # -- records of it ---------------------------------------------------------------------------------------------------
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class PredictSetup:
-    target: CudaTarget
-    check: bool
 
 
 @message
@@ -273,12 +194,13 @@ class Prediction:
 
 
 class Predictor:
-    """Handler of a worker: a Candidate in, a Prediction out. Kernels that crash or hang take it with them."""
+    """Handler of a worker: a Candidate in, a Prediction out. Kernels that crash or hang take it with them. Each is run
+    in the simulator, too, where there is a compiler for that."""
 
-    def __init__(self, setup: PredictSetup) -> None:
-        self._target = setup.target
+    def __init__(self, target: CudaTarget) -> None:
+        self._target = target
         self._folder: Path | None = None
-        if setup.check:
+        if available():
             self._temporary = tempfile.TemporaryDirectory(prefix="dwconv-simulator-")  # in the worker's own folder
             self._folder = Path(self._temporary.name)
             compile_runtime(self._folder)
@@ -288,7 +210,8 @@ class Predictor:
         artifact = build(candidate, self._target)
         cost = computed_cost(artifact, candidate.workload, self._target)
         if not math.isfinite(cost.microseconds):
-            raise BuildError(f"a block does not fit on an SM: {cost.occupancy.limiter} of {artifact.resources}")
+            limiter = cost.slowest.price.occupancy.limiter
+            raise BuildError(f"a block does not fit on an SM: {limiter} of {artifact.resources}")
         computed = Prediction(
             microseconds=float(cost.microseconds),  # NumPy's floats cannot pass between processes
             resources=artifact.resources,
@@ -302,29 +225,24 @@ class Predictor:
 
 
 class ComputeRunner(Runner):
-    """``check``: run each candidate in the simulator too. Raises BrokenInstallation if the g++ that this needs is
-    missing, WorkerCannotStart if no worker can start, since then no candidate could ever be built, and
+    """Raises WorkerCannotStart if no worker can start, since then no candidate could ever be built, and
     EnvironmentFailure if the machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
         target: CudaTarget,
         *,
-        check: bool,
         jobs: int = 1,
         timeout_s: float = settings.BUILD_TIMEOUT_S + settings.RUN_TIMEOUT_S,
     ) -> None:
-        if check:
-            check_compiler()
         self._target = target
         self._timeout_s = timeout_s
-        setup = PredictSetup(target=target, check=check)
-        self._workers = Pool("dwconv.tuner.gpu_cost:Predictor", setup, size=jobs, misfit=_misfit)
+        self._workers = Pool("dwconv.tuner.gpu_cost:Predictor", target, size=jobs, misfit=_misfit)
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
         """One record a candidate, as soon as it is known, its time computed."""
         for position, outcome in self._workers.map(candidates, timeout_s=self._timeout_s):
-            yield self._record(candidates[position], outcome)
+            yield record_of(candidates[position], outcome, self._target)
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
         """No records: computing the same cost again would give nothing new."""
@@ -334,21 +252,23 @@ class ComputeRunner(Runner):
         """End the worker processes."""
         self._workers.kill()
 
-    def _record(self, candidate: Candidate, outcome: Prediction | WorkerError) -> TuningRecord:
-        if isinstance(outcome, WorkerError):
-            status = status_after(outcome, otherwise=Status.COMPILE_ERROR)
-            return dataclasses.replace(new_record(candidate, self._target, status=status), detail=str(outcome))
-        verdict = outcome.verdict
-        status = Status.OK if verdict is None or verdict.right else Status.WRONG
-        known = new_record(candidate, self._target, status=status)
-        known = dataclasses.replace(known, verdict=verdict, resources=outcome.resources)
-        if verdict is not None and not verdict.right:
-            return dataclasses.replace(known, detail=verdict.reason)
-        time = Measurement(median_us=outcome.microseconds, spread_us=0.0, rounds=0, computed=True)
-        return dataclasses.replace(known, measurement=time)
+
+def record_of(candidate: Candidate, outcome: Prediction | WorkerError, target: CudaTarget) -> TuningRecord:
+    """What is known of a candidate from its prediction, or from the error in its place."""
+    if isinstance(outcome, WorkerError):
+        status = status_after(outcome, otherwise=Status.COMPILE_ERROR)
+        return dataclasses.replace(new_record(candidate, target, status=status), detail=str(outcome))
+    verdict = outcome.verdict
+    status = Status.OK if verdict is None or verdict.right else Status.WRONG
+    known = new_record(candidate, target, status=status)
+    known = dataclasses.replace(known, verdict=verdict, resources=outcome.resources)
+    if verdict is not None and not verdict.right:
+        return dataclasses.replace(known, detail=verdict.reason)
+    time = Measurement(median_us=outcome.microseconds, spread_us=0.0, rounds=0, computed=True)
+    return dataclasses.replace(known, measurement=time)
 
 
 def _misfit(candidate: Candidate, answer: object) -> str:
-    return (
-        "" if isinstance(answer, Prediction) else f"{type(answer).__name__} is not a prediction of {candidate.config}"
-    )
+    if isinstance(answer, Prediction):
+        return ""
+    return f"{type(answer).__name__} is not a prediction of {candidate.config}"

@@ -121,8 +121,7 @@ def race_for(
     counts: Mapping[torch.device, Counts], *, seconds: float, state: KernelState | None = None
 ) -> list[RaceResult]:
     """Race the workloads of every device, and write what is measured to the user's own log: a result for each kind of
-    device. ``seconds`` is for each of them. ``state``:
-    what this process has learnt of its kernels.
+    device. ``seconds`` is for each of them. ``state``: what this process has learnt of its kernels.
 
     In a distributed job every rank has to call it. The results say what keeps it from racing; only ctrl-C is
     raised."""
@@ -156,7 +155,7 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
         log = TuningLog(log_path(target))
     except LogError as error:
         return RaceResult(left=tuple(counts), problem=str(error))
-    try:  # late: where kernels come from packs, psutil and rich may be missing
+    try:  # late: where kernels come from packs, psutil may be missing
         from dwconv.measure.building import BUILD_CACHED
         from dwconv.measure.clock import contention
         from dwconv.measure.runner import Workers
@@ -167,12 +166,9 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
     jobs = min(contention.cores(), MOST_STARTS)
     if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
         jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
-    with (
-        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers,
-        RaceProgress() as progress,
-    ):
+    with Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers:
         return race(
-            counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=progress
+            counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=RaceProgress()
         )
 
 

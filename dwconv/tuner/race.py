@@ -5,16 +5,17 @@
 A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
 PyTorch's own op is faster still. What wins is verified as the finalists of a search are. RaceState holds which
 workloads are still to come, which run, and how the others ended; RaceResult is what it says of it. RaceProgress shows
-that on stderr: a bar on a terminal, elsewhere a line now and then.
+that on stderr, a line now and then.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from dwconv.dispatch import packed
@@ -26,7 +27,7 @@ from dwconv.dispatch.legality import Broken, runnable
 from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import Workload, by
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import Candidate, can_run
@@ -36,8 +37,6 @@ from dwconv.tuner.search.search_result import ctrl_c_waits
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from dwconv.measure.runner import Workers
     from dwconv.records.log import TuningLog
 
@@ -140,14 +139,6 @@ _MOST_INCONCLUSIVE = 8
 """After so many inconclusive comparisons in a row the machine is too busy to continue."""
 
 
-class _End(Enum):
-    WON = "won"
-    LOST = "lost"
-    FAILED = "failed"
-    INCONCLUSIVE = "inconclusive"
-    WITHOUT_KERNELS = "without_kernels"
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
     """Candidates of one workload that are timed side by side: kernels that are built for its size, and of any size."""
@@ -156,6 +147,9 @@ class _Comparison:
     candidates: Sequence[Candidate]
     again: bool = False
     """Other work disturbed it the first time."""
+
+
+TellProgress = Callable[[RaceResult], None]
 
 
 class RaceState:
@@ -170,8 +164,10 @@ class RaceState:
         known: Database,
         seconds: float,
         state: KernelState | None = None,
+        progress: TellProgress | None = None,
     ) -> None:
         self._target = target
+        self._progress = progress
         self._database = known
         self._started_s = time.monotonic()
         self._ends_s = self._started_s + seconds
@@ -188,11 +184,17 @@ class RaceState:
             self.waiting.sort(key=lambda each: self._expected_gains[each], reverse=True)
         self._running: list[_Comparison] = []
         self._again: list[_Comparison] = []
-        self._ends: dict[Workload, _End] = {}
+        self._ends: dict[Workload, str] = {}
+        """The field of RaceResult that each is in."""
         self._records: list[TuningRecord] = []
         self._inconclusive_in_a_row = 0
         self.problem = ""
         """Why the race ended before its time."""
+
+    def tell(self) -> None:
+        """Call ``progress`` with the result so far."""
+        if self._progress:
+            self._progress(self.report())
 
     def is_worth(self, record: TuningRecord) -> bool:
         """True if the fastest kernel of a comparison beats PyTorch's op: then it is verified further."""
@@ -205,8 +207,9 @@ class RaceState:
             comparison = self._again.pop(0) if not self.waiting else self._comparison_of(self.waiting.pop(0))
             if comparison.candidates:
                 self._running.append(comparison)
+                self.tell()
                 return list(comparison.candidates)
-            self._ends[comparison.workload] = _End.WITHOUT_KERNELS
+            self._ends[comparison.workload] = "without_kernels"
         return None
 
     def _comparison_of(self, workload: Workload) -> _Comparison:
@@ -233,25 +236,27 @@ class RaceState:
         worked = [record for record in latest.values() if record.status is Status.OK]
         calm = [record for record in worked if not record.contended]
         if any(record.confirmed for record in worked):
-            end = _End.WON
+            end = "won"
         elif not worked:
-            end = _End.FAILED
+            end = "failed"
         elif calm and not any(self.is_worth(record) for record in calm):
-            end = _End.LOST
+            end = "lost"
         else:
-            end = _End.INCONCLUSIVE
+            end = "inconclusive"
             # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
             if len(worked) < len(comparison.candidates) or not comparison.again:
                 candidates = [Candidate(record.workload, record.config) for record in worked]
                 self._again.append(_Comparison(workload=comparison.workload, candidates=candidates, again=True))
         self._ends[comparison.workload] = end
-        self._inconclusive_in_a_row = self._inconclusive_in_a_row + 1 if end is _End.INCONCLUSIVE else 0
+        self._inconclusive_in_a_row = self._inconclusive_in_a_row + 1 if end == "inconclusive" else 0
         if self._inconclusive_in_a_row == _MOST_INCONCLUSIVE:
             self.problem = "other work keeps the machine busy; convert again, with the example, when it is quiet"
 
     def report(self) -> RaceResult:
         """The result so far."""
-        ended = {end.value: tuple(each for each, its in self._ends.items() if its is end) for end in _End}
+        ended = defaultdict[str, tuple[Workload, ...]](tuple)
+        for workload, end in self._ends.items():
+            ended[end] += (workload,)
         running = [comparison.workload for comparison in self._running if comparison.workload not in self._ends]
         left = (*running, *self.waiting)
         return RaceResult(
@@ -265,9 +270,6 @@ class RaceState:
             records=tuple(self._records),
             elapsed_s=time.monotonic() - self._started_s,
         )
-
-
-TellProgress = Callable[[RaceResult], None]
 
 
 def race(
@@ -291,27 +293,18 @@ def race(
     a machine that is short of something end the race; ``problem`` of the result says so."""
     from dwconv.measure.comparisons import Comparisons  # late: where kernels come from packs, psutil may be missing
 
-    race_state = RaceState(counts, target, known=known, seconds=seconds, state=state)
+    race_state = RaceState(counts, target, known=known, seconds=seconds, state=state, progress=progress)
     if not race_state.waiting:
         return race_state.report()
     try:
         log.check_writable()
-        if progress:
-            progress(race_state.report())
-
-        def next_comparison() -> list[Candidate] | None:
-            found = race_state.next_comparison()
-            if progress and found:
-                progress(race_state.report())
-            return found
-
-        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(next_comparison):
+        race_state.tell()
+        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(race_state.next_comparison):
             with log.locked(), ctrl_c_waits():
                 for record in records_of_comparison:
                     log.append(record)
                 race_state.add(records_of_comparison)
-            if progress:
-                progress(race_state.report())
+            race_state.tell()
     except (LogError, WorkerError, EnvironmentFailure) as error:
         race_state.problem = str(error)
     return race_state.report()
@@ -325,53 +318,17 @@ class RaceProgress:
     """Shows how a race stands. Call the object with every result."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False)
-        self._bar: Progress | None = None
         self._said_s = time.monotonic()
 
-    def __enter__(self) -> RaceProgress:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
     def __call__(self, result: RaceResult) -> None:
-        done, total = result.raced, result.raced + len(result.left)
-        if self._console.is_terminal:
-            self._bar = self._bar or self._started()
-            text = f"dwconv: {stands(result)}"
-            self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=text, refresh=True)
-        elif (now_s := time.monotonic()) - self._said_s >= _SILENT_S:
+        now_s = time.monotonic()
+        if now_s - self._said_s >= _SILENT_S:
             self._said_s = now_s
-            text = f"dwconv: {done} of {total} passes raced, {stands(result)}"
-            self._console.print(text, markup=False, soft_wrap=True)
-
-    def _started(self) -> Progress:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-        bar = Progress(*columns, console=self._console, transient=True)
-        bar.add_task("dwconv", total=None)
-        bar.start()
-        return bar
-
-
-def stands(result: RaceResult) -> str:
-    """What a race does now, and for how long at most: ``fprop 8×96×28×28 k3, at most 41 s more``."""
-    words = []
-    if result.running:
-        words.append(_named(result.running[0]))
-    elif not result.raced:
-        words.append("the processes that build and measure start")
-    if result.inconclusive:
-        words.append(f"slower since the machine is busy ({len(result.inconclusive)} inconclusive)")
-    words.append(f"at most {result.ends_in_s:.0f} s more")
-    return ", ".join(words)
-
-
-def _named(workload: Workload) -> str:
-    size = "×".join(map(str, workload.input_shape))
-    return f"{workload.pass_} {size} k{workload.kernel[-1]} {workload.layout}"
+            total = result.raced + len(result.left)
+            words = [f"dwconv: {result.raced} of {total} passes raced"]
+            if result.running:
+                workload = result.running[0]
+                words.append(f"{workload.pass_} {by(workload.input_shape)} k{workload.kernel[-1]} {workload.layout}")
+            if result.inconclusive:
+                words.append(f"slower since the machine is busy ({len(result.inconclusive)} inconclusive)")
+            print(", ".join([*words, f"at most {result.ends_in_s:.0f} s more"]), file=sys.stderr)

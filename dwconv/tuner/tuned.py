@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import Target
-from dwconv.tuner.expected_gain import ToGain, TuningLeft
-from dwconv.tuner.results_table import Outcome, as_data, print_costs, print_table
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_COLUMNS = 100
-"""Width of the table as a string: lines of configurations are broken there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gain:
-    """What tuning may gain of a step, as it was expected before the campaign and after it."""
-
-    before: ToGain
-    after: ToGain
-
-    def __str__(self) -> str:
-        return (
-            f"still to gain: about {self.after} of {self.after.depthwise_us / 1e3:.2f} ms in depthwise convolution; "
-            f"before, {self.before} of {self.before.depthwise_us / 1e3:.2f} ms"
-        )
+from dwconv.tuner.expected_gain import ToGain
+from dwconv.tuner.results_table import Outcome, as_data, table_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,36 +26,23 @@ class Tuned:
     """Workloads for which there was no time."""
     interrupted: bool
     """By ctrl-C."""
-    gain: Gain | None = None
-    """What tuning may gain of a step of the network; None if there is none."""
-    tuning_left: TuningLeft | None = None
-    """What further trials are expected to gain of a step; None unless passes end where little is left."""
+    gained: tuple[ToGain | None, ToGain | None] = (None, None)
+    """What tuning might gain of a step of the network before the campaign, and what it still may; None if there are no
+    steps."""
 
     lost = False
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        text = io.StringIO()
-        self.print_to(Console(file=text, width=_COLUMNS, highlight=False, color_system=None))
-        return text.getvalue().rstrip("\n")
-
-    def print_to(self, console: Console) -> None:
-        """The table, the computed costs, where the records are, and what to do next."""
-        print_table(self.outcomes, console=console)
-        print_costs(self.outcomes, target=self.target, console=console)
-        for line in self._closing_lines():
-            console.print(line, markup=False, soft_wrap=True)
+        """The table, where the records are, and what to do next."""
+        return "\n".join([*table_lines(self.outcomes), "", *self._closing_lines()])
 
     def as_data(self) -> dict[str, Any]:
         """What the command prints with ``--json``."""
-        results = [as_data(outcome, target=self.target) for outcome in self.outcomes]
-        data = {"target": str(self.target), "device": self.target.device, "log": str(self.log), "results": results}
-        if self.gain is None:
-            return data
-        after = self.gain.after
-        step = {"still_to_gain_us": after.gain_us, "depthwise_us": after.depthwise_us}
-        return {**data, "step": step | ({"tuning_left_us": self.tuning_left.us} if self.tuning_left else {})}
+        results = [as_data(outcome) for outcome in self.outcomes]
+        found = {"target": str(self.target), "device": self.target.device, "log": str(self.log), "results": results}
+        after = self.gained[1]
+        step = {"still_to_gain_us": after.gain_us, "depthwise_us": after.depthwise_us} if after else None
+        return found | ({"step": step} if step else {})
 
     @property
     def worked(self) -> bool:
@@ -84,18 +50,23 @@ class Tuned:
         return not self.outcomes or any(outcome.result and outcome.result.best for outcome in self.outcomes)
 
     def _closing_lines(self) -> list[str]:
-        measured = sum(outcome.result.measured for outcome in self.outcomes if outcome.result)
-        resumed = sum(outcome.result.resumed for outcome in self.outcomes if outcome.result)
-        lines = ["", f"log: {self.log} ({measured} new trials, {resumed} known before)"]
-        lines += [str(self.gain)] if self.gain else []
-        lines += [f"tuning left: {self.tuning_left}"] if self.tuning_left else []
-        bests = [outcome.result.best for outcome in self.outcomes if outcome.result and outcome.result.best]
+        results = [outcome.result for outcome in self.outcomes if outcome.result]
+        measured, resumed = sum(each.measured for each in results), sum(each.resumed for each in results)
+        lines = [f"log: {self.log} ({measured} new trials, {resumed} known before)"]
+        before, after = self.gained
+        if before and after:
+            lines.append(
+                f"still to gain: about {after} of {after.depthwise_us / 1e3:.2f} ms in depthwise convolution; "
+                f"before, {before} of {before.depthwise_us / 1e3:.2f} ms"
+            )
+        bests = [result.best for result in results if result.best]
         if not bests:
             return lines
         first = bests[0].workload
         if not any(best.measured for best in bests):
+            checked = "" if bests[0].verdict else ", nor checked in the simulator"
             lines += [
-                "computed, not measured; such a record never runs as if it were tuned",
+                f"computed, not measured{checked}; such a record never runs as if it were tuned",
                 f"next: tune on the GPU itself: python -m dwconv.tune {workload_options(first)} --target cuda",
             ]
         else:
@@ -111,9 +82,8 @@ class Tuned:
         show = f"python -m dwconv.show {workload_options(first)} --pass {first.pass_} --target {self.target}"
         show += "" if self.is_own_log else f" --log {self.log}"
         show += " --fast-math" if self.target.fast_math else ""
-        for what in ("source",) if self.target.kind == "cpu" else ("source", "cost", "sass"):
-            lines.append(f"see:  {show} --what {what}")
-        return lines
+        whats = ("source",) if self.target.kind == "cpu" else ("source", "cost", "sass")
+        return [*lines, *(f"see:  {show} --what {what}" for what in whats)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,12 +112,20 @@ class TunedDevices:
     def __str__(self) -> str:
         return "\n\n".join(f"{tuned.target.device}\n{tuned}" for tuned in self.devices)
 
-    def print_to(self, console: Console) -> None:
-        """The tables, each under the name of its device."""
-        for tuned in self.devices:
-            console.print(f"\n{tuned.target.device}", style="bold", markup=False, soft_wrap=True)
-            tuned.print_to(console)
-
     def as_data(self) -> dict[str, Any]:
         """What the command prints with ``--json``."""
         return {"devices": [tuned.as_data() for tuned in self.devices]}
+
+
+def busy_note(outcomes: tuple[Outcome, ...]) -> str:
+    """The note on passes that were not confirmed because of other work; empty if there are none."""
+    results = [outcome.result for outcome in outcomes if outcome.result and outcome.result.too_busy]
+    if not results:
+        return ""
+    busy = max(result.busy for result in results)
+    share = f" ({busy:.0%} of its cores)" if busy else ""
+    passes = "1 pass is" if len(results) == 1 else f"{len(results)} passes are"
+    return (
+        f"note: the machine was busy with other work{share}; {passes} not confirmed; "
+        "run the same command again when it is quiet"
+    )

@@ -114,37 +114,20 @@ def test_it_works_on_a_file_system_without_links(paths, monkeypatch, capsys, tak
         assert len(TuningLog(paths[1]).load().records) == 3
 
 
-def test_a_link_that_leads_nowhere_is_something_too(paths, capsys):
-    paths[1].parent.mkdir()
-    paths[1].symlink_to("nowhere")
-    assert merge(paths) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert left_in(paths[1].parent) == ["out.jsonl"]
-
-
 def test_the_parent_may_be_no_folder(paths, capsys):
     assert main([str(paths[0]), "--out", str(paths[0] / "out.jsonl")]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"error: out={paths[0]}/out.jsonl cannot be written: ") and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "round.jsonl"])
-def test_a_log_that_cannot_be_looked_at_is_one_line(paths, capsys, name):
-    paths[0].with_name("round.jsonl").symlink_to("round.jsonl")
+def test_a_log_that_cannot_be_looked_at_is_one_line(paths, capsys):
+    name = "round.jsonl"
+    paths[0].with_name(name).symlink_to(name)
     assert main([str(paths[0].with_name(name)), "--out", str(paths[1])]) == 2
     err = capsys.readouterr().err
     assert f"{name} cannot be read: " in err and err.count("\n") == 1
     with pytest.raises(LogError, match=r"cannot be (read|written): "):
         TuningLog(paths[0].with_name(name)).check_writable()
-
-
-def test_others_may_read_it_as_the_umask_says(paths):
-    before = os.umask(0o027)
-    try:
-        assert merge(paths) == 0
-    finally:
-        os.umask(before)
-    assert paths[1].stat().st_mode & 0o777 == 0o640
 
 
 def test_what_the_logs_say_is_printed_harmlessly(paths, capsys):

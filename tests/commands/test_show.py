@@ -11,7 +11,7 @@ import pytest
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
-from dwconv.show import WHAT, main
+from dwconv.show import main
 from tests.planted_records import record_of, workload_of
 
 SMALL = ["--shape", "2,16,9,9", "--kernel", "3", "--layout", "nhwc", "--target", "cpu"]
@@ -37,30 +37,15 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return err
 
 
-def test_help_explains_each_name_on_a_line_of_its_own(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    lines = capsys.readouterr().out.splitlines()
-    for name, meaning in WHAT.items():
-        assert any(line.startswith(f"  {name} ") and meaning[:30] in line for line in lines)
-
-
-@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
-def test_config_names_every_knob_with_its_values(capsys, pass_):
-    text = shown(capsys, *SMALL, "--pass", pass_, "--config", "default")
-    fields = json.loads(shown(capsys, *SMALL, "--pass", pass_, "--config", "default", "--json"))
-    assert fields["config"]["template"] == f"cpu.{pass_}_nhwc"
-    for knob, values in fields["knobs"].items():
-        assert knob in text
-        assert fields["config"][knob] in values
-
-
-def test_a_config_as_json_changes_the_knobs_it_names(capsys):
+def test_config_names_every_knob_with_its_values_and_json_changes_those_it_names(capsys):
+    text = shown(capsys, *SMALL, "--config", "default")
     default = json.loads(shown(capsys, *SMALL, "--config", "default", "--json"))
-    knob = "tile_w"
-    other = next(value for value in default["knobs"][knob] if value != default["config"][knob])
-    fields = json.loads(shown(capsys, *SMALL, "--config", json.dumps({knob: other}), "--json"))
-    assert fields["config"] == {**default["config"], knob: other}
+    assert default["config"]["template"] == "cpu.fprop_nhwc"
+    for knob, values in default["knobs"].items():
+        assert knob in text and default["config"][knob] in values
+    other = next(value for value in default["knobs"]["tile_w"] if value != default["config"]["tile_w"])
+    fields = json.loads(shown(capsys, *SMALL, "--config", json.dumps({"tile_w": other}), "--json"))
+    assert fields["config"] == {**default["config"], "tile_w": other}
 
 
 def test_tir_and_source_of_a_cpu_candidate(capsys):
@@ -85,26 +70,18 @@ def test_launches_print_without_a_gpu(capsys):
     assert named["x"] == {"name": "x", "dtype": "float32", "shape": [2, 16, 9, 9]}
     assert named["w"]["shape"] == [16, 3, 3]
     assert named["y"]["shape"] == [2, 16, 9, 9]
+    assert set(fields["launches"][0]["resources"]) == {"registers", "shared_bytes", "spill_bytes", "stack_bytes"}
     text = shown(capsys, *CUDA, "--what", "launches", "--config", "default")
-    assert "grid=" in text and "x: float32[2, 16, 9, 9]" in text
+    assert "grid=" in text and "x: float32[2, 16, 9, 9]" in text and "registers" in text
 
 
 def test_cost_names_what_limits_each_kernel(capsys):
     fields = json.loads(shown(capsys, *CUDA, "--what", "cost", "--config", "default", "--json"))["cost"]
-    assert fields["microseconds"] > fields["limit_us"] > 0
-    assert fields["share_of_budget"] == pytest.approx(fields["instructions_per_output"] / fields["budget_per_output"])
+    assert fields["microseconds"] > fields["limit_us"] > 0 and fields["share_of_budget"] > 0
     for kernel in fields["kernels"]:
         assert kernel["limiter"] in kernel["busy_us"] and kernel["resources"]["registers"] > 0
-        assert 0 < kernel["fma_per_output"] < kernel["instructions_per_output"]
     text = shown(capsys, *CUDA, "--what", "cost", "--config", "default")
-    for words in (
-        "instructions an output",
-        "registers",
-        "no spills",
-        "waves",
-        "busy µs: dram",
-        "computed, not measured",
-    ):
+    for words in ("registers", "no spills", "waves", "busy µs: dram", "computed, not measured"):
         assert words in text
 
 
@@ -113,15 +90,6 @@ def test_sass_is_the_machine_code(capsys):
     assert "LDG" in text and "FFMA" in text and "EXIT" in text
     (code,) = json.loads(shown(capsys, *CUDA, "--what", "sass", "--config", "default", "--json"))["sass"].values()
     assert code == text.rstrip("\n")
-
-
-def test_launches_and_config_name_what_each_kernel_needs(capsys):
-    for what in ("launches", "config"):
-        assert "registers" in shown(capsys, *CUDA, "--what", what, "--config", "default")
-    (launch, *_) = json.loads(shown(capsys, *CUDA, "--what", "launches", "--config", "default", "--json"))["launches"]
-    resources = json.loads(shown(capsys, *CUDA, "--what", "config", "--config", "default", "--json"))["resources"]
-    assert resources[launch["kernel"]] == launch["resources"]
-    assert set(launch["resources"]) == {"registers", "shared_bytes", "spill_bytes", "stack_bytes"}
 
 
 def test_fast_math_has_records_of_its_own(capsys, tmp_path):
@@ -168,10 +136,10 @@ def test_without_a_record_the_default_is_shown_and_said_to_be(capsys):
         ([*SMALL, "--config", '{"tile_w": 12345}'], "tile_w=12345"),
         ([*SMALL, "--config", '{"warp_size": 32}'], "warp_size"),
         ([*SMALL, "--config", '{"template": "cpu.magic"}'], "template=cpu.magic"),
-        ([*SMALL, "--what", "launches", "--config", "default"], "--what source"),
-        ([*SMALL, "--what", "cost", "--config", "default"], "--what cost"),
-        ([*SMALL, "--what", "sass", "--config", "default"], "--what sass"),
-        ([*CUDA, "--what", "asm", "--config", "default"], "use --what sass"),
+        ([*SMALL, "--what", "launches", "--config", "default"], "for cpu, not cuda; use --what source"),
+        ([*SMALL, "--what", "cost", "--config", "default"], "use --what source"),
+        ([*SMALL, "--what", "sass", "--config", "default"], "use --what source"),
+        ([*CUDA, "--what", "asm", "--config", "default"], "for cuda, not cpu; use --what sass"),
         ([*SMALL, "--fast-math"], "--fast-math is for CUDA"),
         ([*CUDA[:-1], "cuda:sm_61"], "cuda:sm_90"),
         (["--shape", "1,2,3", "--kernel", "3"], "1,2,3"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dwconv.commands.tune_arguments import asks_for_both_gradients, at_any_size, parser_of_tune, workloads_from
+from dwconv.commands.tune_arguments import at_any_size, parser_of_tune, workloads_from
 from dwconv.problems import target
 from dwconv.problems.layer_files import read_layers, write_layers
 from dwconv.system import cpu_facts
@@ -42,87 +42,54 @@ def layers(tmp_path):
 # -- bad input ---------------------------------------------------------------------------------------------------
 
 
+SMALL, TINY = ("--shape", "1,8,8,8", "--kernel", "3"), ("--model", "tests.models:TinyNet")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--shape", "1,2,3", "--kernel", "3"], "shape=1,2,3 has 3 sizes"),
+        (["--shape", "1,8,8,8,8,8", "--kernel", "3"], "has 6 sizes, not 4 (N,C,H,W) or 5 (N,C,D,H,W)"),
         (["--shape", "1,2,x,3", "--kernel", "3"], "shape=1,2,x,3 is not whole numbers"),
         (["--shape", "0,8,8,8", "--kernel", "3"], "batch=0"),
-        (["--shape", "1,8,8,8", "--kernel", "9", "--padding", "0"], "kernel=9×9"),
-        (["--shape", "1,8,8,8", "--kernel", "3,3,3"], "kernel=3,3,3 has 3 sizes"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "0"], "stride=0"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "2", "--padding", "same"], "padding=same needs stride 1"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--padding", "full"], "padding=full is not"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--padding=-1"], "padding=-1"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--dtype", "int7"], "dtype=int7 is unknown"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--layout", "hwcn"], "layout=hwcn is unknown"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "rocm"], "target=rocm is not supported"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--passes", "fprop,bprop"], "pass=bprop is unknown"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--trials", "0"], "--trials: 0 is not a whole number"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number above 0"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--search", "luck"], "invalid choice: 'luck'"),
-        (["--shape", "1,8,8,8", "--kern", "3"], "--kern"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--trials", "5"], "no others; leave out --trials"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--no-resume"], "no others; leave out --no-resume"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--runner", "predict"], "--runner predict computes"),
-        (
-            ["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--target", "cuda:sm_90"],
-            "--refresh measures, and cuda",
-        ),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
+        (["--shape", "1,8,8,8", "--kernel", "3,3,3"], "kernel=(3, 3, 3) is not one integer or 2 (height, width)"),
         (["--shape", "1,8,8,8"], "give --shape N,C,H,W and --kernel K, or --network"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--batch", "8"], "--batch goes with --network"),
+        (["--shape", "1,8,8,8", "--kern", "3"], "--kern"),
+        ([*SMALL, "--stride", "2", "--padding", "same"], "padding=same needs stride 1"),
+        ([*SMALL, "--padding", "full"], "padding=full is not whole numbers"),
+        ([*SMALL, "--padding=-1"], "padding=-1"),
+        ([*SMALL, "--dtype", "int7"], "dtype=int7 is unknown"),
+        ([*SMALL, "--target", "rocm"], "target=rocm is not supported"),
+        ([*SMALL, "--passes", "fprop,bprop"], "pass=bprop is unknown"),
+        ([*SMALL, "--trials", "0"], "--trials: 0 is not a whole number"),
+        ([*SMALL, "--seconds", "nan"], "--seconds: nan is not a number above 0"),
+        ([*SMALL, "--search", "luck"], "invalid choice: 'luck'"),
+        ([*SMALL, "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
+        ([*SMALL, "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
+        ([*SMALL, "--batch", "8"], "--batch goes with --network"),
+        ([*SMALL, "--sizes", "9,x"], "sizes=9,x: x is not a size of 2 axes"),
+        ([*SMALL, "--sizes", "9x9x9"], "9x9x9 is not a size of 2 axes; give it as 256"),
+        ([*SMALL, "--passes", "backward", "--sizes", "9"], "kernel of both gradients is"),
+        ([*SMALL, "--infer"], "--infer goes with --model"),
+        ([*SMALL, "--ray", "--search", "analytic"], "leave out --search analytic"),
+        ([*SMALL, "--ray", "--target", "cuda:sm_90"], "use auto, cpu, cuda, cpu:avx512"),
+        ([*SMALL, "--ray", "--fast-math"], "with --ray it goes with --target cuda"),
         (["--shape", "1,8,8,8", "--layers", "layers.json"], "give --shape or --layers, not both"),
         (["--network", "MobileNetV2@224"], "--network needs --batch"),
         (["--network", "MobileNetV2", "--batch", "8"], "not in dwconv's own list; it has MobileNetV2@224"),
-        (["--shape", "1,8,8,8,8,8", "--kernel", "3"], "has 6 sizes, not 4 (N,C,H,W) or 5 (N,C,D,H,W)"),
-        (["--shape", "1,8,8,8,8", "--kernel", "3,3"], "kernel=3,3 has 2 sizes; give one, or 3 (depth,height,width)"),
-        (["--shape", "1,8,8,8,8", "--kernel", "3", "--padding", "1,2"], "is not P, PD,PH,PW, FRONT,BACK,TOP,BOTTOM"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--sizes", "9,x"], "sizes=9,x: x is not a size of 2 axes"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--sizes", "9x9x9"], "9x9x9 is not a size of 2 axes; give it as 256"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--sizes", "0"], "0 is not a size of 2 axes"),
-        (["--shape", "1,8,8,8", "--kernel", "7", "--padding", "0", "--sizes", "3"], "kernel=7×7"),
         (["--network", "MobileNetV2@224", "--batch", "8", "--sizes", "9"], "--sizes goes with --shape or --model"),
-        (
-            ["--shape", "1,8,8,8", "--kernel", "3", "--passes", "backward", "--sizes", "9"],
-            "kernel of both gradients is",
-        ),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
-        (["--shape", "1,8,8,8", "--model", "tests.models:TinyNet"], "give --shape or --model, not both"),
-        (["--model", "tests.models:TinyNet"], "--model needs --input"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--blocks"], "--blocks goes with --model"),
-        (["--model", "tests.models:TinyNet", "--input", "2,x"], "input=2,x is not whole numbers"),
-        (["--model", "tests.models:TinyNet", "--input", "2,0"], "input=2,0 has a size below 1"),
-        (["--model", "tests.models:TinyNet", "--input", "2,3", "--channels-last"], "--channels-last needs 4"),
-        (
-            ["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--bias"],
-            "--bias goes with --shape; the model has it",
-        ),
-        (["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--dtype", "int7"], "dtype=int7 is unknown"),
-        (["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--infer", "--train"], "not allowed with argument"),
         (["--layers", "layers.json", "--network", "Net@32", "--batch", "8", "--stride", "2"], "--stride goes with"),
         (["--layers", "absent.json", "--network", "Net@32", "--batch", "8"], "layers=absent.json: No such file"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--ray", "--runner", "predict"], "leave out --runner predict"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--ray", "--target", "cuda:sm_90"], "use auto, cpu, cuda, cpu:avx512"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--ray", "--fast-math"], "with --ray it goes with --target cuda"),
+        (["--shape", "1,8,8,8", *TINY], "give --shape or --model, not both"),
+        ([*TINY], "--model needs --input"),
+        ([*TINY, "--input", "2,0"], "input=2,0 has a size below 1"),
+        ([*TINY, "--input", "2,3", "--channels-last"], "--channels-last needs 4"),
+        ([*TINY, "--input", "2,3,9,9", "--bias"], "--bias goes with --shape; the model has it"),
+        ([*TINY, "--input", "2,3,9,9", "--dtype", "int7"], "dtype=int7 is unknown"),
     ],
 )
 def test_bad_input_is_one_clear_line(capsys, options, words):
     assert words in error_of(capsys, *options)
-
-
-@pytest.mark.parametrize(
-    ("passes", "asks"),
-    [
-        ([], True),
-        (["--passes", "wgrad,dgrad"], True),
-        (["--passes", "fprop,wgrad"], False),
-        (["--passes", "backward"], False),
-    ],
-)
-def test_a_kernel_of_both_gradients_goes_with_the_two(passes, asks):
-    assert asks_for_both_gradients(parser_of_tune().parse_args([*SHAPE, *passes])) == asks
 
 
 def test_a_block_is_tuned_for_training_unless_evaluation_is_requested(tmp_path):
@@ -150,22 +117,15 @@ def test_a_log_that_is_a_folder_or_not_writable_is_one_clear_line(capsys, fakes,
     assert not fakes
 
 
-def test_a_cluster_without_ray_names_what_to_install(capsys, monkeypatch):
+def test_what_is_missing_here_is_one_clear_line(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "run: pip install 'dwconv[ray]'" in error_of(capsys, *SHAPE, "--ray")
-
-
-def test_cuda_without_a_gpu_names_what_works_without_one(capsys, monkeypatch):
     monkeypatch.setattr(target, "_gpu_is_here", lambda: False)
-    assert "cuda:sm_90" in error_of(capsys, "--shape", "1,8,8,8", "--kernel", "3", "--target", "cuda")
-
-
-@pytest.mark.parametrize("vector_set", ["avx512", "avx2", "neon"])
-def test_vectors_that_are_not_here_are_one_clear_line(capsys, monkeypatch, vector_set):
-    facts = cpu_facts.facts_in("flags: sse\n")
-    monkeypatch.setattr(cpu_facts, "cpu_facts", lambda: facts)
-    options = ["--shape", "1,8,8,8", "--kernel", "3", "--target", f"cpu:{vector_set}"]
-    assert f"this CPU has no {vector_set}; kernels can be compiled for it, not run" in error_of(capsys, *options)
+    assert "cuda:sm_90" in error_of(capsys, *SMALL, "--target", "cuda")
+    monkeypatch.setattr(cpu_facts, "cpu_facts", lambda: cpu_facts.facts_in("flags: sse\n"))
+    for vectors in ("avx512", "avx2", "neon"):
+        said = f"this CPU has no {vectors}; kernels can be compiled for it, not run"
+        assert said in error_of(capsys, *SMALL, "--target", f"cpu:{vectors}")
 
 
 def test_no_template_for_any_pass_is_one_clear_line(capsys, fakes):
@@ -173,14 +133,12 @@ def test_no_template_for_any_pass_is_one_clear_line(capsys, fakes):
 
 
 def test_bad_input_and_help_are_answered_at_once():
-    slow = "import sys; from dwconv.tune import main\ntry: main()\nexcept SystemExit: pass\n"
+    slow = "import sys; from dwconv.tune import main\n"
+    slow += "for options in ['--help'], ['--shape', '1,2,3', '--kernel', '3'], sys.argv[1:]:\n"
+    slow += "    try: main(options)\n    except SystemExit: pass\n"
     slow += "assert not {'torch', 'tvm', 'xgboost'} & set(sys.modules)"
-    for options in (
-        ["--help"],
-        ["--shape", "1,2,3", "--kernel", "3"],
-        ["--shape", "1,8,8,8", "--kernel", "3", "--target", "x"],
-    ):
-        subprocess.run([sys.executable, "-c", slow, *options], check=True, capture_output=True, timeout=300)
+    command = [sys.executable, "-c", slow, *SMALL, "--target", "x"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
 # -- layers of a network -----------------------------------------------------------------------------------------
@@ -189,6 +147,8 @@ def test_bad_input_and_help_are_answered_at_once():
 def test_unknown_networks_are_answered_with_close_names(capsys, layers):
     error = error_of(capsys, "--layers", layers, "--network", "net", "--batch", "8")
     assert "network=net is not in" in error and error.rstrip().endswith("it has Net@32")
+    network = ("--layers", layers, "--network", "Net@32", "--batch", "8")
+    assert "passes=backward: no layer of" in error_of(capsys, *network, "--passes", "backward", "--target", "cpu")
 
 
 @pytest.mark.parametrize("text", ["[", "[]", '{"Net": []}', '{"Net": [{"C": 3}]}', '{"Net": [3]}', '{"Net": 3}'])
@@ -212,19 +172,15 @@ def test_a_layers_file_of_another_kind_is_one_clear_line(capsys, tmp_path, text)
         ({"causal": True}, "causal=true is for 1-D layers"),
         ({"I": [99], "K": [4], "S": [1], "P": [3, 3], "causal": True}, "give P as [before, 0]"),
         ({"I": [99], "K": [4], "S": [1], "P": [3, 0, 0]}, "P=[3, 0, 0] is not 1 numbers (width) or 2 (left, right)"),
+        ({"P": ...}, "layer Net[0]: Object missing required field `P`"),
         ({}, "a layer names no batch size N; give --batch N"),
     ],
 )
 def test_a_field_that_is_unknown_or_wrong_is_named(capsys, tmp_path, changed, words):
     path = tmp_path / "layers.json"
-    path.write_text(json.dumps({"Net": [{**PLAIN, **changed}]}))
+    layer = {name: value for name, value in {**PLAIN, **changed}.items() if value is not ...}
+    path.write_text(json.dumps({"Net": [layer]}))
     assert words in error_of(capsys, "--layers", path)
-
-
-def test_a_missing_field_is_named(capsys, tmp_path):
-    path = tmp_path / "layers.json"
-    path.write_text(json.dumps({"Net": [{key: value for key, value in PLAIN.items() if key != "P"}]}))
-    assert "layer Net[0]: Object missing required field `P`" in error_of(capsys, "--layers", path)
 
 
 def test_a_layer_may_say_all_of_itself(capsys, fakes, tmp_path):
@@ -237,12 +193,6 @@ def test_a_layer_may_say_all_of_itself(capsys, fakes, tmp_path):
         "fprop-n3-c8-9x9-k3x3-s1x1-p2.1x0.3-d2x1-m2-float16-nhwc-bias",
         "fprop-n5-c8-9x9-k3x3-s1x1-p1x1-d1x1-m1-float32-nchw",
     }
-
-
-def test_what_no_layer_runs_is_one_clear_line(capsys, tmp_path):
-    path = tmp_path / "layers.json"
-    path.write_text(json.dumps({"Net": [{**PLAIN, "N": 2, "passes": ["fprop"]}]}))
-    assert "passes=wgrad: no layer of" in error_of(capsys, "--layers", path, "--passes", "wgrad")
 
 
 @pytest.mark.parametrize(("given", "padding"), [([3, 0], (3, 0)), ([3], (3, 0)), ([2, 0], (2, 0))])
@@ -274,16 +224,6 @@ def test_every_layer_is_tuned_once(capsys, fakes, layers):
     ]
 
 
-def test_several_networks_are_one_list_of_most_to_win_first(capsys, fakes, tmp_path):
-    path = tmp_path / "layers.json"
-    small = {"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}
-    path.write_text(json.dumps({"A": [small], "B": [{**small, "C": 16}, {**small, "n": 4}]}))
-    options = ["--layers", path, "--network", "A", "--network", "B", "--batch", "2", "--target", "cpu", "--trials", "2"]
-    assert run(*options, "--passes", "fprop", "--json") == 0
-    results = json.loads(capsys.readouterr().out)["results"]
-    assert [result["workload_fields"]["channels"] for result in results] == [8, 16]  # 8 channels five times
-
-
 def test_minutes_are_for_all_and_a_second_run_leaves_out_what_is_done(capsys, fakes, layers):
     options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
     options += ["--trials", "2", "--minutes", "1", "--json"]
@@ -295,11 +235,8 @@ def test_minutes_are_for_all_and_a_second_run_leaves_out_what_is_done(capsys, fa
     assert json.loads(out)["results"] == [] and len(fakes) == 4
     assert "4 of 4 passes were searched before, by tuning_logs/fake-cpu-2t.jsonl, and are left out" in err
     assert run(*options[:-1]) == 0, "the table too"
-
-
-def test_when_the_minutes_are_over_it_says_what_is_left(capsys, fakes, layers):
-    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
-    assert run(*options, "--trials", "2", "--minutes", "0.01", "--json") == 0
+    capsys.readouterr()
+    assert run(*options, "--minutes", "0.01", "--log", layers.with_name("other.jsonl")) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["results"] == []
     assert err.endswith("time is up, 4 passes are left: run the same command to continue\n")

@@ -16,7 +16,7 @@ import dwconv
 from dwconv import tune
 from dwconv.call import background_builds
 from dwconv.commands import tune_model
-from dwconv.commands.tune_arguments import model_request, parser_of_tune
+from dwconv.commands.tune_arguments import model_input, parser_of_tune
 from dwconv.commands.tune_model import counts_of
 from dwconv.dispatch import decide
 from dwconv.errors import InvalidChoice, InvalidWorkload
@@ -119,7 +119,7 @@ def requested(*options):
     """What ``--model`` with these options is to tune on this machine."""
     parser = parser_of_tune()
     args = parser.parse_args(["--channels-last", "--model", *options])
-    return {workload.key for workload in counts_of(model_request(parser, args), cpu_target())}
+    return {workload.key for workload in counts_of(args, cpu_target(), model_input(parser, args))}
 
 
 def test_blocks_are_tuned_on_request(monkeypatch):
@@ -134,27 +134,12 @@ def test_blocks_are_tuned_on_request(monkeypatch):
 
 
 def test_models_of_tokens_get_integers(capsys, fakes):
-    options = [
-        "--model",
-        "tests.commands.test_tune_model:Tokens",
-        "--input",
-        "2,10",
-        "--input-dtype",
-        "int64",
-        *MODEL[4:],
-    ]
-    workloads, err = tuned_by(capsys, *options)
+    tokens = ["--model", "tests.commands.test_tune_model:Tokens", "--input", "2,10", "--input-dtype", "int64"]
+    workloads, err = tuned_by(capsys, *tokens, *MODEL[4:])
     assert {re.sub("^[a-z]+-", "", workload) for workload in workloads} == {
         "n2-c16-1x10-k1x9-s1x1-p0x4-d1x1-m1-float32-nchw"
     }
     assert "1 depthwise layer in tests.commands.test_tune_model:Tokens, 3 different passes" in err
-
-
-def test_layers_that_run_often_come_first(capsys, fakes):
-    workloads, _ = tuned_by(
-        capsys, "--model", "tests.commands.test_tune_model:Repeats", "--input", "2,8,9,9", *MODEL[4:]
-    )
-    assert [re.search(r"-c(\d+)-", workload)[1] for workload in workloads] == ["8", "8", "8", "16", "16"]
 
 
 def test_what_cannot_be_tuned_is_one_clear_line(capsys, fakes, monkeypatch):
@@ -165,50 +150,37 @@ def test_what_cannot_be_tuned_is_one_clear_line(capsys, fakes, monkeypatch):
     assert not fakes
 
 
-def test_networks_that_ship_are_tuned_by_name(capsys, fakes):
-    options = ["--network", "Conformer-L (d512,T=512,k31)", "--batch", "2", *MODEL[4:], "--passes", "fprop"]
-    workloads, _ = tuned_by(capsys, *options)
-    assert workloads == ["fprop-n2-c512-1x512-k1x31-s1x1-p0x15-d1x1-m1-float32-nchw"]
-
-
 def test_every_network_that_ships_can_be_read():
     names = json.loads(shipped_layers().read_text())
-    assert all(read_layers(shipped_layers(), network=name) for name in names)
-    assert len(names) > 20
+    assert all(read_layers(shipped_layers(), network=name) for name in names) and len(names) > 20
 
 
 # -- the function ------------------------------------------------------------------------------------------------------
 
 
-def test_the_function_prints_the_table_of_the_command(capsys, fakes, monkeypatch):
+def test_the_function_prints_the_table_of_the_command(capsys, fakes, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(fake, "BASELINE_US", 1e3)  # all are faster
+    before = decide.database()
     tuned = dwconv.tune(TinyNet(), IMAGE, trials=2)
     _, err = capsys.readouterr()
     assert "note: 3 depthwise layers in TinyNet, 9 different passes to tune" in err and "trials done" in err
     assert len(tuned.outcomes) == 9 and tuned.worked and not tuned.left
+    assert decide.database() is not before and len(list(decide.database())) > len(list(before)), "calls read them"
     assert run(*MODEL, "--trials", "2") == 0
     table = capsys.readouterr().out
     # What is measured by then has less to win, and so another place.
     assert sorted(_without_counts(str(tuned)).splitlines()) == sorted(_without_counts(table).splitlines())
     assert "next: dwconv.convert(model) uses these kernels" in str(tuned)
+    own = tmp_path / "own.jsonl"
+    tuned = dwconv.tune(TinyNet(), IMAGE, trials=2, log=own, trains=False)
+    assert tuned.log == own and len(tuned.outcomes) == 3 and f"with DWCONV_TUNING_LOGS={own}" in str(tuned)
 
 
 def _without_counts(table: str) -> str:
     """The second run measured nothing that the first had, and had nothing to gain."""
     table = re.sub(r"(?m)^still to gain: .*$", "", table)
     return re.sub(r"\(\d+ new trials, \d+ known before\)", "", table).strip()
-
-
-def test_the_log_that_is_named_is_written(fakes, tmp_path, monkeypatch):
-    monkeypatch.setattr(fake, "BASELINE_US", 1e3)
-    tuned = dwconv.tune(TinyNet(), IMAGE, trials=2, log=tmp_path / "own.jsonl", trains=False)
-    assert tuned.log == tmp_path / "own.jsonl" and len(tuned.outcomes) == 3
-    assert f"with DWCONV_TUNING_LOGS={tmp_path / 'own.jsonl'}" in str(tuned)
-
-
-def test_minutes_are_for_all_layers(fakes):
-    assert dwconv.tune(TinyNet(), IMAGE, minutes=0.01, trials=2).left == 9
 
 
 def shown_gains(err):
@@ -232,12 +204,8 @@ def test_what_is_still_to_gain_goes_down_to_nothing(capsys, fakes, monkeypatch):
     assert set(shown_gains(err)) == {0}, "the log knows it"
     step = json.loads(out)["step"]
     assert step == {"still_to_gain_us": 0, "depthwise_us": 6 * fake.BASELINE_US}
-
-
-def test_a_single_layer_has_no_step(capsys, fakes):
     assert run("--shape", "8,96,28,28", "--kernel", "3", "--layout", "nhwc", *MODEL[4:], "--passes", "fprop") == 0
-    out, err = capsys.readouterr()
-    assert "gain" not in out + err
+    assert "gain" not in "".join(capsys.readouterr()), "a single layer has no step"
 
 
 def test_minutes_go_where_there_is_most_to_win(fakes, monkeypatch):
@@ -252,13 +220,7 @@ def test_minutes_go_where_there_is_most_to_win(fakes, monkeypatch):
     dwconv.tune(Repeats(), torch.randn(2, 8, 9, 9), minutes=0.5, trials=2, trains=False)
     small, large = sorted(seconds, key=lambda workload: workload.channels)
     assert list(seconds) == [small, large], "eight calls of the small one take longer"
-    assert seconds[small] == pytest.approx(4 * (30 - 2 * 3) / 5, rel=0.05)
-
-
-def test_calls_read_the_new_records(fakes):
-    before = decide.database()
-    dwconv.tune(TinyNet(), IMAGE, trials=2)
-    assert decide.database() is not before and len(list(decide.database())) > len(list(before))
+    assert seconds[small] == pytest.approx(2 + 4 * (30 - 2 * 5) / 5, rel=0.05)
 
 
 def test_ctrl_c_is_raised_and_what_was_measured_is_kept(fakes):
@@ -329,14 +291,15 @@ def test_the_module_is_the_function_and_the_command():
 
 @pytest.mark.usefixtures("threads_as_asked")
 def test_the_share_is_that_of_the_depthwise_layers():
+    def ratio(step):
+        return step_ratio_at_most(step, device=torch.device("cpu"))
+
     x = torch.randn(4, 32, 32, 32)
     model = nn.Conv2d(32, 32, 3, groups=32)
-    alone = step_ratio_at_most(lambda: model(x), device=torch.device("cpu"))
-    dense = step_ratio_at_most(lambda: x.sin(), device=torch.device("cpu"))
-    assert dense == 1.0 < alone
+    assert ratio(lambda: x.sin()) == 1.0 < ratio(lambda: model(x))
     many = torch.randn(2, 128, 24, 24, dtype=torch.float64)  # of which PyTorch runs the groups one by one
     one_by_one = nn.Conv2d(128, 128, 5, groups=128).double()
-    assert step_ratio_at_most(lambda: one_by_one(many).sum().backward(), device=torch.device("cpu")) > 2
+    assert ratio(lambda: one_by_one(many).sum().backward()) > 2
 
 
 def test_the_profiler_is_quiet():

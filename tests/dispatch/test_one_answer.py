@@ -1,4 +1,4 @@
-"""What a record is worth: dispatch, what there is to win, ``show``, the race and the refresh give one answer."""
+"""What a record is worth: dispatch, what there is to win, ``show``, and the race give one answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from dwconv.records.record import Measurement, Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.tuner.expected_gain import ExpectedGains
 from dwconv.tuner.race import is_known
-from dwconv.tuner.search.strategies import to_race_again
 from dwconv.untuned import gain
 from tests.planted_records import record_of, workload_of
 
@@ -53,8 +52,8 @@ def contended(config=FAST, *, us=50.0):
 
 OLD_TVM = {**record().versions, "tvm": "0.1"}
 OLD_TORCH = {**record().versions, "torch": "2.1.0"}
-DONE = {"provider": "dwconv", "command": False, "basis": "measured", "wins": False, "known": True, "again": False}
-NOTHING = {"provider": "pytorch", "command": True, "basis": "assumed", "wins": True, "known": False, "again": False}
+DONE = {"provider": "dwconv", "command": False, "basis": "measured", "wins": False, "known": True}
+NOTHING = {"provider": "pytorch", "command": True, "basis": "assumed", "wins": True, "known": False}
 SEARCHED, FAILED = record(confirmed=True), record(status=Status.WRONG, measurement=None)
 
 
@@ -66,12 +65,12 @@ SEARCHED, FAILED = record(confirmed=True), record(status=Status.WRONG, measureme
         ([contended()], {**NOTHING, "best": None}),
         ([contended(us=1.0), record(SLOW, confirmed=True)], {**DONE, "best": SLOW}),
         ([record(us=1.0), record(SLOW, confirmed=True)], {**DONE, "best": SLOW}),
-        ([record(confirmed=True, versions=OLD_TORCH)], {**NOTHING, "basis": "predicted", "again": True, "best": FAST}),
-        ([record(confirmed=True, versions=OLD_TVM)], {**NOTHING, "basis": "predicted", "again": True, "best": FAST}),
+        ([record(confirmed=True, versions=OLD_TORCH)], {**NOTHING, "basis": "predicted", "best": FAST}),
+        ([record(confirmed=True, versions=OLD_TVM)], {**NOTHING, "basis": "predicted", "best": FAST}),
         ([record(us=1.0, versions=OLD_TORCH), record(SLOW, confirmed=True)], {**DONE, "best": SLOW}),
         (
             [record(us=1.0, confirmed=True, versions=OLD_TORCH), record(SLOW)],
-            {**DONE, "wins": True, "known": False, "again": True, "best": SLOW},
+            {**DONE, "wins": True, "known": False, "best": SLOW},
         ),
         ([record(confirmed=True, device="other-avx2-2t")], {**NOTHING, "best": None}),
         ([SEARCHED, FAILED], {**NOTHING, "command": False, "known": True, "best": None}),
@@ -108,7 +107,6 @@ def asked(capsys) -> dict[str, Any]:
         "basis": to_win.basis,
         "wins": to_win.win_us > 0,
         "known": is_known(WORKLOAD, TARGET, database(), broken={}),
-        "again": to_race_again([WORKLOAD], database(), TARGET) == [WORKLOAD],
         "best": shown(capsys),
     }
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from dwconv.errors import NodeLost
-from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.records.line import encode
-from dwconv.records.record import Measurement
 from dwconv.schedules.space import Config
 from dwconv.system import versions
-from dwconv.tuner.cluster.node import Facts, Line, Report, Setup, Task
+from dwconv.tuner.cluster.node import Facts, Report, Setup, Task
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Stop, TuningResult
 from tests import fake_tuning as fake
 
@@ -38,9 +36,8 @@ class Clock:
 
 
 class FakeNode:
-    """A node that takes ``takes_s`` for each workload. ``reference_us`` of the time at which its kernel is timed.
-    ``dies_s``, ``silent_s``: from then on it answers with an error, or nothing. ``sends``: what it makes of a record.
-    ``failure``: why it cannot end its first task."""
+    """A node that takes ``takes_s`` for each workload. ``dies_s``, ``silent_s``: from then on it answers with an error,
+    or nothing. ``sends``: what it makes of a record. ``failure``: why it cannot end its first task."""
 
     def __init__(
         self,
@@ -49,8 +46,6 @@ class FakeNode:
         device: str = fake.TARGET.device,
         place: str = "",
         takes_s: float = 10.0,
-        reference_us: Sequence[tuple[float, float]] = ((0.0, 100.0),),
-        contention: float = 0.0,
         versions_there: dict[str, str] | None = None,
         dies_s: float = math.inf,
         silent_s: float = math.inf,
@@ -58,11 +53,9 @@ class FakeNode:
         failure: str = "",
     ) -> None:
         self.name = name
-        self.target: CpuTarget = dataclasses.replace(fake.TARGET, device=device)
+        self.target = dataclasses.replace(fake.TARGET, device=device)
         self.place = place or name
         self.takes_s = takes_s
-        self.reference_us = reference_us
-        self.contention = contention
         self.versions_there = versions.installed() if versions_there is None else versions_there
         self.dies_s, self.silent_s = dies_s, silent_s
         self.sends, self.failure = sends, failure
@@ -70,7 +63,7 @@ class FakeNode:
         self.ended = False
         self.pending: tuple[float, object] | None = None
         self.clock = Clock()
-        self._began_s = 0.0
+        self._began_s, self._sent = 0.0, 0
 
     @property
     def tuned(self) -> list[Workload]:
@@ -94,34 +87,23 @@ class FakeNode:
         return self.clock.now_s, self.versions_there
 
     def _start(self, setup: Setup) -> tuple[float, object]:
-        return self.clock.now_s, Facts(target=self.target, place=self.place, reference=self._reference())
-
-    def _time_reference(self) -> tuple[float, object]:
-        return self.clock.now_s, self._reference()
+        return self.clock.now_s, Facts(target=self.target, place=self.place)
 
     def _begin(self, task: Task) -> tuple[float, object]:
         self.tasks.append(task)
-        self._began_s = self.clock.now_s
+        self._began_s, self._sent = self.clock.now_s, 0
         return self.clock.now_s, None
 
-    def _report(self, acknowledged: int, wait_s: float) -> tuple[float, object]:
+    def _report(self, wait_s: float) -> tuple[float, object]:
         made_s = [self._began_s + self.takes_s * (number + 1) / RECORDS for number in range(RECORDS)]
-        next_s = made_s[acknowledged] if acknowledged < RECORDS else self.clock.now_s
+        next_s = made_s[self._sent] if self._sent < RECORDS else self.clock.now_s
         at_s = max(self.clock.now_s, min(next_s, self.clock.now_s + wait_s))
-        lines = tuple(
-            Line(record=self._record(number), reference=self._reference(made_s[number]))
-            for number in range(acknowledged, RECORDS)
-            if made_s[number] <= at_s
-        )
+        before, self._sent = self._sent, sum(each_s <= at_s for each_s in made_s)
+        lines = tuple(map(self._record, range(before, self._sent)))
         ended = made_s[-1] <= at_s
         if ended and self.failure:
             return at_s, Report(lines=lines, ended=True, failure=self.failure)
         return at_s, Report(lines=lines, ended=ended, state=self._state(ended=ended))
-
-    def _reference(self, at_s: float | None = None) -> Measurement:
-        now_s = self.clock.now_s if at_s is None else at_s
-        us = [us for from_s, us in self.reference_us if from_s <= now_s][-1]
-        return Measurement(median_us=us, spread_us=1.0, rounds=9, contention=self.contention)
 
     def _record(self, number: int) -> bytes:
         workload = self.tasks[-1].workload

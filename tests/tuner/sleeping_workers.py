@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import ray
 
 from dwconv.problems.workload import PASSES
-from dwconv.records.record import Measurement, TuningRecord
+from dwconv.records.record import TuningRecord
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.cluster.node import Facts, Setup
@@ -19,7 +19,6 @@ from dwconv.tuner.search import loop, search_state
 from tests import fake_tuning as fake
 
 TRIALS = 4
-REFERENCE = Measurement(median_us=100.0, spread_us=1.0, rounds=9)
 TEMPLATES = {f"fake.{pass_}": fake.template(pass_=pass_) for pass_ in PASSES}
 
 
@@ -49,7 +48,6 @@ class SleepingWorker(Worker):
         template_module.all_templates = lambda: TEMPLATES
         loop.make_runner = lambda *_, **__: SleepingRunner(self.device, trial_s=self.trial_s)
         search_state.Quiet = lambda **_: SimpleNamespace(busy=0.0, look=lambda: True, wait=lambda timeout_s: True)
-        self._setup, self._target = setup, dataclasses.replace(fake.TARGET, device=self.device)
-        self._reference = SimpleNamespace(measure=lambda: REFERENCE)
-        self._workers = SimpleNamespace(measurer=SimpleNamespace(running=True))
-        return Facts(target=self._target, place=ray.get_runtime_context().get_node_id(), reference=REFERENCE)
+        target = dataclasses.replace(fake.TARGET, device=self.device)
+        self._ready = setup.choices, target, SimpleNamespace(measurer=SimpleNamespace(running=True))
+        return Facts(target=target, place=ray.get_runtime_context().get_node_id())

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import pytest
-
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.evolve import Evolve
@@ -101,13 +99,6 @@ def test_history_of_another_pytorch_says_nothing(log):
     for record in fake.FakeRunner().measure([Candidate(fake.WORKLOAD, c) for c in defaults()]):
         log.append(dataclasses.replace(slowed(record, 0.01, 0.0), versions={"torch": "1.0"}))
     assert tune(log, fake.FakeRunner(), trials=1 + len(defaults())).best.confirmed
-
-
-@pytest.mark.parametrize("busy", [0.0, 0.9])
-def test_without_a_history_a_time_far_from_the_limit_is_confirmed_if_nothing_else_runs(log, others, busy):
-    others.looks += [busy] * 99
-    result = tune(log, BusyRunner(trials=[(80.0, 0.5)] * 99, finals=[(80.0, 0.0)] * 9))
-    assert result.too_busy == bool(busy) and result.best.confirmed == (not busy)
 
 
 def test_contended_trials_are_timed_again_when_it_is_quiet(log, others):

@@ -1,4 +1,4 @@
-"""The driver of a cluster: who tunes what, what is written, and what happens to nodes that are lost, slow or others."""
+"""The driver of a cluster: who tunes what, what is written, and what happens to nodes that are lost or refused."""
 
 from __future__ import annotations
 
@@ -67,12 +67,6 @@ def test_workloads_with_most_to_win_go_first_to_a_free_node(tune, logs, clock):
     assert len(records_in(logs)) == len(LAYERS) * RECORDS
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_nothing_waits_while_a_node_is_free(tune, clock, size):
-    tune(*(FakeNode(f"node {number}") for number in range(size)))
-    assert clock.now_s == pytest.approx(10.0 * len(LAYERS) / size)
-
-
 def test_a_node_gets_the_records_of_its_workload_and_of_others(tune):
     node = FakeNode("node")
     tune(node, seconds=7)
@@ -103,7 +97,7 @@ def test_devices_of_each_name_tune_for_themselves(tune, logs):
 # -- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_a_record_is_acknowledged_when_it_is_on_disk(tune, logs, clock, monkeypatch, capsys):
+def test_a_record_that_cannot_be_written_is_tried_again(tune, logs, clock, monkeypatch, capsys):
     """The log fails while it writes the sixth line, and once more."""
     lines = []
 
@@ -124,6 +118,13 @@ def test_a_record_is_acknowledged_when_it_is_on_disk(tune, logs, clock, monkeypa
         f"note: log=full: no space for a record; trying again in {pause_s:g} s" for pause_s in settings.RETRY_PAUSES_S
     ]
 
+    def full(log, line):
+        raise LogError("log=full: no space for a record")
+
+    monkeypatch.setattr(TuningLog, "append_line", full)
+    with pytest.raises(LogError, match="no space"):
+        tune(FakeNode("node"), resume=False)
+
 
 def test_what_the_nodes_measure_is_shared_with_the_team(tune, logs, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DWCONV_SHARED_RECORDS", str(tmp_path / "team"))
@@ -135,17 +136,7 @@ def test_what_the_nodes_measure_is_shared_with_the_team(tune, logs, tmp_path, mo
     assert TuningLog(there).load().records == records_in(logs)
 
 
-def test_a_log_that_cannot_be_written_ends_it(tune, monkeypatch, logs):
-    def append_line(log, line):
-        raise LogError("log=full: no space for a record")
-
-    monkeypatch.setattr(TuningLog, "append_line", append_line)
-    with pytest.raises(LogError, match="no space"):
-        tune(FakeNode("node"))
-    assert records_in(logs) == []
-
-
-def test_ctrl_c_keeps_what_is_acknowledged(tune, logs):
+def test_ctrl_c_keeps_what_is_on_disk(tune, logs):
     tuned = tune(FakeNode("node"), interrupt_s=18.0)
     assert tuned.interrupted and tuned.left == len(LAYERS) - 2
     assert [outcome.result.stopped for outcome in tuned.outcomes] == [Stop.TRIALS, Stop.INTERRUPTED]
@@ -162,7 +153,7 @@ def test_what_a_lost_node_tuned_another_one_goes_on_with(tune, logs, capsys, los
     assert goes.ended and not stays.ended
     assert len(goes.tuned) == 2 and stays.tuned.count(goes.tuned[1]) == 1
     again = stays.tasks[stays.tuned.index(goes.tuned[1])]
-    assert len(again.records) == 3, "what was acknowledged is known to the other one"
+    assert len(again.records) == 3, "what is on disk is known to the other one"
     assert set(again.records) <= {*(line for line in (logs / "fake-cpu-2t.jsonl").read_bytes().splitlines())}
     assert tuned.left == 0 and not tuned.lost and len(tuned.outcomes) == len(LAYERS)
     (note,) = notes_in(capsys)
@@ -178,28 +169,24 @@ def test_the_last_node_of_a_name_is_lost(tune, logs, capsys):
     assert none_left.startswith("note: no node with fake-cpu-2t is left: 3 of 4 passes are not tuned; ")
 
 
-def test_a_node_that_cannot_go_on_is_lost(tune, capsys):
-    node = FakeNode("node", failure="out of memory")
-    assert tune(node, FakeNode("other")).left == 0
-    assert len(node.tasks) == 1 and "note: node is lost: out of memory" in notes_in(capsys)[0]
-
-
 @pytest.mark.parametrize(
-    "sends",
+    ("wrong", "said"),
     [
-        lambda line: line.replace(b"fake-cpu-2t", b"other-cpu-4t"),
-        lambda line: line.replace(b'"batch":8', b'"batch":9'),
-        lambda line: b'{"not": "a record"}',
+        ({"failure": "out of memory"}, "out of memory"),
+        ({"sends": lambda line: line.replace(b"fake-cpu-2t", b"other-cpu-4t")}, "something else than its task"),
+        ({"sends": lambda line: line.replace(b'"batch":8', b'"batch":9')}, "something else than its task"),
+        ({"sends": lambda line: b'{"not": "a record"}'}, "what it sent is "),
     ],
-    ids=["of another device", "of another workload", "no record"],
+    ids=["fails", "another device", "another workload", "no record"],
 )
-def test_a_node_that_sends_something_else_than_records_of_its_task_is_lost(tune, logs, capsys, sends):
-    tuned = tune(FakeNode("forger", sends=sends), FakeNode("honest"))
-    assert tuned.left == 0
-    assert notes_in(capsys)[0].startswith("note: forger is lost: ")
-    records = records_in(logs)
-    assert {record.device for record in records} == {fake.TARGET.device}
-    assert {record.workload for record in records} == set(LAYERS) and len(records) == len(LAYERS) * RECORDS
+def test_a_node_that_fails_or_sends_something_else_than_records_of_its_task_is_lost(tune, logs, capsys, wrong, said):
+    tuned = tune(node := FakeNode("node", **wrong), FakeNode("honest"))
+    assert tuned.left == 0 and len(node.tasks) == 1
+    (note,) = notes_in(capsys)
+    assert note.startswith("note: node is lost: ") and said in note
+    records = {(record.workload, record.config) for record in records_in(logs)}
+    assert len(records) == len(LAYERS) * RECORDS and {workload for workload, _ in records} == set(LAYERS)
+    assert {record.device for record in records_in(logs)} == {fake.TARGET.device}
 
 
 # -- nodes that are refused ------------------------------------------------------------------------------------------
@@ -217,11 +204,8 @@ def test_other_versions_are_refused(tune, capsys):
         f"note: others is left out: there torch 1.0, here torch {installed['torch']}; install the same versions",
         f"note: without is left out: there tvm is missing, here tvm {installed['tvm']}; install the same versions",
     ]
-
-
-def test_without_a_node_that_can_tune_there_is_no_result(tune):
     with pytest.raises(NoCluster, match=r"no node can tune: others: there .*torch 1\.0"):
-        tune(FakeNode("others", versions_there={**versions.installed(), "torch": "1.0"}))
+        tune(FakeNode("others", versions_there={**installed, "torch": "1.0"}))
 
 
 def test_two_nodes_of_one_machine_do_not_measure_side_by_side(tune, capsys):
@@ -229,54 +213,3 @@ def test_two_nodes_of_one_machine_do_not_measure_side_by_side(tune, capsys):
     tune(one, two)
     assert set(one.tuned) == set(LAYERS) and two.tasks == [] and two.ended
     assert notes_in(capsys) == ["note: two is left out: it is in the same place as one, and only one may measure there"]
-
-
-# -- nodes that are slow ---------------------------------------------------------------------------------------------
-
-
-def test_a_slow_node_rests_until_it_is_as_fast_as_the_others(tune, clock, capsys):
-    slow = FakeNode("slow", reference_us=[(0.0, 182.0), (15.0, 104.0)])
-    one, two = FakeNode("one"), FakeNode("two")
-    tune(one, slow, two)
-    assert len(slow.tasks) == 0 and len(one.tasks) == len(two.tasks) == 2, "all was done before it could be timed again"
-    (note,) = notes_in(capsys)
-    assert note.startswith("note: slow is slow: the reference kernel takes 1.82 times as long there as on other nodes")
-    clock.now_s = 0.0
-    one, slow = FakeNode("one", takes_s=20.0), FakeNode("slow", reference_us=[(0.0, 182.0), (15.0, 104.0)])
-    tune(one, slow, resume=False)
-    assert 0 < len(slow.tasks) < len(LAYERS)
-    assert notes_in(capsys)[1] == "note: slow is as fast as the other nodes with fake-cpu-2t again"
-
-
-def test_what_a_node_confirms_after_it_became_slow_is_contended_and_tuned_again(tune, logs, capsys):
-    """Its reference kernel is timed after the finalists were measured, which is at 10 s."""
-    sound, slow = FakeNode("sound"), FakeNode("slow", reference_us=[(0.0, 100.0), (9.0, 200.0)])
-    tuned = tune(sound, slow)
-    assert len(slow.tuned) == 1 and slow.tuned[0] in sound.tuned
-    of_slow = [record for record in records_in(logs) if record.workload == slow.tuned[0]]
-    before, doubted, after = of_slow[: RECORDS - 1], of_slow[RECORDS - 1], of_slow[RECORDS:]
-    assert not any(record.contended for record in before)
-    assert not doubted.confirmed and doubted.contention == 0.5
-    assert [record.confirmed for record in after] == [False] * (RECORDS - 1) + [True]
-    assert tuned.left == 0 and all(outcome.result.best.confirmed for outcome in tuned.outcomes)
-    err = capsys.readouterr().err
-    assert err.count("note: slow is slow") == 1 and err.count("a node that is not slow tunes it again") == 1
-
-
-def test_without_another_node_records_of_a_slow_one_are_not_confirmed(tune, logs):
-    slow = FakeNode("slow", reference_us=[(0.0, 100.0), (9.0, 200.0)], takes_s=10.0)
-    dies = FakeNode("dies", contention=0.4, takes_s=500.0)
-    tuned = tune(slow, dies)
-    doubted = [outcome for outcome in tuned.outcomes if not outcome.result.best.confirmed]
-    assert doubted and all(outcome.result.too_busy and outcome.result.best.contention == 0.5 for outcome in doubted)
-    confirmed = {record.workload for record in records_in(logs) if record.confirmed}
-    assert confirmed == {outcome.workload for outcome in tuned.outcomes} - {each.workload for each in doubted}
-
-
-def test_a_busy_node_rests_while_another_one_is_free(tune, capsys):
-    busy = FakeNode("busy", contention=0.4)
-    tune(busy, FakeNode("free"))
-    assert busy.tasks == []
-    assert notes_in(capsys) == ["note: busy is busy: other work takes 40% of the time of the reference kernel"]
-    tune(busy_alone := FakeNode("busy", contention=0.4))
-    assert set(busy_alone.tuned) == set(LAYERS)

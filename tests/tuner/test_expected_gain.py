@@ -1,10 +1,8 @@
-"""ExpectedGains: what there is to win says what comes first; and when a search ends, by ``--until``."""
+"""ExpectedGains: what there is to win says what comes first."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 
 import pytest
 import torch
@@ -22,20 +20,13 @@ from dwconv.tuner.expected_gain import (
     MOST_STARTS,
     ExpectedGains,
     StepTime,
-    TuningLeft,
-    Until,
-    bests_us,
-    further_us,
     most_to_win_first,
     with_both_gradients,
 )
-from dwconv.tuner.search.search_result import Stop
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
 from tests.planted_gain import plant_gain
 from tests.planted_records import workload_of
-from tests.tune_command import SHAPE, error_of, plant, run
-from tests.tuner.fake_search import tune
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=96, input_size=(56, 56))
@@ -52,22 +43,16 @@ def first_of(counts, *records):
     return most_to_win_first(counts, fake.TARGET, Database.of(records))
 
 
-def test_large_passes_come_first_unless_small_ones_run_often():
+def test_what_has_most_to_win_comes_first_and_the_passes_of_a_layer_together():
     assert first_of({SMALL: 1, LARGE: 1}) == [LARGE, SMALL]
     assert first_of({SMALL: 1000, LARGE: 1}) == [SMALL, LARGE]
-
-
-def test_the_passes_of_a_layer_stay_together():
     small, large = ([layer.for_pass(pass_) for pass_ in PASSES] for layer in (SMALL, LARGE))
     mixed = [small[0], large[0], small[1], large[1], small[2], large[2]]
     assert first_of(dict.fromkeys(mixed, 1)) == [*large, *small]
-
-
-def test_what_pytorch_is_slow_at_comes_first():
     kernel = {"kernel": (7, 7), "padding": ((3, 3), (3, 3))}
     layers = (dataclasses.replace(LARGE, channels=channels, **kernel) for channels in (96, 64))
     fprop, wgrad = (layer.for_pass(pass_) for layer, pass_ in zip(layers, ("fprop", "wgrad"), strict=True))
-    assert first_of({fprop: 1, wgrad: 1}) == [wgrad, fprop]
+    assert first_of({fprop: 1, wgrad: 1}) == [wgrad, fprop], "PyTorch is slow at it"
 
 
 def test_where_something_was_measured_little_is_left_to_win(templates):
@@ -115,14 +100,14 @@ def test_little_is_left_of_what_was_measured_and_nothing_of_what_is_confirmed(
     )
 
 
-def test_a_race_leaves_as_much_as_anything_that_was_measured(templates):
+def test_a_race_and_the_nearest_batch_count_and_what_other_work_disturbed_does_not(templates):
     raced = dataclasses.replace(measured(LARGE, median_us=100.0, confirmed=True), raced=True)
     assert stake_of(LARGE, raced).win_us == pytest.approx(5)
-
-
-def test_the_nearest_batch_counts_in_proportion(templates):
     records = [measured(LARGE.with_batch(batch), median_us=10.0 * batch**2) for batch in (1, 4, 64)]
     assert stake_of(LARGE, *records).now_us == pytest.approx(2 * 160)
+    record = measured(LARGE, median_us=100.0)
+    lost = dataclasses.replace(record.measurement, contention=0.9)
+    assert stake_of(LARGE, dataclasses.replace(record, measurement=lost)).basis == "assumed"
 
 
 def test_a_kernel_without_the_bias_leaves_its_sweep_to_win(templates):
@@ -130,12 +115,6 @@ def test_a_kernel_without_the_bias_leaves_its_sweep_to_win(templates):
     expected_gain = stake_of(biased, measured(LARGE, median_us=50.0, confirmed=True))
     assert expected_gain.now_us == pytest.approx(100) and expected_gain.win_us == pytest.approx(50)
     assert stake_of(biased, measured(LARGE, median_us=50.0), measured(biased, median_us=60.0)).now_us == 60
-
-
-def test_what_other_work_disturbed_says_nothing(templates):
-    record = measured(LARGE, median_us=100.0)
-    disturbed = dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, contention=0.9))
-    assert stake_of(LARGE, disturbed).basis == "assumed"
 
 
 def test_nothing_is_expected_where_no_template_fits_or_nothing_worked(templates, monkeypatch):
@@ -283,76 +262,3 @@ def test_so_has_an_export_of_both_gradients(passes, has_it):
     options = ["--shape", "8,32,14,14", "--kernel", "3", "--layout", "nhwc", "--out", "pack", *passes]
     workloads = export._workloads(parser, parser.parse_args(options), GPU, Database.of([]))
     assert (LAYER.for_pass("backward") in workloads) == has_it
-
-
-# -- when a search may end ---------------------------------------------------------------------------------------------
-
-LIMIT_US = fake.TARGET.limits.limit_us(bytes_moved=fake.WORKLOAD.bytes, flops=fake.WORKLOAD.flops)
-
-
-@pytest.fixture
-def planted_command(monkeypatch, tmp_path):
-    return plant(monkeypatch, tmp_path)
-
-
-def test_a_search_ends_at_the_share_of_the_limit(log):
-    runner = fake.FakeRunner()
-    result = tune(log, runner, trials=64, until=Until(share=0.1, calls=10**6, step_us=1.0))
-    times = [fake.time_us(config) for config in runner.measured]
-    assert result.stopped is Stop.LIMIT and 1 < len(times) < 64
-    assert times[-1] <= LIMIT_US / 0.1 < min(times[:-1])
-    assert runner.confirmed, "its finalists are confirmed as ever"
-
-
-def test_a_search_ends_where_all_it_may_gain_is_little_of_a_step(log):
-    runner = fake.FakeRunner()
-    result = tune(log, runner, trials=64, until=Until(share=0.5, calls=2, step_us=1e6))
-    assert result.stopped is Stop.GAIN and 8 <= len(runner.measured) < 16
-    for until in (Until(share=0.5, calls=2, step_us=1.0), Until(share=0.999, calls=2, step_us=1e6)):
-        assert tune(log, fake.FakeRunner(), trials=64, until=until).stopped is Stop.TRIALS
-
-
-def test_what_is_left_falls_with_the_trials_and_is_bound_by_the_limit():
-    assert further_us([100.0] * 10, None) > further_us([100.0] * 20, None) > 0
-    assert further_us([200.0] * 10 + [100.0] * 10, None) == 50.0, "as many trials again may gain as much"
-    assert further_us([200.0] * 10 + [100.0] * 10, 99.0) == 1.0
-    assert further_us([100.0] * 10, 120.0) == further_us([100.0] * 10, None), "such a limit is wrong"
-    assert further_us([math.inf] * 9 + [100.0], None) == 100.0
-    until = Until(share=0.9, calls=1, step_us=100.0)
-    assert until.is_near(100.0, 96.0) and not until.is_near(100.0, 120.0) and not until.is_near(100.0, None)
-    assert not until.is_near(math.inf, 96.0) and not until.is_little_left([math.inf] * 9, None)
-    assert until.is_little_left([0.1] * 8, None) and not until.is_little_left([0.1] * 7, None)
-    assert str(TuningLeft(us=3.1, step_us=100.0)) == "≤ 4 % of a step"
-
-
-def test_the_first_record_of_each_configuration_is_a_trial():
-    first, second, *_ = fake.space(fake.WORKLOAD, fake.TARGET)
-    records = [fake.record(fake.WORKLOAD, config, median_us=us) for config, us in ((first, None), (second, 9.0))]
-    assert bests_us([*records, records[0]]) == [math.inf, 9.0]
-
-
-def test_the_command_says_what_is_left(capsys, planted_command):
-    options = (*SHAPE, "--passes", "fprop", "--trials", "64", "--until", "10%")
-    assert run(*options) == 0
-    out, err = capsys.readouterr()
-    assert "tuning left: ≤ " in out and "% of a step" in out and "near the limit" in err
-    assert run(*options, "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
-    (result,) = answer["results"]
-    left_us, step_us = answer["step"]["tuning_left_us"], answer["step"]["depthwise_us"]
-    assert result["trials"] < 64 and 0 < left_us <= step_us - LIMIT_US
-    assert f"tuning left: ≤ {math.ceil(100 * left_us / step_us)} % of a step" in out
-    assert run(*SHAPE, "--passes", "fprop", "--trials", "8") == 0
-    assert "tuning left" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("share", ["0", "-5%", "101%", "1.01", "many", "%", "95 %", "nan"])
-def test_what_is_no_share_is_one_clear_line(capsys, planted_command, share):
-    assert "until" in error_of(capsys, *SHAPE, f"--until={share}")
-    assert not planted_command
-
-
-def test_it_does_not_go_with_a_refresh_and_is_no_more_than_all(capsys, planted_command):
-    assert "leave out --until" in error_of(capsys, *SHAPE, "--until", "95%", "--refresh")
-    with pytest.raises(ValueError, match=r"until=1\.5 is not a share of a limit"):
-        Choices(until=1.5)

@@ -60,12 +60,12 @@ def test_evolution_starts_from_what_is_known_to_be_good(log, monkeypatch):
 def test_a_second_run_measures_nothing(log):
     first = tune(log, fake.FakeRunner())
     lines = log.path.read_bytes()
-    runner = fake.FakeRunner()
-    second = tune(log, runner)
-    assert runner.measured == runner.confirmed == []
+    second = tune(log)  # there is no runner to take
     assert log.path.read_bytes() == lines
     assert (second.trials, second.resumed, second.measured) == (24, 24, 0)
     assert second.best == first.best
+    afresh = fake.FakeRunner()
+    assert tune(log, afresh, plan=AFRESH).resumed == 0 and len(afresh.measured) == 24
 
 
 def test_resume_never_measures_a_candidate_twice_failed_ones_included(log):
@@ -77,14 +77,6 @@ def test_resume_never_measures_a_candidate_twice_failed_ones_included(log):
     assert len(second.measured) == 40
     assert not set(first.measured) & set(second.measured)
     assert after.median_us <= before.median_us
-
-
-def test_no_resume_starts_afresh(log):
-    tune(log, fake.FakeRunner())
-    runner = fake.FakeRunner()
-    result = tune(log, runner, plan=AFRESH)
-    assert len(runner.measured) == 24
-    assert result.resumed == 0
 
 
 def test_other_workloads_devices_and_spaces_in_the_log_are_not_resumed(log):
@@ -143,29 +135,22 @@ def test_what_is_built_at_once_is_tried_at_once(log, monkeypatch):
 def test_only_a_gpu_that_is_measured_takes_candidates_at_once():
     gpu = parse_target("cuda:sm_90")
     for plan, target, at_once in [
-        (SearchPlan(runner="local", jobs=12), gpu, 12),
-        (SearchPlan(runner="predict", jobs=12), gpu, 1),
+        (SearchPlan(jobs=12), dataclasses.replace(gpu, present=True), 12),
+        (SearchPlan(jobs=12), gpu, 1),
+        (SearchPlan(strategy="analytic", jobs=12), dataclasses.replace(gpu, present=True), 1),
         (SearchPlan(jobs=12), cpu_target(), 1),
     ]:
         assert plan.at_once(target) == at_once
 
 
-def test_seconds_stop_within_a_batch_that_takes_too_long(log, monkeypatch):
-    result = tune(log, SlowRunner(monkeypatch, long_trial=6), trials=None, seconds=18)
-    assert result.stopped is Stop.SECONDS
-    assert result.trials == 6
-    assert result.best is not None
-
-
-def test_the_start_of_workers_does_not_count(log, monkeypatch):
-    assert tune(log, SlowRunner(monkeypatch, long_trial=1), trials=None, seconds=18).trials == 1
+def test_seconds_stop_within_a_batch_and_the_start_of_workers_does_not_count(log, monkeypatch):
+    result = tune(log, SlowRunner(monkeypatch, long_trial=6), plan=AFRESH, trials=None, seconds=18)
+    assert result.stopped is Stop.SECONDS and result.trials == 6 and result.best is not None
+    assert tune(log, SlowRunner(monkeypatch, long_trial=1), plan=AFRESH, trials=None, seconds=18).trials == 1
     runner = SlowRunner(monkeypatch, long_trial=1)
     result = tune(log, runner, plan=SearchPlan(resume=False), trials=None, seconds=18)
     assert result.stopped is Stop.SECONDS and result.trials > 9
-
-
-def test_a_tiny_time_budget_still_tries_something(log, monkeypatch):
-    assert tune(log, SlowRunner(monkeypatch), trials=None, seconds=0.1).trials >= 1
+    assert tune(log, SlowRunner(monkeypatch), plan=AFRESH, trials=None, seconds=0.1).trials >= 1
 
 
 def test_small_spaces_are_exhausted(log, monkeypatch):
@@ -239,20 +224,12 @@ def test_when_nothing_works_the_result_says_why(log):
     assert runner.confirmed == []
 
 
-def test_no_template_is_raised(log):
+def test_no_template_and_a_log_that_cannot_be_written_are_raised(log):
     with pytest.raises(NoTemplate, match="wgrad"):
         tune_workload(fake.WORKLOAD.for_pass("wgrad"), fake.TARGET, log=log)
-
-
-def test_a_log_that_cannot_be_written_ends_the_search(log):
     log.path.mkdir()
     with pytest.raises(LogError):
         tune(log, fake.FakeRunner(), plan=AFRESH)
-
-
-def test_a_runner_is_made_only_when_there_is_something_to_measure(log):
-    tune(log, fake.FakeRunner())
-    tune(log)  # there is none to take
 
 
 def test_a_finalist_that_fails_confirmation_does_not_win(log):
@@ -272,15 +249,7 @@ def test_a_finalist_that_fails_confirmation_does_not_win(log):
     assert result.failures == {"wrong": 1}
 
 
-def test_the_best_is_a_confirmed_one_though_others_looked_faster(log):
-    runner = fake.FakeRunner(confirmed=lambda config: 9 * fake.time_us(config))  # all looked faster than they are
-    result = tune(log, runner)
-    assert len(runner.confirmed) == FINALISTS
-    assert result.best.config == runner.confirmed[0]
-    assert result.median_us == 9 * min(map(fake.time_us, runner.measured))
-
-
-def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log):
+def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log, monkeypatch):
     runner = fake.FakeRunner(confirmed=lambda config: None)
     tune(log, runner)
     assert len(runner.confirmed) == 4 * FINALISTS < len(runner.measured)
@@ -288,20 +257,16 @@ def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log):
     result = tune(log, again)
     assert again.measured == [] and len(again.confirmed) == FINALISTS and result.best.confirmed
     assert not set(again.confirmed) & set(runner.confirmed)
-
-
-def test_after_some_time_no_other_finalists_begin(log, monkeypatch):
     monkeypatch.setattr(loop, "_CONFIRM_S", 0.0)
-    runner = fake.FakeRunner(confirmed=lambda config: None)
-    tune(log, runner)
-    assert len(runner.confirmed) == FINALISTS
+    tune(log, late := fake.FakeRunner(confirmed=lambda config: None), plan=AFRESH)
+    assert len(late.confirmed) == FINALISTS, "after some time no others begin"
 
 
 def test_where_no_finalist_passes_the_next_best_are_confirmed(log):
-    runner = fake.FakeRunner(confirmed=lambda config: None if len(runner.confirmed) <= FINALISTS else 7.0)
+    runner = fake.FakeRunner(confirmed=lambda config: None if len(runner.confirmed) <= FINALISTS else 700.0)
     result = tune(log, runner)
     assert len(runner.confirmed) == 2 * FINALISTS
-    assert result.best.config in runner.confirmed[FINALISTS:]
+    assert result.best.config in runner.confirmed[FINALISTS:] and result.median_us == 700.0, "others looked faster"
     assert result.failures == {"wrong": FINALISTS}
 
 

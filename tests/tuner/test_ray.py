@@ -14,7 +14,6 @@ from dwconv.records.log import TuningLog
 from dwconv.schedules import template as template_module
 from dwconv.tuner.choices import Choices
 from dwconv.tuner.cluster import driver
-from dwconv.tuner.cluster.driver import NodeTable
 from dwconv.tuner.cluster.node import Setup
 from tests import fake_tuning as fake
 
@@ -51,18 +50,14 @@ def watched(monkeypatch, logs):
     """When each pass began and ended on which node."""
     monkeypatch.setattr(template_module, "all_templates", lambda: TEMPLATES)
     seen = SimpleNamespace(begun=[], ended=[])
-    begin, finish = NodeTable.begin, NodeTable.finish
+    say = driver._Driver._say
 
-    def begun(table, node):
-        seen.begun.append((time.monotonic(), node.name))
-        begin(table, node)
+    def said(self, node, words, workload=None, *, done=""):
+        if done or words == "starting":
+            (seen.ended if done else seen.begun).append((time.monotonic(), node.name))
+        say(self, node, words, workload, done=done)
 
-    def ended(table, node, *arguments):
-        seen.ended.append((time.monotonic(), node.name))
-        finish(table, node, *arguments)
-
-    monkeypatch.setattr(NodeTable, "begin", begun)
-    monkeypatch.setattr(NodeTable, "finish", ended)
+    monkeypatch.setattr(driver._Driver, "_say", said)
     return seen
 
 

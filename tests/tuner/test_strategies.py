@@ -13,7 +13,7 @@ from dwconv.schedules.template import estimated_us
 from dwconv.tuner.search import strategies
 from dwconv.tuner.search.search_result import SEARCHES
 from dwconv.tuner.search.spaces import SpaceUnion, Unvisited
-from dwconv.tuner.search.strategies import Listed, Strategy, make_strategy
+from dwconv.tuner.search.strategies import Strategy, make_strategy
 from tests import fake_tuning as fake
 
 SM_90 = parse_target("cuda:sm_90")
@@ -111,34 +111,20 @@ def test_on_a_gpu_many_are_tried_at_once_those_of_the_least_estimates():
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_small_spaces_are_exhausted_to_the_last(search):
+def test_small_spaces_are_exhausted_but_for_what_was_measured(search):
     spaces = union(fake.small_space(fake.WORKLOAD, fake.TARGET))
+    known, *others = spaces
     chosen = strategy(search, spaces)
+    # as a log may have it: the knobs in another order; and what is of another space
+    chosen.tell(fake.record(fake.WORKLOAD, Config(known.template, known.values[::-1]), median_us=None))
+    chosen.tell(fake.record(fake.WORKLOAD, Config.of("fake.fprop", tile_w=3, order="a"), median_us=1.0))
+    chosen.tell(fake.record(fake.WORKLOAD, Config.of("gone", block_h=1), median_us=1.0))
     asked = []
     while batch := chosen.ask(4):
         asked += batch
         for config in batch:
             chosen.tell(fake.record(fake.WORKLOAD, config, median_us=1.0))
-    assert sorted(asked, key=str) == sorted(spaces, key=str)
-
-
-@pytest.mark.parametrize("search", SEARCHES)
-def test_a_measured_configuration_is_not_proposed_again(search):
-    spaces = union(fake.small_space(fake.WORKLOAD, fake.TARGET))
-    known, *others = spaces
-    chosen = strategy(search, spaces)
-    # as a log may have it: the knobs in another order
-    chosen.tell(fake.record(fake.WORKLOAD, Config(known.template, known.values[::-1]), median_us=None))
-    asked = [config for batch in iter(lambda: chosen.ask(100), []) for config in batch]
     assert sorted(asked, key=str) == sorted(others, key=str)
-
-
-@pytest.mark.parametrize("search", SEARCHES)
-def test_records_of_another_space_are_passed_over(search):
-    chosen = strategy(search, union())
-    chosen.tell(fake.record(fake.WORKLOAD, Config.of("fake.fprop", block_h=3), median_us=1.0))
-    chosen.tell(fake.record(fake.WORKLOAD, Config.of("gone", block_h=1), median_us=1.0))
-    assert len(chosen.ask(4)) == 4
 
 
 @pytest.mark.parametrize("search", ["random", "evolve", "analytic"])
@@ -152,7 +138,6 @@ def test_same_seed_and_records_give_the_same_proposals_in_whatever_order_they_ar
 def test_analytic_takes_the_defaults_and_then_the_least_estimates():
     spaces = union()
     chosen = strategy("analytic", spaces)
-    assert isinstance(chosen, Listed) and chosen.ranked == len(list(spaces)) > 500
     asked = chosen.ask(24)
     first = len(spaces.defaults)
     others = sorted(

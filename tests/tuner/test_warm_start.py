@@ -12,12 +12,8 @@ from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.tuner.search import loop, strategies
 from dwconv.tuner.search.loop import FINALISTS, SearchPlan
-from dwconv.tuner.search.search_result import Stop
-from dwconv.tuner.search.strategies import to_race_again
 from tests import fake_tuning as fake
 from tests.tuner.fake_search import AFRESH, tune
-
-REFRESH = SearchPlan(refresh=True)
 
 
 def made_before(record):
@@ -84,8 +80,8 @@ def test_what_is_current_is_not_tried_before_the_default(log):
 
 def test_as_many_are_tried_as_are_requested(old):
     spaces, configs = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET), fastest(old)
-    strategy = strategies.WarmStart(spaces, configs, then=None)
-    assert [strategy.ask(count) for count in (1, 9, 9)] == [configs[:1], configs[1:], []]
+    strategy = strategies.WarmStart(spaces, configs, then=strategies.Listed(spaces, []))
+    assert [strategy.ask(count) for count in (1, 9, 9)] == [configs[:1], configs[1:], spaces.defaults]
 
 
 def test_a_changed_template_makes_its_records_starts(log, monkeypatch):
@@ -98,22 +94,15 @@ def test_a_changed_template_makes_its_records_starts(log, monkeypatch):
     assert runner.measured[: strategies.MOST_WARM_STARTS] == fastest(before)
 
 
-def test_refresh_races_the_best_again_and_nothing_else(log, old):
+def test_as_many_trials_confirm_the_best_again_and_an_interrupted_run_goes_on(log, old):
+    """The way to refresh records after an update."""
+    few = {"trials": strategies.MOST_WARM_STARTS}
+    tune(log, fake.FakeRunner(interrupt_after=3), **few)
     runner = fake.FakeRunner()
-    result = tune(log, runner, plan=REFRESH, trials=None)
-    assert runner.measured == runner.confirmed == fastest(old)
-    assert result.stopped is Stop.REFRESHED and result.best.confirmed and result.best.config == fastest(old)[0]
-    assert len(log.load().records) == len(old) + 2 * strategies.MOST_WARM_STARTS
-    assert to_race_again([fake.WORKLOAD], Database.load([log.path]), fake.TARGET) == []
-
-
-def test_an_interrupted_refresh_goes_on(log, old):
-    tune(log, fake.FakeRunner(interrupt_after=3), plan=REFRESH, trials=None)
-    assert to_race_again([fake.WORKLOAD], Database.load([log.path]), fake.TARGET) == [fake.WORKLOAD]
-    runner = fake.FakeRunner()
-    tune(log, runner, plan=REFRESH, trials=None)
+    result = tune(log, runner, **few)
     assert runner.measured == fastest(old)[3:] and runner.confirmed == fastest(old)
-    assert to_race_again([fake.WORKLOAD], Database.load([log.path]), fake.TARGET) == []
+    assert result.best.confirmed and result.best.config == fastest(old)[0]
+    assert len(log.load().records) == len(old) + 2 * strategies.MOST_WARM_STARTS
 
 
 def test_what_other_logs_know_is_raced_again_too(tmp_path, log, old):
@@ -122,7 +111,7 @@ def test_what_other_logs_know_is_raced_again_too(tmp_path, log, old):
     known = Database.load([other.path])
     known.places.append(Database.of(elsewhere).places[0])
     runner = fake.FakeRunner()
-    tune(other, runner, plan=SearchPlan(refresh=True, known=known), trials=None)
+    tune(other, runner, plan=SearchPlan(known=known), trials=strategies.MOST_WARM_STARTS)
     assert runner.measured == fastest(old)
 
 
@@ -133,26 +122,6 @@ def test_what_is_not_legal_any_more_makes_way_for_its_neighbour(log):
     for config in (gone, illegal):
         log.append(made_before(fake.record(fake.WORKLOAD, config, median_us=1.0)))
     runner = fake.FakeRunner()
-    tune(log, runner, plan=REFRESH, trials=None)
+    tune(log, runner, trials=1)
     (tried,) = runner.measured
     assert tried.template == default.template and tried.tile_w in (2, 4)
-
-
-def test_what_is_raced_again_was_measured_here_and_is_not_confirmed_since(log):
-    workloads = [fake.WORKLOAD.with_batch(batch) for batch in range(1, 8)]
-    (default,) = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
-    stale, elsewhere, failed, predicted, fresh, tried, _ = (
-        made_before(fake.record(workload, default, median_us=1.0)) for workload in workloads
-    )
-    now = fake.record(workloads[0], default, median_us=2.0)
-    records = [
-        stale,
-        dataclasses.replace(elsewhere, device="another"),
-        dataclasses.replace(failed, status=Status.CRASHED, measurement=None),
-        dataclasses.replace(predicted, measurement=dataclasses.replace(predicted.measurement, computed=True)),
-        fresh,
-        dataclasses.replace(now, workload=fresh.workload, confirmed=True),
-        tried,
-        dataclasses.replace(now, workload=tried.workload),
-    ]
-    assert to_race_again(workloads, Database.of(records), fake.TARGET) == [stale.workload, tried.workload]

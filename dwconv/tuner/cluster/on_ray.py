@@ -10,14 +10,12 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, DwconvError, NoCluster, NodeLost, described_error, one_line
 from dwconv.measure.processes.worker import locate
-from dwconv.tuner.cluster.node import Link
 
 if TYPE_CHECKING:
     import ray
@@ -40,9 +38,9 @@ class RayCluster:
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             _connect(address)
-        self.links: Sequence[RayLink] = []
+        self.links: list[RayLink] = []
         try:
-            self.links = [_started(place, worker) for place in _places(kind)]
+            self.links = list(_actors(kind, worker))
             if not self.links:
                 wanted = "GPUs" if kind == "cuda" else "cores or GPUs"
                 raise NoCluster(f"ray={address or 'local'}: no node has {wanted}; see ray status")
@@ -50,14 +48,15 @@ class RayCluster:
             self.close()
             raise
 
-    def answers(self, *, timeout_s: float) -> list[tuple[Link, object]]:
-        """What was answered; see ``node.Cluster``."""
+    def answers(self, *, timeout_s: float) -> list[tuple[RayLink, object]]:
+        """What has been answered to the last question of each node, as soon as there is something; nothing after
+        ``timeout_s``. Where a node cannot answer, a NodeLost."""
         ray = _ray()
         links = {link.answer: link for link in self.links if link.answer is not None}
         if not links:
             return []
         ready, _ = ray.wait(list(links), num_returns=1, timeout=timeout_s)
-        found: list[tuple[Link, object]] = []
+        found: list[tuple[RayLink, object]] = []
         for reference in ready:
             link = links[reference]
             link.answer = None
@@ -92,18 +91,6 @@ class RayLink:
     def end(self) -> None:
         self.answer = None
         _ray().kill(self._actor)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    """A device of a node, and its share of the cores."""
-
-    name: str
-    node_id: str
-    cpus: int
-    gpus: int
-    position: int
-    """Among the devices of its node."""
 
 
 class Actor:
@@ -162,43 +149,28 @@ def _check_answers(address: str) -> None:
         raise NoCluster(f"ray={address}: nothing answers there: {described_error(error)}; see ray status") from error
 
 
-def _places(kind: str) -> list[_Place]:
-    """The devices of the cluster, node by node."""
-    alive = [node for node in _ray().nodes() if node["Alive"]]
+def _actors(kind: str, worker: str) -> Iterator[RayLink]:
+    """Started on the devices of the cluster, node by node."""
+    ray = _ray()
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    alive = [node for node in ray.nodes() if node["Alive"]]
     seen: Counter[str] = Counter()
-    places = []
     for node in sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"])):
         cpus, gpus = (int(node["Resources"].get(resource, 0)) for resource in ("CPU", "GPU"))
         name = node["NodeManagerHostname"]
         seen[name] += bool(cpus or gpus)
         if seen[name] > 1:  # several nodes of Ray on one machine
             name = f"{name} ({seen[name]})"
-        if gpus and kind != "cpu":
-            places += [
-                _Place(name=f"{name} GPU {each}", node_id=node["NodeID"], cpus=cpus // gpus, gpus=1, position=each)
-                for each in range(gpus)
-            ]
-        elif cpus and kind != "cuda":
-            places.append(_Place(name=name, node_id=node["NodeID"], cpus=cpus, gpus=0, position=0))
-    return places
-
-
-def _started(place: _Place, worker: str) -> RayLink:
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    actor = (
-        _ray()
-        .remote(Actor)
-        .options(
-            num_cpus=place.cpus,
-            num_gpus=place.gpus,
-            max_restarts=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(place.node_id, soft=False),
-        )
-    )
-    return RayLink(
-        place.name, actor.remote(worker, kind="cuda" if place.gpus else "cpu", position=place.position, cpus=place.cpus)
-    )
+        gpus = gpus if kind != "cpu" else 0
+        if not gpus and (not cpus or kind == "cuda"):
+            continue
+        share, there = cpus // (gpus or 1), NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        options = {"num_cpus": share, "num_gpus": min(gpus, 1), "max_restarts": 0, "scheduling_strategy": there}
+        actor = ray.remote(Actor).options(**options)
+        for position in range(gpus or 1):
+            started = actor.remote(worker, kind="cuda" if gpus else "cpu", position=position, cpus=share)
+            yield RayLink(f"{name} GPU {position}" if gpus else name, started)
 
 
 def _answer(reference: Any) -> object:

@@ -11,19 +11,15 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Numbers: TypeAlias = NDArray[np.float64]
-
-
+Numbers = NDArray[np.float64]
 Prior = Callable[[Config], float]
 """What a configuration is expected to take before anything is measured, as a power of two; constants do not matter."""
 
@@ -47,8 +43,6 @@ class GaussianProcess:
     the search moves away from it."""
 
     def __init__(self, features: Features, *, prior: Prior, sample: Sequence[Config]) -> None:
-        import numpy as np
-
         self._features = features
         self._prior = prior
         rows = features.rows(sample).astype(np.float64)
@@ -62,8 +56,6 @@ class GaussianProcess:
 
     def fit(self, times: Mapping[Config, float | None]) -> None:
         """Learn anew; None is a candidate that failed. The order of ``times`` does not matter."""
-        import numpy as np
-
         worked = [math.log2(time) for time in times.values() if time is not None]
         self._posterior = None
         if not worked:
@@ -84,42 +76,38 @@ class GaussianProcess:
     def predict(self, configs: Sequence[Config]) -> Numbers:
         """The time that each may take if it is as fast as is likely, as a power of two; the least is the most
         promising. The prior until a candidate has worked."""
-        import numpy as np
-
-        expected = self._expected(configs)
-        if self._posterior is None or not configs:
+        expected, posterior = self._expected(configs), self._posterior
+        if posterior is None or not configs:
             return expected
-        outlook = self._posterior.outlook(self._rows(configs))
-        return expected + self._middle + outlook.mean - OPTIMISM * np.sqrt(outlook.variance)
+        mean, known = posterior.outlook(self._rows(configs))
+        return expected + self._middle + mean - OPTIMISM * posterior.deviation(1.0 - (known**2).sum(axis=0))
 
     def choose(self, configs: Sequence[Config], count: int) -> list[Config]:
         """Up to ``count`` of ``configs``, the most promising first. Each is chosen as if those before it were measured
-        already, so that they are not all alike."""
-        import numpy as np
-
-        expected = self._expected(configs)
-        if self._posterior is None or not configs:
+        already, and as fast as predicted, so that they are not all alike."""
+        expected, posterior = self._expected(configs), self._posterior
+        if posterior is None or not configs:
             return [configs[at] for at in np.argsort(expected, kind="stable")[:count]]
-        outlook = self._posterior.outlook(self._rows(configs))
-        mean = expected + outlook.mean
+        rows = self._rows(configs)
+        mean, known = posterior.outlook(rows)
+        mean, unknown = expected + mean, 1.0 - (known**2).sum(axis=0)
         chosen: list[int] = []
         for _ in range(min(count, len(configs))):
-            promise = mean - OPTIMISM * np.sqrt(outlook.variance)
+            promise = mean - OPTIMISM * posterior.deviation(unknown)
             promise[chosen] = math.inf
-            chosen.append(int(np.argmin(promise)))
-            outlook.suppose_measured(chosen[-1])
+            at = int(np.argmin(promise))
+            chosen.append(at)
+            row = _alike(rows, rows[at : at + 1], length=posterior.length)[:, 0] - known.T @ known[:, at]
+            row /= math.sqrt(max(float(unknown[at]), 0.0) + posterior.noise)
+            known, unknown = np.vstack([known, row]), unknown - row**2
         return [configs[at] for at in chosen]
 
     def _expected(self, configs: Sequence[Config]) -> Numbers:
-        import numpy as np
-
         return np.array([self._prior(config) for config in configs], dtype=np.float64)
 
     def _rows(self, configs: Sequence[Config]) -> Numbers:
         """Features in standard deviations, so that the distance of two configurations is about 1; a feature that a
         template does not have is average."""
-        import numpy as np
-
         rows = self._features.rows(configs).astype(np.float64)
         scaled: Numbers = np.where(np.isnan(rows), 0.0, rows - self._mean) / self._scale
         return scaled
@@ -142,8 +130,6 @@ class _Posterior:
 
     @classmethod
     def of(cls, rows: Numbers, labels: Numbers, *, length: float, noise: float) -> _Posterior:
-        import numpy as np
-
         count = len(labels)
         factor = np.linalg.cholesky(_alike(rows, rows, length=length) + noise * np.eye(count))
         whitening = np.linalg.inv(factor)
@@ -154,52 +140,25 @@ class _Posterior:
             - float(np.log(np.diag(factor)).sum())
             - (0.5 * float(white @ white) / variance)
         )
+        weights = whitening.T @ white
         return cls(
-            rows=rows,
-            length=length,
-            noise=noise,
-            whitening=whitening,
-            weights=whitening.T @ white,
-            variance=variance,
+            rows=rows, length=length, noise=noise, whitening=whitening, weights=weights, variance=variance,
             evidence=evidence,
-        )
+        )  # fmt: skip
 
-    def outlook(self, rows: Numbers) -> _Outlook:
+    def outlook(self, rows: Numbers) -> tuple[Numbers, Numbers]:
+        """The mean of each, and what the measured candidates predict of it, one row for each of them."""
         alike = _alike(rows, self.rows, length=self.length)
-        return _Outlook(posterior=self, rows=rows, mean=alike @ self.weights, known=self.whitening @ alike.T)
+        return alike @ self.weights, self.whitening @ alike.T
 
-
-class _Outlook:
-    """Predictions for some configurations: the ``mean`` of each and its ``variance``."""
-
-    def __init__(self, *, posterior: _Posterior, rows: Numbers, mean: Numbers, known: Numbers) -> None:
-        """``known``: what the measured candidates predict of each, one row for each of them."""
-        self.mean = mean
-        self._posterior, self._rows, self._known = posterior, rows, known
-        self._unknown: Numbers = 1.0 - (known**2).sum(axis=0)
-
-    @property
-    def variance(self) -> Numbers:
-        import numpy as np
-
-        variance: Numbers = np.maximum(self._unknown, 0.0) * self._posterior.variance
-        return variance
-
-    def suppose_measured(self, at: int) -> None:
-        """The number ``at`` is measured now, and as fast as predicted: variances shrink, means stay."""
-        import numpy as np
-
-        alike = _alike(self._rows, self._rows[at : at + 1], length=self._posterior.length)[:, 0]
-        row = alike - self._known.T @ self._known[:, at]
-        row /= math.sqrt(max(float(self._unknown[at]), 0.0) + self._posterior.noise)
-        self._known = np.vstack([self._known, row])
-        self._unknown = self._unknown - row**2
+    def deviation(self, unknown: Numbers) -> Numbers:
+        """Standard deviations, from the share of the variance that is left of each."""
+        deviation: Numbers = np.sqrt(np.maximum(unknown, 0.0) * self.variance)
+        return deviation
 
 
 def _alike(one: Numbers, other: Numbers, *, length: float) -> Numbers:
     """How far each of ``one`` predicts each of ``other``, 1 if they are the same: Matérn 5/2."""
-    import numpy as np
-
     squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None] - 2 * one @ other.T
     distance = np.sqrt(5 * np.maximum(squares, 0.0)) / length
     alike: Numbers = (1 + distance + distance**2 / 3) * np.exp(-distance)

@@ -11,25 +11,22 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from dwconv import settings
 from dwconv.dispatch.knowledge import is_current
-from dwconv.problems.target import CudaTarget, Target
+from dwconv.measure.runner import LocalRunner, Runner, Workers
+from dwconv.problems.target import CudaTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import RecordWriter, TuningLog
-from dwconv.records.record import Status, TuningRecord
+from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, RunnerKind, Search, Stop, TuningResult, ctrl_c_waits
+from dwconv.tuner.gpu_cost import ComputeRunner
+from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, Search, Stop, TuningResult, ctrl_c_waits
 from dwconv.tuner.search.search_state import SearchState, TellProgress
 from dwconv.tuner.search.spaces import SpaceUnion
-from dwconv.tuner.search.strategies import Listed, Strategy, WarmStart, bests_of_other_versions, make_strategy
+from dwconv.tuner.search.strategies import WarmStart, bests_of_other_versions, make_strategy
 from dwconv.untuned.starts import starts
-
-if TYPE_CHECKING:
-    from dwconv.measure.runner import Runner, Workers
-
 
 FINALISTS = 4
 _MOST_GROUPS = 4
@@ -103,26 +100,18 @@ class SearchPlan:
     resume: bool = True
     """Records of this workload in the log, and those of the team, count as tried, failures included, and are not
     measured again, if they were made with the versions of PyTorch, TVM and the template that are here."""
-    refresh: bool = False
-    """Only what was best with other versions is tried, whatever the strategy."""
     known: Database | None = None
     """What is known, of any device: evolve starts from the best of this workload and similar ones. Its first place is
     the log, which is read if this is None and it is a file; its own places are what counts as measured here."""
-    runner: RunnerKind = "auto"
-    """``local`` measures on this machine, ``predict`` computes costs; ``auto`` takes local where it can."""
     jobs: int = 1
     """Builds at a time, unless ``workers`` are lent."""
-    check: bool = True
-    """Run candidates whose cost is computed in the simulator too."""
     workers: Workers | None = None
     """Processes to borrow, from a caller that tunes several workloads."""
 
     def predicts(self, target: Target) -> bool:
         """True if costs are computed and nothing is measured: the target is a GPU that is not here, or the strategy is
-        analytic, or ``predict`` was chosen."""
-        if target.kind != "cuda" or self.runner == "local":
-            return False
-        return self.runner == "predict" or self.strategy == "analytic" or not target.present
+        analytic."""
+        return target.kind == "cuda" and (self.strategy == "analytic" or not target.present)
 
     def at_once(self, target: Target) -> int:
         """Candidates that take hardly longer than one: on a GPU builders need not wait for the clock."""
@@ -138,12 +127,7 @@ def make_runner(workload: Workload, target: Target, *, plan: SearchPlan) -> Runn
     """The runner of ``plan``. The caller closes it. Raises NoDevice if it should measure on a device that is not
     here."""
     if isinstance(target, CudaTarget) and plan.predicts(target):
-        from dwconv.tuner.gpu_cost import ComputeRunner
-
-        return ComputeRunner(target, check=plan.check, jobs=plan.jobs)
-    from dwconv.measure.runner import LocalRunner
-    from dwconv.problems.target import check_present
-
+        return ComputeRunner(target, jobs=plan.jobs)
     check_present(target)
     return LocalRunner(workload, target, jobs=plan.jobs, workers=plan.workers)
 
@@ -168,17 +152,17 @@ def tune_workload(
     """
     spaces = SpaceUnion.of(workload, target)
     known = plan.known or (Database.behind_log(log.path, alone=True) if isinstance(log, TuningLog) else Database.of([]))
-    at_once = plan.at_once(target)
-    searching = None if plan.refresh else _strategy(workload, target, spaces, plan, known, at_once=at_once)
+    at_once, found = plan.at_once(target), []
+    if plan.strategy == "evolve":
+        found = [start.config for start in starts(workload, target, known.bests_of_kind(workload))]
+    searching = make_strategy(
+        plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found, at_once=at_once
+    )
     again = bests_of_other_versions(workload, _comparable(workload, known, target), spaces)
     strategy = WarmStart(spaces, again, then=searching)
-    ranked = searching.ranked if isinstance(searching, Listed) else 0
-    state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress, ranked=ranked)
+    state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress)
     if plan.resume:
-        checks = plan.check and plan.predicts(target)
         for record in filter(is_current, _comparable(workload, known.of_own_places, target)):
-            if checks and record.status is Status.OK and record.verdict is None:
-                continue  # its cost was computed, but it was never run: this time it is checked
             state.add(record, known=True)
             strategy.tell(record)
     with ExitStack() as stack:
@@ -191,27 +175,14 @@ def tune_workload(
 
         try:
             stopped = _search(state, strategy, log, started, at_once=at_once)
-            if plan.refresh and stopped is Stop.EXHAUSTED:
-                stopped = Stop.REFRESHED
             confirm(state, log, started)
         except KeyboardInterrupt:
             stopped = Stop.INTERRUPTED
         return state.report(stopped=stopped)
 
 
-def _strategy(
-    workload: Workload, target: Target, spaces: SpaceUnion, plan: SearchPlan, known: Database, *, at_once: int
-) -> Strategy:
-    found = []
-    if plan.strategy == "evolve":
-        found = [start.config for start in starts(workload, target, known.bests_of_kind(workload))]
-    return make_strategy(
-        plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found, at_once=at_once
-    )
-
-
 def _search(
-    state: SearchState, strategy: Strategy, log: RecordWriter, runner: Callable[[], Runner], *, at_once: int
+    state: SearchState, strategy: WarmStart, log: RecordWriter, runner: Callable[[], Runner], *, at_once: int
 ) -> Stop:
     again: list[Config] = []
     while (stopped := state.spent()) is None:

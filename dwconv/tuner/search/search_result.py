@@ -10,21 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from dwconv import settings
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
 
-if TYPE_CHECKING:
-    from dwconv.tuner.expected_gain import Until
-
 Search = Literal["evolve", "random", "exhaustive", "analytic"]
 SEARCHES: tuple[Search, ...] = get_args(Search)
 ENDS_BY_ITSELF: tuple[Search, ...] = ("exhaustive", "analytic")
-
-RunnerKind = Literal["auto", "local", "predict"]
-RUNNER_KINDS: tuple[RunnerKind, ...] = get_args(RunnerKind)
 
 
 @contextmanager
@@ -50,9 +44,6 @@ class Stop(str, Enum):
     SECONDS = "seconds"
     PATIENCE = "patience"
     EXHAUSTED = "exhausted"
-    REFRESHED = "refreshed"
-    LIMIT = "limit"
-    GAIN = "gain"
     INTERRUPTED = "interrupted"
 
 
@@ -66,8 +57,6 @@ class Budget:
     """Not counting the start of workers."""
     patience: int | None = settings.PATIENCE
     """Candidates in a row that bring no improvement."""
-    until: Until | None = None
-    """When the best is good enough."""
 
 
 USUAL_BUDGET = Budget()
@@ -86,10 +75,6 @@ class TuningResult:
     """Candidates tried, including those known from the log."""
     resumed: int = 0
     """How many of ``trials`` were in the log before."""
-    ranked: int = 0
-    """Configurations that an analytic search ranked by an estimate, to choose which to build."""
-    checked: int = 0
-    """How many of ``trials`` were run on the device or in the simulator and compared with the right answer."""
     failures: dict[str, int] = field(default_factory=dict)
     """How many candidates failed, by status."""
     failure_detail: str = ""

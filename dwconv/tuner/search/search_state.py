@@ -26,33 +26,28 @@ _SLOWER = 1.3
 """The machine may have been busy if the baseline took this many times as long as usual."""
 _FAR_SLOWER = 3.0
 """The machine was busy, whatever the other signs say."""
-_FAR_FROM_LIMIT = 20.0
-_CALL_US = 100.0
-"""Without a history, a time is suspicious if it is beyond this many times the device's limit and this many µs."""
 
 
 class History:
     """The baselines of one workload in trials that other work did not disturb."""
 
-    def __init__(self, *, limit_us: float | None) -> None:
-        self._limit_us = limit_us
+    def __init__(self) -> None:
         self._baselines_us: dict[str, list[float]] = {}
+        """By the version of PyTorch, on which the speed of its op depends."""
 
     def add(self, record: TuningRecord) -> None:
         """Count the baseline of a record, unless other work disturbed it."""
         if record.baseline and not record.disturbed:
-            self._baselines_us.setdefault(_library(record), []).append(record.baseline[1].median_us)
+            self._baselines_us.setdefault(record.versions.get("torch", ""), []).append(record.baseline[1].median_us)
 
     def judged(self, record: TuningRecord, *, busy: Callable[[], float]) -> TuningRecord:
-        """``record`` as it is to be logged. It is not confirmed if its baseline was far slower than usual, or if a time
-        is suspicious and other work is running. ``busy`` gives the share of the cores that other work has; it takes a
-        moment, so it is read only then."""
+        """``record`` as it is to be logged. It is not confirmed if its baseline was far slower than usual, or slower
+        while other work is running. ``busy`` gives the share of the cores that other work has; it takes a moment, so it
+        is read only then."""
         if not record.confirmed or record.measurement is None:
             return record
         slower = self._slower(record)
-        lost = 1 - 1 / slower if slower > _FAR_SLOWER else 0.0
-        if not lost and self._suspicious(record):
-            lost = busy()
+        lost = 1 - 1 / slower if slower > _FAR_SLOWER else busy() if slower > _SLOWER else 0.0
         if not lost:
             return record
         measurement = dataclasses.replace(record.measurement, contention=round(lost, 3))
@@ -62,24 +57,12 @@ class History:
     def contended(self, records: Sequence[TuningRecord]) -> bool:
         """True if other work disturbed the finalists, or may have, so that they should be timed again."""
         worked = [record for record in records if record.status is Status.OK]
-        return any(record.disturbed or self._suspicious(record) for record in worked)
+        return any(record.disturbed or self._slower(record) > _SLOWER for record in worked)
 
     def _slower(self, record: TuningRecord) -> float:
         """How many times as long as usual the baseline took; 1 without a history."""
-        known = sorted(self._baselines_us.get(_library(record), []))
+        known = sorted(self._baselines_us.get(record.versions.get("torch", ""), []))
         return record.baseline[1].median_us / known[len(known) // 4] if known and record.baseline else 1.0
-
-    def _suspicious(self, record: TuningRecord) -> bool:
-        if self._baselines_us.get(_library(record)):
-            return self._slower(record) > _SLOWER
-        if self._limit_us is None or record.measurement is None:
-            return False
-        return record.measurement.median_us > _FAR_FROM_LIMIT * self._limit_us + _CALL_US
-
-
-def _library(record: TuningRecord) -> str:
-    """The version of the library whose op is the baseline: its speed depends on it."""
-    return record.versions.get("torch", "")
 
 
 FIRST_BATCH = 4
@@ -101,25 +84,22 @@ class SearchState:
         budget: Budget,
         spaces: SpaceUnion,
         progress: TellProgress | None,
-        ranked: int = 0,
     ) -> None:
         self._workload = workload
         self._device = target.device
         self._budget = budget
         self._spaces = spaces
         self._progress = progress
-        self._ranked = ranked
         limits = target.limits
         self._limit_us = limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
         self._latest: dict[Config, TuningRecord] = {}
         self._failure_detail = ""
         self._resumed = 0
-        self.history = History(limit_us=self._limit_us)
+        self.history = History()
         self._quiet = Quiet(threads=target.threads if isinstance(target, CpuTarget) else 1)
         self._waiting = False
         self._busy = 0.0
-        self._bests_us: list[float] = []
-        """After each trial."""
+        self._best_us = math.inf
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
@@ -153,12 +133,10 @@ class SearchState:
 
     def _count_improvement(self, record: TuningRecord) -> None:
         self._since_improvement += 1
-        best_us = self._bests_us[-1] if self._bests_us else math.inf
         if record.status is Status.OK and record.measurement:
-            if record.measurement.median_us <= best_us * IMPROVEMENT:
+            if record.measurement.median_us <= self._best_us * IMPROVEMENT:
                 self._since_improvement = 0
-            best_us = min(best_us, record.measurement.median_us)
-        self._bests_us.append(best_us)
+            self._best_us = min(self._best_us, record.measurement.median_us)
 
     @property
     def nothing_new(self) -> bool:
@@ -200,10 +178,6 @@ class SearchState:
             return Stop.SECONDS
         if budget.patience is not None and self._since_improvement >= budget.patience:
             return Stop.PATIENCE
-        if budget.until and self._bests_us and budget.until.is_near(self._bests_us[-1], self._limit_us):
-            return Stop.LIMIT
-        if budget.until and budget.until.is_little_left(self._bests_us, self._limit_us):
-            return Stop.GAIN
         return None
 
     def room(self, most: int, *, at_once: int = 1) -> int:
@@ -255,8 +229,6 @@ class SearchState:
             best=self._latest[ranking[0]] if ranking else None,
             trials=len(self._latest),
             resumed=self._resumed,
-            checked=sum(record.verdict is not None for record in self._latest.values()),
-            ranked=self._ranked,
             failures=dict(failures),
             failure_detail=self._failure_detail,
             limit_us=self._limit_us,

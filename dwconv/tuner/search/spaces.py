@@ -12,18 +12,16 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import templates_for
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class SpaceUnion:
@@ -65,22 +63,17 @@ class SpaceUnion:
 
     def adopt(self, config: Config) -> Config | None:
         """``config`` as its space writes it; None if it is not, or no longer, legal."""
-        space = self.by_template.get(config.template)
-        if space is None:
-            return None
-        try:
-            return space.check(config.to_dict())
-        except InvalidConfig:
-            return None
+        return self._found(config, lambda space: space.check(config.to_dict()))
 
     def nearest(self, config: Config) -> Config | None:
         """The legal configuration nearest to ``config``, of another workload; None if there is no such template here,
         or nothing legal is near."""
+        return self._found(config, lambda space: space.nearest(config))
+
+    def _found(self, config: Config, find: Callable[[ConfigSpace], Config]) -> Config | None:
         space = self.by_template.get(config.template)
-        if space is None:
-            return None
         try:
-            return space.nearest(config)
+            return find(space) if space is not None else None
         except InvalidConfig:
             return None
 
@@ -188,8 +181,6 @@ class Features:
 
     def rows(self, configs: Sequence[Config]) -> NDArray[np.float32]:
         """(len(configs), number of features)."""
-        import numpy as np
-
         return np.array([self._row(config) for config in configs], dtype=np.float32)
 
     def _row(self, config: Config) -> list[float]:

@@ -13,10 +13,9 @@ from functools import cache
 from itertools import islice
 from typing import Protocol
 
-from dwconv.dispatch.knowledge import is_current, measured_here
+from dwconv.dispatch.knowledge import is_current
 from dwconv.problems.target import CudaTarget, Target
 from dwconv.problems.workload import Workload
-from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import all_templates, estimated_us
@@ -54,8 +53,7 @@ def make_strategy(
     good for other workloads: evolve tries the nearest legal ones after the defaults, and ``at_once`` as many as take
     hardly longer than one; of a GPU, then, those of the least estimates."""
     if search == "analytic":
-        order = by_estimate(spaces, workload, target, seed=seed)
-        return Listed(spaces, order, ranked=len(order))
+        return Listed(spaces, by_estimate(spaces, workload, target, seed=seed))
     if search == "exhaustive":
         return Listed(spaces, spaces)
     if search == "random":
@@ -100,12 +98,11 @@ def by_estimate(spaces: SpaceUnion, workload: Workload, target: Target | None, *
 
 
 class Listed:
-    """The defaults, then the configurations of a list in its order, each once. ``ranked``: how many it ranks."""
+    """The defaults, then the configurations of a list in its order, each once."""
 
-    def __init__(self, spaces: SpaceUnion, order: Iterable[Config], *, ranked: int = 0) -> None:
+    def __init__(self, spaces: SpaceUnion, order: Iterable[Config]) -> None:
         self._unseen = Unvisited(spaces, seed=0)
         self._order = iter(order)
-        self.ranked = ranked
 
     def ask(self, count: int) -> list[Config]:
         found = self._unseen.defaults(count)
@@ -144,25 +141,10 @@ def bests_of_other_versions(workload: Workload, records: Iterable[TuningRecord],
     return list(dict.fromkeys(legal))[:MOST_WARM_STARTS]
 
 
-def to_race_again(workloads: Iterable[Workload], known: Database, target: Target) -> list[Workload]:
-    """The workloads that were measured on the target's device, but of which nothing is confirmed with the versions
-    installed."""
-
-    def is_stale(workload: Workload) -> bool:
-        here = (each for each in known.records(workload, target.device) if each.fast_math == target.fast_math)
-        return any(each.measured and not is_current(each) for each in here)
-
-    def is_confirmed(workload: Workload) -> bool:
-        here = measured_here(workload, target, current=True, known=known)
-        return any(each.workload == workload and each.confirmed for each in here)
-
-    return [each for each in workloads if is_stale(each) and not is_confirmed(each)]
-
-
 class WarmStart:
-    """Some configurations first, then those of another strategy, if there is one."""
+    """Some configurations first, then those of another strategy."""
 
-    def __init__(self, spaces: SpaceUnion, configs: Sequence[Config], *, then: Strategy | None) -> None:
+    def __init__(self, spaces: SpaceUnion, configs: Sequence[Config], *, then: Strategy) -> None:
         self._spaces = spaces
         self._first = list(configs)
         self._then = then
@@ -172,10 +154,9 @@ class WarmStart:
         if self._first:
             found, self._first = self._first[:count], self._first[count:]
             return found
-        return self._then.ask(count) if self._then else []
+        return self._then.ask(count)
 
     def tell(self, record: TuningRecord) -> None:
         config = self._spaces.adopt(record.config)
         self._first = [first for first in self._first if first != config]
-        if self._then:
-            self._then.tell(record)
+        self._then.tell(record)
