@@ -198,7 +198,6 @@ def _choices(args: argparse.Namespace) -> Choices:
         seconds=args.seconds,
         minutes=args.minutes,
         patience=args.patience,
-        seed=args.seed,
         jobs=args.jobs,
         caches=args.caches,
         both_gradients=asks_for_both_gradients(args),

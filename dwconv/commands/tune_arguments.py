@@ -63,7 +63,6 @@ def parser_of_tune() -> ArgumentParser:
     )
     usual = f"stop after N trials without improvement, default {settings.PATIENCE}"
     search.add_argument("--patience", type=whole, metavar="N", help=usual)
-    search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
     search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
     search.add_argument(
         "--caches",

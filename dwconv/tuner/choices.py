@@ -36,7 +36,6 @@ class Choices:
     """For all of them together. What was searched before is left out then."""
     patience: int | None = None
     """Trials without improvement."""
-    seed: int = settings.SEED
     jobs: int = 1
     """Builds at a time."""
     caches: Literal["warm", "training"] = "warm"
@@ -76,9 +75,7 @@ class Choices:
     def plan_on(self, target: Target, known: Database, *, workers: Workers) -> SearchPlan:
         """How each workload is searched on ``target``, by ``workers``."""
         strategy = self.search_on(target)
-        return SearchPlan(
-            strategy=strategy, seed=self.seed, resume=self.resume, known=known, jobs=self.jobs, workers=workers
-        )
+        return SearchPlan(strategy=strategy, resume=self.resume, known=known, jobs=self.jobs, workers=workers)
 
     def budget(self, target: Target, *, seconds: float | None) -> Budget:
         """The budget of a workload that may take so many seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -146,7 +147,7 @@ def test_a_kernel_of_any_size_is_no_substitute_where_it_is_slower(of_any_size, l
 
 def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
     now = iter(range(0, 1000, 10))
-    monkeypatch.setattr(race_module.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(race_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
     result = run(log, SMALL, LARGE, fake.WORKLOAD, seconds=15.0)
     assert result.won == (LARGE,)
     assert result.left == (fake.WORKLOAD, SMALL)
@@ -289,7 +290,7 @@ def test_a_confirmed_record_that_is_not_legal_any_more_does_not_count(comparison
 
 def test_how_a_race_stands_is_a_line_now_and_then(monkeypatch, capsys):
     now = iter([0.0, 1.0, 6.0, 7.0])
-    monkeypatch.setattr(race_module.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(race_module, "time", SimpleNamespace(monotonic=lambda: next(now)))
     progress = RaceProgress()
     progress(RaceResult(left=(SMALL, LARGE), running=(SMALL,), ends_in_s=60.0))
     progress(RaceResult(inconclusive=(SMALL,), left=(LARGE,), running=(LARGE,), ends_in_s=41.0))
