@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from dwconv.concurrency.cutting import work_us
 from dwconv.concurrency.schedule import ScalingCurve, Task, TaskGraph
 
@@ -80,30 +82,19 @@ def interpolated(tried_us: Mapping[int, float], *, cores: int) -> ScalingCurve:
     is divided evenly (Amdahl). Beyond the last count the line through the last two goes on over the threads, but never
     downwards: trying ended there because time did not fall any more."""
     counts = sorted(tried_us)
-    return ScalingCurve(median_us={count: _at(count, counts, tried_us) for count in range(1, cores + 1)})
-
-
-def _at(count: int, counts: list[int], tried_us: Mapping[int, float]) -> float:
-    if count in tried_us:
-        return tried_us[count]
-    below = [known for known in counts if known < count]
-    above = [known for known in counts if known > count]
-    if not below:
-        return tried_us[above[0]]
-    if not above:
-        return _beyond(count, counts, tried_us)
-    low, high = below[-1], above[0]
-    weight = (1 / count - 1 / high) / (1 / low - 1 / high)
-    return weight * tried_us[low] + (1 - weight) * tried_us[high]
-
-
-def _beyond(count: int, counts: list[int], tried_us: Mapping[int, float]) -> float:
     last = counts[-1]
-    if len(counts) == 1:
-        return tried_us[last]
-    before = counts[-2]
-    slope_us = max(0.0, (tried_us[last] - tried_us[before]) / (last - before))
-    return tried_us[last] + slope_us * (count - last)
+    slope_us = 0.0
+    if len(counts) > 1:
+        slope_us = max(0.0, (tried_us[last] - tried_us[counts[-2]]) / (last - counts[-2]))
+    known = [1 / count for count in reversed(counts)]
+    within_us = np.interp(
+        [1 / count for count in range(1, cores + 1)], known, [tried_us[each] for each in counts[::-1]]
+    )
+    return ScalingCurve(
+        median_us={
+            count: float(us) + slope_us * max(0, count - last) for count, us in enumerate(within_us, start=1)
+        }
+    )  # fmt: skip
 
 
 def amdahl_us(threads: int, *, one_us: float, all_us: float, cores: int) -> float:

@@ -81,28 +81,19 @@ def change_cost_us(
     call = bounded(operator or (lambda: torch.add(values, 1.0, out=result)))
     before = torch.get_num_threads()
     try:
-        kept_us = [_kept_us(call, count) for count in (1, cores)]
-        return max(0.0, statistics.mean(_in_turns_us(call, (1, cores))) - statistics.mean(kept_us))
+        kept_us = statistics.mean(_in_turns_us(call, (count,)) for count in (1, cores))
+        return max(0.0, _in_turns_us(call, (1, cores)) - kept_us)
     finally:
         torch.set_num_threads(before)
 
 
-def _kept_us(call: Callable[[], object], threads: int) -> float:
-    torch.set_num_threads(threads)
-    return statistics.median([_us(call) for _ in range(_CHANGE_ROUNDS)])
-
-
-def _in_turns_us(call: Callable[[], object], counts: tuple[int, int]) -> list[float]:
+def _in_turns_us(call: Callable[[], object], counts: tuple[int, ...]) -> float:
+    """The mean over the counts of the median time of a call."""
     taken: dict[int, list[float]] = {count: [] for count in counts}
     for _ in range(_CHANGE_ROUNDS):
         for count in counts:
-            taken[count].append(_us(call, threads=count))
-    return [statistics.median(us) for us in taken.values()]
-
-
-def _us(call: Callable[[], object], *, threads: int | None = None) -> float:
-    started = time.perf_counter()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    call()
-    return (time.perf_counter() - started) * 1e6
+            started = time.perf_counter()
+            torch.set_num_threads(count)
+            call()
+            taken[count].append((time.perf_counter() - started) * 1e6)
+    return statistics.mean(map(statistics.median, taken.values()))

@@ -16,7 +16,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -54,10 +54,7 @@ class Prefetched(Generic[Batch]):
         self.loader = loader
         """As it was given, so that the epoch of its sampler can be set."""
         self._copies = copies
-        self._depth = depth
-        self._first_us: list[float] = []
-        self._waited_us: list[float] = []
-        self._loading_us: list[float] = []
+        self._waiting = WaitingReport(depth=depth)
 
     def __len__(self) -> int:
         if not isinstance(self.loader, Sized):
@@ -70,7 +67,8 @@ class Prefetched(Generic[Batch]):
         # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator at their first
         # batch, and the seed must not depend on what the step draws meanwhile.
         loaded = loading.next()
-        ahead = _Ahead(loading, depth=self._depth) if self._depth and loaded.error is None else None
+        depth = self._waiting.depth
+        ahead = _Ahead(loading, depth=depth) if depth and loaded.error is None else None
         try:
             while loaded.error is None:
                 yield self._handed_out(loaded, began_s=began_s, is_first=is_first)
@@ -87,20 +85,15 @@ class Prefetched(Generic[Batch]):
         batch: Batch = self._copies.finish(loaded.take())
         waited_s = time.perf_counter() - began_s
         if is_first:
-            self._first_us.append(waited_s * 1e6)
+            self._waiting.first_us.append(waited_s * 1e6)
         else:
-            self._waited_us.append(waited_s * 1e6)
-            self._loading_us.append(loaded.seconds * 1e6)
+            self._waiting.waited_us.append(waited_s * 1e6)
+            self._waiting.loading_us.append(loaded.seconds * 1e6)
         return batch
 
     def report(self) -> WaitingReport:
         """How long steps waited for data in all epochs so far, and how long loading took."""
-        return WaitingReport(
-            depth=self._depth,
-            first_us=tuple(self._first_us),
-            waited_us=tuple(self._waited_us),
-            loading_us=tuple(self._loading_us),
-        )
+        return copy.deepcopy(self._waiting)
 
 
 class _Loaded:
@@ -177,16 +170,16 @@ def _load(
 # -- how long steps waited ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class WaitingReport:
     """Of all batches so far. Prints as two lines."""
 
     depth: int
-    first_us: tuple[float, ...]
+    first_us: list[float] = field(default_factory=list)
     """Of the first batch of each epoch, the time from beginning the epoch to having it: nothing can hide that."""
-    waited_us: tuple[float, ...]
+    waited_us: list[float] = field(default_factory=list)
     """Of each other batch, the time from its request to its arrival."""
-    loading_us: tuple[float, ...]
+    loading_us: list[float] = field(default_factory=list)
     """Of each of these, the time that the loader took, with its copy to pinned memory: what a step spends where nothing
     is loaded ahead."""
 
@@ -216,7 +209,7 @@ class WaitingReport:
         return "\n".join(lines)
 
 
-def _told(times_us: tuple[float, ...]) -> str:
+def _told(times_us: list[float]) -> str:
     return f"{statistics.mean(times_us) / 1e3:.2f} ms on average, {statistics.median(times_us) / 1e3:.2f} in the median"
 
 
