@@ -118,12 +118,15 @@ def pytest_collection_finish() -> None:
 
 
 def _compile_beside_the_tests(config: pytest.Config) -> None:
-    """Of many tests, one would compile the C++ while those of other processes wait for it."""
-    command = [sys.executable, "-c", "from dwconv import native; native.native()"]
-    compiling = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    """Of many tests, one would compile the C++ while those of other processes wait for it. By itself, as where Python
+    cannot be started: it ends with the tests."""
+    program = "import sys; sys.executable = ''; from dwconv import native; native.native()"
+    command = [sys.executable, "-c", program]
+    compiling = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def end() -> None:
-        compiling.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):
+            os.killpg(compiling.pid, signal.SIGINT)
         compiling.wait()
 
     config.add_cleanup(end)  # before the folder is removed
