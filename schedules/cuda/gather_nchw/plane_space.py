@@ -75,10 +75,11 @@ def _tilings(gather: Gather, dtype: DType) -> Iterator[PlanesCut]:
     knobs, names = _tiles(gather, dtype), ("tile_h", "tile_w", "thread_planes", "held")
     for values in itertools.product(*(knobs[name] for name in names)):
         tile: dict[str, Any] = dict(zip(names, values, strict=True))
-        blocks = (PlanesCut(gather=gather, dtype=dtype, planes=planes, **tile) for planes in PLANES)
-        yield from itertools.islice(
-            (at for at in blocks if at.planes % at.thread_planes == 0 and at.threads >= hardware.LEAST_THREADS), 1
-        )
+        for planes in PLANES:
+            at = PlanesCut(gather=gather, dtype=dtype, planes=planes, **tile)
+            if planes % at.thread_planes == 0 and at.threads >= hardware.LEAST_THREADS:
+                yield at
+                break
 
 
 @cache
