@@ -135,6 +135,9 @@ ODD: list[tuple[str, dict[str, int]]] = [
     # Kernel rows in turns, the last of which is not whole: 5 = 3 + 2 = 2 + 2 + 1.
     ("9 × 13", {"taps_h": 2}),
     ("9 × 13", {"taps_h": 3}),
+    # Strips one after the other, which know of no padding.
+    ("many channels", {"interleave": 0, "images": 8, "tile_h": 5, "tiles_w": 1, "taps_h": 5, "warps_h": 1}),
+    ("9 × 13", {"interleave": 0, "images": 8, "tile_h": 5, "tiles_w": 1, "taps_h": 5, "warps_h": 1}),
     # Strips that take turns at rows: whole maps and parts of them, of one warp and of several.
     ("57 columns", {"interleave": 1, "images": 1, "tile_h": 1, "warps_h": 1}),
     ("14 × 14, k13", {"interleave": 1, "images": 4, "tile_h": 4, "tiles_w": 1}),

@@ -187,9 +187,10 @@ class ToeplitzGradientCut:
     def tiles_held(self) -> int:
         return self.products_of_warp * self.warps_w * self.tiles_w
 
-    def diagonal(self, kw: int, column: int) -> int:
-        """Which column of x, of the band, meets that column of a product at a tap."""
-        return column - self.offset + kw * self.columns.step + self.columns.shift - self.band.start * UNIT
+    @property
+    def diagonal(self) -> int:
+        """Which column of x, of the band, meets the first column of a product at the first tap."""
+        return self.columns.shift - self.offset - self.band.start * UNIT
 
     # -- in shared memory ----------------------------------------------------------------------------------------------
 

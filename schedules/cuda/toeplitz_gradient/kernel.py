@@ -359,11 +359,11 @@ class Block:
                 with when(all_of(weight < weights, kernel_row < taps_h, is_channel)):
                     added = Registers.zeros("added", 1)
                     first = weight // taps_w * cut.sums_of_group + weight % taps_w * cut.columns.step
-                    first = in_register("first", first + cut.diagonal(0, 0))
+                    first = in_register("first", first + cut.diagonal)
                     for warp in unrolled("warp", cut.warps_w):
                         for column in unrolled("column", cut.columns.outputs if cut.is_whole else cut.tile_w):
                             at = first + warp * cut.sums_of_warp + column * (cut.diagonal_pitch + 1)
-                            of_x = weight % taps_w * cut.columns.step + cut.diagonal(0, 0) + column
+                            of_x = weight % taps_w * cut.columns.step + cut.diagonal + column
                             with when(inside(of_x, cut.columns.inputs) if cut.is_whole else True):
                                 added[0] = added[0] + self.passed[at]
                     at = channel * (taps_h * taps_w) + kernel_row * taps_w + weight % taps_w
