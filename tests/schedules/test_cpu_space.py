@@ -59,9 +59,9 @@ def test_a_small_workload_chooses_its_threads(pass_: Pass, layout: Layout) -> No
 
 
 def test_the_default_leaves_work_for_every_thread() -> None:
-    workload = layer(96, (7, 7), (3, 3), padding=((1, 1), (1, 1)), batch=1)
+    workload = layer(96, (28, 28), (3, 3), padding=((1, 1), (1, 1)), batch=1)
     config = some_configs(workload, 0)[0]
-    assert -(-7 // config.block_h) >= 2 * TARGET.threads
+    assert -(-28 // config.block_h) >= 2 * TARGET.threads
 
 
 def test_code_too_long_to_compile_is_not_in_the_space() -> None:

@@ -75,6 +75,7 @@ def test_the_nearest_of_a_legal_configuration_is_itself() -> None:
 def test_the_nearest_is_legal_and_near(wanted: dict[str, int | str], found: set[tuple[int, int]]) -> None:
     nearest = space().nearest(Config.of("cpu.test", **wanted))
     assert (nearest.rows, nearest.columns) in found
+    assert space(rows=4).nearest(Config.of("cpu.test", columns=2, order="hw")).rows == 4, "the default's"
     assert nearest.order == ("wh" if wanted["order"] == "wh" else "hw")
     assert space().why_illegal(nearest) is None
 
