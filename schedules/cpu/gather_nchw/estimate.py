@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from dwconv.problems.target import CpuTarget
@@ -13,13 +13,13 @@ from dwconv.schedules.cpu.shared.cost import (
     ACTIVATED,
     AxisWork,
     CpuWork,
-    ReadWork,
     ScratchWork,
     Traffic,
     conversions,
     largest_share,
     lines_of_columns,
     price,
+    read_work,
     row_tiles,
 )
 from dwconv.schedules.cpu.shared.limits import threads_of, vector_count, vector_registers
@@ -51,7 +51,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     products = met * work.fan_in * down.products * phase_products * across.vectors
     read = met * work.fan_in * down.reads * reads
     in_place = config.stage == "none"
-    each = ReadWork.of(columns, lanes=lanes, stage=config.stage)
+    loads_each, shuffles_each = read_work(columns, lanes=lanes, stage=config.stage)
     masks = read * across.edge_vectors if in_place else 0.0
     # A weight is one number in all lanes: few stay in registers, others are loaded for all vectors of a tile's row.
     taps = rows.taps * columns.taps
@@ -61,8 +61,8 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     stores = planes * rows.outputs * columns.down * across.vectors
     scratch = _scratch(cut, groups=groups, tasks=tasks)
     if config.unroll == "none":
-        each = replace(each, loads=each.loads * _shared_reads(cut))
-    widened = read * across.vectors * each.loads if in_place else scratch.loads
+        loads_each *= _shared_reads(cut)
+    widened = read * across.vectors * loads_each if in_place else scratch.loads
     loops = LOOP_TURNS * work.fan_in * _loops(rows, config.tile_h) if config.unroll == "kw" else 1
     return CpuWork(
         tasks=tasks,
@@ -70,10 +70,10 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         share=largest_share(tasks, threads),
         tiles=tiles,
         multiply_adds=products,
-        loads=read * across.vectors * each.loads + weights + scratch.loads,
+        loads=read * across.vectors * loads_each + weights + scratch.loads,
         stores=stores * lines_of_columns(lanes) + scratch.stores,
         # Sums are cleared and, with a strided gradient, interleaved.
-        others=read * across.vectors * each.shuffles
+        others=read * across.vectors * shuffles_each
         + masks
         + stores * (min(2, columns.down) + ACTIVATED[work.epilogue])
         + scratch.shuffles

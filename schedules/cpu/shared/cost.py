@@ -274,19 +274,12 @@ def lines_of_columns(lanes: int) -> float:
     return 1 + 4 * (lanes - 1) / CACHE_LINE_BYTES
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadWork:
-    """Instructions that read a vector of columns once, on average."""
-
-    loads: float
-    shuffles: float
-
-    @classmethod
-    def of(cls, columns: Axis, *, lanes: int, stage: str) -> ReadWork:
-        """With a stride, read in place, all columns in between are loaded, and split by phase."""
-        if stage == "none" and columns.up > 1:
-            return cls(loads=1.5 * lines_of_columns(lanes), shuffles=2.0)
-        return cls(loads=lines_of_columns(lanes), shuffles=0.0)
+def read_work(columns: Axis, *, lanes: int, stage: str) -> tuple[float, float]:
+    """Instructions that read a vector of columns once, on average: (loads, shuffles). With a stride, read in place, all
+    columns in between are loaded, and split by phase."""
+    if stage == "none" and columns.up > 1:
+        return 1.5 * lines_of_columns(lanes), 2.0
+    return lines_of_columns(lanes), 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.cost import (
     CpuWork,
-    ReadWork,
     ScratchWork,
     Traffic,
     column_tiles,
@@ -16,6 +15,7 @@ from dwconv.schedules.cpu.shared.cost import (
     largest_share,
     lines_of_columns,
     price,
+    read_work,
 )
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS, threads_of, vector_registers
 from dwconv.schedules.cpu.shared.weight_gradient import x_rows_read
@@ -41,7 +41,8 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     x_rows = planes * x_rows_read(rows, group_kh=config.group_kh, tile_h=config.tile_h) * columns.taps
     dy_loads = planes * groups * rows.outputs * across.tiles
     tiles = planes * groups * cut.blocks * -(-config.block_h // config.tile_h) * across.tiles
-    each, scratch = ReadWork.of(columns, lanes=lanes, stage=config.stage), _scratch(cut, planes=planes, tasks=tasks)
+    loads_each, shuffles_each = read_work(columns, lanes=lanes, stage=config.stage)
+    scratch = _scratch(cut, planes=planes, tasks=tasks)
     # At an edge, lanes of x are loaded with a mask; lanes that do not count are cleared, in x and in the dy it meets.
     masks = x_rows * across.edges if config.stage == "none" else 0.0
     if cut.unroll == "group":  # beside what meets no padding, in each block
@@ -55,7 +56,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     waiting = 0 if cut.is_one_group else planes * cut.blocks * cut.column_blocks * rows.taps * columns.taps
     halvings = 2 * tasks * taps * (lanes.bit_length() - 1)
     dy_lines = 1.0 if columns.outputs % lanes == 0 else lines_of_columns(lanes)
-    widened = x_rows * across.tiles * each.loads if config.stage == "none" else scratch.loads
+    widened = x_rows * across.tiles * loads_each if config.stage == "none" else scratch.loads
     together = by_planes and work.channels * taps > PARALLEL_SUMS
     return CpuWork(
         tasks=tasks,
@@ -64,11 +65,11 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         tiles=tiles,
         multiply_adds=products,
         loads=(dy_loads + products * spilled) * dy_lines
-        + x_rows * across.tiles * each.loads
+        + x_rows * across.tiles * loads_each
         + 2 * waiting
         + scratch.loads,
         stores=tasks * taps + waiting + scratch.stores,
-        others=x_rows * across.tiles * each.shuffles
+        others=x_rows * across.tiles * shuffles_each
         + masks
         + halvings
         + scratch.shuffles
