@@ -108,7 +108,10 @@ class RowBlock:
             plane = Plane(image, channel, at)
             for row in tile_rows(self.cut.rows, self.top):
                 for cell, run in tile_columns(self.runs, self.columns, cell=work.columns.down):
-                    PlaneTile(tensors, self.cut, source, plane, row, cell, run).sum(weights)
+                    tile = PlaneTile(
+                        tensors=tensors, cut=self.cut, source=source, plane=plane, top=row, cell=cell, run=run
+                    )
+                    tile.sum(weights)
 
     def _read(self, first: Plane) -> Rows:
         rows = self.cut.work.rows
@@ -135,7 +138,7 @@ class PlaneTensors:
         self.result = argument(work.result, size, work.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlaneTile:
     """``tile_h`` rows from ``top`` on × some vectors of cells from ``cell`` on × the column phases of a cell.
 

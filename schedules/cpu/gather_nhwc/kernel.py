@@ -60,7 +60,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return s_tir.Schedule(builder.get())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PixelTask:
     """Rows of one plane from ``top`` on, or a block of the columns of a single one, in the block of channels that
     begins with vector ``first_vector``."""
@@ -84,8 +84,10 @@ class PixelTask:
             }
             for at in nest(cut.config.order, loops):
                 left, run = at["w"]
-                numbered = vectors.numbered(at["c"])
-                yield PixelTile(self.tensors, cut, self.image, self.depth, at["h"], left, run, numbered)
+                yield PixelTile(
+                    tensors=self.tensors, cut=cut, image=self.image, depth=self.depth, top=at["h"], left=left, run=run,
+                    vectors=vectors.numbered(at["c"]),
+                )  # fmt: skip
 
     def _column_cuts(self) -> Iterable[list[Run]]:
         """Of known sizes there is one way to cut a row into tiles."""
@@ -109,12 +111,14 @@ def tasks(tensors: PixelTensors, cut: GatherCut, n: Expr) -> Iterator[PixelTask]
                 columns = ColumnBlock(bind("block", task // channel_blocks % column_blocks), column_blocks)
             top = bind("top", task // channel_blocks % row_blocks // column_blocks * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
-            yield PixelTask(tensors, cut, image, depth, top, columns, first_vector)
+            yield PixelTask(
+                tensors=tensors, cut=cut, image=image, depth=depth, top=top, columns=columns, first_vector=first_vector
+            )
         if stream:
             stream.fence()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PixelTile:
     """``tile_h`` rows from ``top`` on × the columns of a run from ``left`` on × some vectors of channels, of one plane.
 

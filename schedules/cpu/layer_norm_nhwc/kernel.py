@@ -31,8 +31,8 @@ from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.layer_norm_nhwc.cut import Cut
 from dwconv.schedules.cpu.layer_norm_nhwc.pixels import PixelNorm, Terms
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
-from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import add_to_part
-from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
+from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import Place, add_to_part
+from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader, Share
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import WeightResults
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, most, serial, store
 from dwconv.schedules.space import Config
@@ -192,7 +192,7 @@ class Backward:
         """dx of a strip."""
         cut, weights, source = self.cut.gather, self.weights, OneImage(g)
         tensors = PixelTensors(work=cut.work, vectors=self.vectors, source=source, weights=weights, result=self.dx)
-        for tile in PixelTask(tensors, cut, image, 0, top).tiles():
+        for tile in PixelTask(tensors=tensors, cut=cut, image=image, depth=0, top=top).tiles():
             tile.sum()
 
     def _add_weights(self, task: Expr, image: Expr, block: OutputRange, g: Any) -> None:
@@ -200,8 +200,9 @@ class Backward:
         cut, vectors = self.cut.weights, self.vectors
         reader = PixelReader(cut=cut, vectors=vectors, x=self.x, dy=OneImage(g))
         for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
-            together, depths = vectors.numbered(numbers), OutputRange(0, 1)
-            add_to_part(reader, self.results, self.partial, task, image, depths, block, WHOLE_ROW, together)
+            share = Share(block=block, columns=WHOLE_ROW, vectors=vectors.numbered(numbers))
+            at = Place(partial=self.partial, part=task, image=image, depths=OutputRange(0, 1))
+            add_to_part(reader, self.results, share, at=at)
 
     def add_parts(self, parts: Expr) -> None:
         """In their order, whichever thread ran them: the same bits every time."""

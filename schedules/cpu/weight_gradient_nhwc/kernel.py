@@ -6,6 +6,7 @@ x once for all dy that it meets. The gradient of a bias is one sum more, of the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -14,7 +15,7 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.any_size import at_any_size
 from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, is_one
-from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel, seen_as
 from dwconv.schedules.cpu.shared.limits import PARALLEL_SUMS
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import WeightCut
@@ -50,11 +51,12 @@ def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> Non
     cut, vectors, vectors_c = reader.cut, reader.vectors, reader.cut.config.vectors_c
     for task in parallel("task", ceil_div(vectors.count, vectors_c)):
         owned = vectors.numbered([task * vectors_c + v for v in range(vectors_c)])
+        share = Share(block=OutputRange(0, cut.work.rows.outputs), columns=WHOLE_ROW, vectors=owned)
         for taps in tap_groups(cut):
             sums = TapSums(vectors, taps, vectors_c)
             for image in serial("image", n):
                 for planes in reader.planes(taps, image, OutputRange(0, cut.work.depths.outputs)):
-                    reader.add_rows(sums, Share(planes, OutputRange(0, cut.work.rows.outputs), WHOLE_ROW, owned))
+                    reader.add_rows(sums, share, planes=planes)
             for tap, v, value in sums.items():
                 results.store(value, owned[v].number, tap)
 
@@ -71,9 +73,9 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
         for number in serial("number", results.count):
             for vector in serial("vector", vectors.count):
                 store(partial, vectors.zero(), task, number, vectors.slot(vector))
-        share = bind("share", ceil_div(n * (depths * blocks), tasks))
-        first = bind("first", least(task * share, n * (depths * blocks)))
-        for unit in serial("unit", first, least(first + share, n * (depths * blocks))):
+        each = bind("share", ceil_div(n * (depths * blocks), tasks))
+        first = bind("first", least(task * each, n * (depths * blocks)))
+        for unit in serial("unit", first, least(first + each, n * (depths * blocks))):
             image, depth = divided(bind("image", unit // blocks), depths)
             top = unit % blocks // column_blocks * block_h if not is_one(cut.row_blocks) else 0
             columns = WHOLE_ROW
@@ -81,23 +83,31 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
                 columns = ColumnBlock(bind("block", unit % column_blocks), column_blocks)
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
-                together, met = vectors.numbered(numbers), OutputRange(depth, depth + 1)
-                add_to_part(reader, results, partial, task, image, met, block, columns, together)
+                share = Share(block=block, columns=columns, vectors=vectors.numbered(numbers))
+                at = Place(partial=partial, part=task, image=image, depths=OutputRange(depth, depth + 1))
+                add_to_part(reader, results, share, at=at)
     return active
 
 
-def add_to_part(
-    reader: PixelReader, results: WeightResults, partial: Any, part: Expr, image: Expr, depths: OutputRange,
-    block: OutputRange, columns: ColumnBlock, vectors: list[NumberedVector],
-) -> None:  # fmt: skip
-    """Adds what the rows of a block give, or a block of the columns of one, to a part of all sums."""
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A part of all sums, and the planes of dy whose products go there."""
+
+    partial: Any
+    part: Expr
+    image: Expr
+    depths: OutputRange
+
+
+def add_to_part(reader: PixelReader, results: WeightResults, share: Share, *, at: Place) -> None:
+    """Adds what a share gives to a part of all sums."""
     for taps in tap_groups(reader.cut):
-        for planes in reader.planes(taps, image, depths):
-            sums = TapSums(reader.vectors, taps, len(vectors))
-            reader.add_rows(sums, Share(planes, block, columns, vectors))
+        for planes in reader.planes(taps, at.image, at.depths):
+            sums = TapSums(reader.vectors, taps, len(share.vectors))
+            reader.add_rows(sums, share, planes=planes)
             for tap, v, value in sums.items():
-                at = (part, results.number(tap), reader.vectors.slot(vectors[v].number))
-                store(partial, partial[at] + value, *at)
+                where = (at.part, results.number(tap), reader.vectors.slot(share.vectors[v].number))
+                store(at.partial, at.partial[where] + value, *where)
 
 
 def add_partial_sums(partial: Any, results: WeightResults, *, tasks: Expr) -> None:

@@ -29,12 +29,11 @@ class Planes:
     dy: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Share:
     """What is summed at the same time: rows of a plane, or a block of the columns of one, in some vectors of
     channels."""
 
-    planes: Planes
     block: OutputRange
     columns: ColumnBlock
     vectors: list[NumberedVector]
@@ -80,7 +79,7 @@ class PixelReader:
             x_depth = axes.depths.origin(depth) + axes.depths.shift + taps.kd * axes.depths.step
             yield Planes(x=(image, *axes.index(x_depth)), dy=(image, *axes.index(depth)))
 
-    def add_rows(self, sums: TapSums, share: Share) -> None:
+    def add_rows(self, sums: TapSums, share: Share, *, planes: Planes) -> None:
         """Adds what a share gives; of a single kernel row, only those rows that it meets."""
         taps = sums.taps
         if taps.is_one_row:
@@ -91,8 +90,8 @@ class PixelReader:
             tiles = self._tiles if isinstance(taps.kw, int) else self._pixels
         for tile in tiles(taps, share):
             if self.cut.prefetch:
-                self._prefetch(taps, share, tile)
-            self._add(sums, share, tile)
+                self._prefetch(taps, share, tile, planes=planes)
+            self._add(sums, share, tile, planes=planes)
 
     def _pixels(self, taps: RegisterTaps, share: Share) -> Iterator[GradientTile]:
         """Loops over the dy that a single tap, whose column is a turn of a loop, meets."""
@@ -157,10 +156,10 @@ class PixelReader:
         middle = bind("middle", stop - (stop - first) % height)
         return [(height, lambda: tile_tops(height, first, middle)), (1, lambda: serial("row", middle, stop))]
 
-    def _add(self, sums: TapSums, share: Share, tile: GradientTile) -> None:
+    def _add(self, sums: TapSums, share: Share, tile: GradientTile, *, planes: Planes) -> None:
         rows, columns, taps = self.cut.work.rows, self.cut.work.columns, sums.taps
         outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
-        dy_rows = [self._row(self.dy, *share.planes.dy, tile.top + row) for row in range(tile.height)]
+        dy_rows = [self._row(self.dy, *planes.dy, tile.top + row) for row in range(tile.height)]
         gradient = {
             (row, out, v): self._load_dy(dy_rows[row], tile.left + out, vector)
             for row in range(tile.height)
@@ -173,7 +172,7 @@ class PixelReader:
         origin = rows.origin(tile.top) + rows.shift + taps.kh * rows.step
         for row_at, row_pairs in replace(rows, taps=taps.height, shift=0).reads(tile.height).items():
             x_row = bind("x_row", origin + row_at)
-            x_pixels = self._row(self.x, *share.planes.x, x_row)
+            x_pixels = self._row(self.x, *planes.x, x_row)
             with when(taps.is_one_row or inside(x_row, rows.inputs)):
                 for column_at, pairs in tile.reads:
                     column = columns.origin(tile.left) + column_at
@@ -186,7 +185,7 @@ class PixelReader:
                                 for out, b in pairs:
                                     sums.add(a, b, v, value * gradient[row, out, v])
 
-    def _prefetch(self, taps: RegisterTaps, share: Share, tile: GradientTile) -> None:
+    def _prefetch(self, taps: RegisterTaps, share: Share, tile: GradientTile, *, planes: Planes) -> None:
         """Asks for what the tile ``prefetch`` rows below is the first to read: rows of dy, the rows of x that each of
         them adds, and of their columns those that the tiles to the left and right leave."""
         rows, columns, multiplier = self.cut.work.rows, self.cut.work.columns, self.cut.work.multiplier
@@ -195,14 +194,14 @@ class PixelReader:
         new_taps = [a for a in range(taps.height) if (taps.height - 1 - a) * rows.step < rows.up]
         for row in range(tile.height):
             below = bind("below", least(tile.top + row + self.cut.prefetch, rows.outputs - 1))
-            dy_below = self._row(self.dy, *share.planes.dy, below)
+            dy_below = self._row(self.dy, *planes.dy, below)
             for out in range(tile.width):
                 for vector in share.vectors:
                     prefetch(dy_below.tensor, *dy_below.at(tile.left + out, vector.start))
             for a in new_taps:
                 x_row = rows.origin(below) + rows.shift + (taps.kh + a) * rows.step
                 x_row = bind("x_below", most(least(x_row, rows.inputs - 1), 0))
-                x_below = self._row(self.x, *share.planes.x, x_row)
+                x_below = self._row(self.x, *planes.x, x_row)
                 for column_at, _ in tile.reads[shared:][:new_columns]:
                     column = columns.origin(tile.left) + column_at
                     for vector in share.vectors:
