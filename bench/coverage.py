@@ -188,18 +188,8 @@ def _agree(found: list[Tensor], expected: list[Tensor]) -> bool:
     )
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """As in docs/support.md."""
-    lines = ["| model | depthwise layers | converted | run | of these by functional calls |", "|---|---|---|---|---|"]
-    lines += [
-        f"| `{row['model']}` | {row['depthwise']} | {row['converted']} | {row['run']} | {row['functional']} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
-
-
 def command(argv: Sequence[str] | None) -> int:
-    """Write bench/results/coverage.json, and print the table."""
+    """Print a line of JSON for each model, and write bench/results/coverage.json."""
     parser = argparse.ArgumentParser(prog="python -m bench coverage", description=__doc__)
     parser.add_argument("--model", help="one of the models by name; default all")
     args = parser.parse_args(argv)
@@ -215,7 +205,6 @@ def command(argv: Sequence[str] | None) -> int:
                 print(f"{model.name}: {type(error).__name__}: {one_line(str(error), most=200)}", file=sys.stderr)
             else:
                 print(json.dumps(rows[-1]), flush=True)
-    print(table(rows))
     if args.model is None:
         versions = {name: version(name) for name in ("torch", "timm", "torchvision", "transformers")}
         path = FOLDER / "coverage.json"

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from bench.evidence import Control, percent_of_limit, ratio_of
+from bench.evidence import Control, Ratio, percent_of_limit, ratio_of
 from bench.launched import kernels_of, why_void
 from bench.providers import Inputs, Provider, is_eager, plain, providers
 from dwconv import settings
@@ -338,9 +338,11 @@ _GENERIC = {ANY_SIZE: "any_size", ANY_CHANNELS: "any_channels"}
 
 
 HEAD = (
-    f"{'layer':40} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} "
-    f"{'95 % of ×':>14} {'% limit':>8}  over the best other"
+    f"{'layer':40} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6}  {'×':22} {'% limit':>8}  "
+    "over the best other"
 )
+_OF_OURS = ("ratio_float32", *(f"{key}{over}" for key in _GENERIC.values() for over in ("", "_ratio")))
+"""Ratios of other kernels of ours, which not every row has."""
 
 
 def line_of(row: Row) -> str:
@@ -352,13 +354,11 @@ def line_of(row: Row) -> str:
         min((us for name, us in row["pytorch_us"].items() if name.endswith(layout)), default=math.nan)
         for layout in LAYOUTS
     )
-    low, high = row["ratio_interval"]
+    ratio = str(Ratio(value=row["ratio"], interval=row["ratio_interval"]))
     return (
-        f"{about} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} {row['ratio']:6.2f} "
-        f"{low:6.2f} to {high:<5.2f} {row['percent_of_limit']:7.0f}  {row['verdict']}, {row['over_best_other']:.2f} × "
-        f"{row['best_other']}"
-        + (f"; {row['ratio_float32']:.2f} × our float32" if "ratio_float32" in row else "")
-        + "".join(f"; {name.removeprefix('dwconv ')} {row[key]:.2f}" for name, key in _GENERIC.items() if key in row)
+        f"{about} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f}  {ratio:22} "
+        f"{row['percent_of_limit']:8.0f}  {row['verdict']}, {row['over_best_other']:.2f} × {row['best_other']}"
+        + "".join(f"; {key} {row[key]:.2f}" for key in _OF_OURS if key in row)
     )
 
 
@@ -368,28 +368,17 @@ def means_of(rows: Sequence[Row]) -> str:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if "ratio" in row:
-            name = str(row.get("epilogue", row["pass"]))
-            groups[name].append(row)
+            groups[row.get("epilogue", row["pass"])].append(row)
             if row["pass"] == "wgrad":
                 size = "≤ 3" if row["kernel"] <= 3 else "= 4" if row["kernel"] == 4 else "≥ 5"
                 groups[f"wgrad, k {size}"].append(row)
-    head = f"{'geometric mean':22} {'× best other':>13} {'× better layout':>16} {'× same layout':>14}"
-    lines = ["", f"{head} {'least':>6} {'layers':>7}"]
-    keys = ("over_best_other", "ratio", "ratio_same_layout")
+    lines = ["", "geometric means, and the least:"]
     for name, members in groups.items():
-        best, better, same = (geometric_mean([row[key] for row in members]) for key in keys)
-        least = min(row["over_best_other"] for row in members)
-        lines.append(f"{name:22} {best:13.2f} {better:16.2f} {same:14.2f} {least:6.2f} {len(members):7}")
-        wide = [row["ratio_float32"] for row in members if "ratio_float32" in row]
-        if wide:
-            lines[-1] += f"   {geometric_mean(wide):5.2f} × our float32, least {min(wide):.2f}"
-        for name, key in _GENERIC.items():
-            if generic := [row for row in members if key in row]:
-                of_ours, of_pytorch = ([row[each] for row in generic] for each in (key, f"{key}_ratio"))
-                lines[-1] += (
-                    f"   {name.removeprefix('dwconv ')} {geometric_mean(of_ours):.2f} × ours, least "
-                    f"{min(of_ours):.2f}, {geometric_mean(of_pytorch):.2f} × better layout"
-                )
+        parts = []
+        for key in ("over_best_other", "ratio", "ratio_same_layout", *_OF_OURS):
+            if found := [row[key] for row in members if key in row]:
+                parts.append(f"{key} {geometric_mean(found):.2f}, {min(found):.2f}")
+        lines.append(f"  {name:12} {'; '.join(parts)}; {len(members)} layers")
     refused = Counter(f"{other}: {why}" for row in rows for other, why in row.get("refused", {}).items())
     lines += [f"did not race in {count} of {len(rows)} rows: {reason}" for reason, count in refused.items()]
     return "\n".join(lines)

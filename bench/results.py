@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import platform
 import re
 import shlex
@@ -90,20 +89,17 @@ class MachineWatch:
         self._threads = threads
         quiet = Quiet(threads=threads)
         self._was_quiet, self._busy = quiet.look(), quiet.busy
-        self._load, self._clock_mhz = _load_average(), clock_mhz()
+        self._clock_mhz = clock_mhz()
 
     def facts(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Threads and cores; load averages of 1, 5 and 15 minutes and the clock before and after, None where the system
-        does not tell; the share of the cores that other work had before; the share of the time that other work took
-        from the rows."""
+        """Threads and cores; the share of the cores that other work had before; the clock before and after, None where
+        the system does not tell; the share of the time that other work took from the rows."""
         contention = [row["contention"] for row in rows if "contention" in row]
         return {
             "threads": self._threads,
             "cores": cores(),
             "quiet_before": self._was_quiet,
             "busy_before": round(self._busy, 3),
-            "load_average_before": self._load,
-            "load_average_after": _load_average(),
             "clock_mhz_before": self._clock_mhz,
             "clock_mhz_after": clock_mhz(),
             "contention": {"mean": round(fmean(contention), 3), "most": max(contention)} if contention else None,
@@ -117,10 +113,3 @@ def clock_mhz() -> float | None:
     except (AttributeError, OSError, RuntimeError, NotImplementedError):  # as systems differ
         return None
     return round(frequency.current, 1) if frequency and frequency.current else None
-
-
-def _load_average() -> list[float] | None:
-    try:
-        return [round(value, 2) for value in os.getloadavg()]
-    except (AttributeError, OSError):
-        return None

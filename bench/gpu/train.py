@@ -108,8 +108,7 @@ def _in_words(answer: dict[str, Any]) -> str:
         f"most {ratio['at_most']:.2f})",
         *_other_ways(answer["median_ms"]),
         *(f"{kind} {found.get('verdict', 'not judged')}" for kind, found in answer.get("kinds", {}).items()),
-        *(_gpu_of(name, each) for name, each in answer.get("on_gpu", {}).items()),
-        *(f"{name} {_busy(of_one):.1f} ms on the GPU" for name, of_one in answer.get("profile_ms", {}).items()),
+        *(f"{name} busy for {each['busy']:.0%}" for name, each in answer.get("on_gpu", {}).items()),
         f"{ours} of {sum(answer['layers'].values())} passes by dwconv, losses apart {apart[CONVERTED]:.1e} (by "
         f"rounding {apart['rounded']:.1e})",
         *(f"{name} refused: {why}" for name, why in answer.get("refused", {}).items()),
@@ -123,15 +122,3 @@ def _other_ways(ms: dict[str, float]) -> list[str]:
     for way in (WITH_GRAPHS, WITH_INDUCTOR):
         rivals |= {way[CONVERTED]: way[PLAIN], way[WITH_BLOCKS]: way[PLAIN]}
     return [f"{ours} {ms[plain] / ms[ours]:.2f}" for ours, plain in rivals.items() if ours in ms and plain in ms]
-
-
-def _gpu_of(name: str, each: dict[str, Any]) -> str:
-    return (
-        f"{name} host {each['host_ms']:.1f} ms beside {each['kernels_ms']:.1f} ms in {each['launches']} kernels, the "
-        f"GPU is busy for {each['busy']:.0%}"
-    )
-
-
-def _busy(profile: dict[str, float]) -> float:
-    """Milliseconds of a profiled step in which kernels run, one after the other."""
-    return sum(ms for kind, ms in profile.items() if kind not in ("step", "between the ops"))

@@ -62,4 +62,4 @@ def test_a_model_that_fails_costs_no_other(monkeypatch, capsys, tmp_path, logs):
     assert coverage.command(["--model", "bad"]) == 1
     assert capsys.readouterr().err == "bad: RuntimeError: no such model second line\n"
     assert coverage.command(["--model", "good"]) == 0
-    assert "| `good` | 1 | 1 | 1 | 0 |" in capsys.readouterr().out
+    assert '"model": "good", "depthwise": 1' in capsys.readouterr().out

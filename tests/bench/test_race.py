@@ -195,20 +195,14 @@ def test_a_provider_that_comes_too_late_does_not_race(raced):
     assert list(answer.refused.values()) == ["no time"] * (1 + len(OWN))
 
 
-def test_other_kernels_of_ours_race_beside(raced, rivals):
-    rivals()
-    beside = {"dwconv float32": candidate(), "dwconv any size": candidate()}
-    answer = raced(candidate=candidate(dtype="bfloat16"), beside=beside)
-    assert list(answer.times["warm"].measurements) == ["dwconv", *beside]
-
-
 def test_kernels_of_one_type_are_timed_on_the_same_tensors(raced, rivals, monkeypatch):
     """Tensors of its own would have left the caches while the others ran."""
     made = []
     monkeypatch.setattr(race_module, "inputs_in_turn", lambda workload, *of, **how: made.append(workload) or [of[0]])
     rivals()
     beside = {"dwconv float32": candidate(), "dwconv any size": candidate(dtype="bfloat16")}
-    raced(candidate=candidate(dtype="bfloat16"), beside=beside)
+    answer = raced(candidate=candidate(dtype="bfloat16"), beside=beside)
+    assert list(answer.times["warm"].measurements) == ["dwconv", *beside]
     assert [each.dtype for each in made] == ["bfloat16", "float32"]
     assert torch.get_num_threads() == TARGET.threads
 
@@ -225,23 +219,12 @@ ATEN, CUDNN = "void at::native::conv_depthwise2d_forward_kernel<3>", "sm90_xmma_
     [
         ("dwconv", {"main_kernel": 4, "main_kernel_1": 4}, ""),
         ("dwconv", {"main_kernel": 4, "main_kernel_1": 4, ATEN: 4}, ""),  # a copy, say: its time counts
-        (
-            "dwconv",
-            {"main_kernel": 4},
-            "main_kernel 4×, main_kernel_1 4× should have been launched, main_kernel 4× was",
-        ),
-        (
-            "dwconv",
-            {"main_kernel": 1, "main_kernel_1": 1},
-            "should have been launched, main_kernel 1×, main_kernel_1 1×",
-        ),
-        ("dwconv", {}, "should have been launched, nothing was"),
+        ("dwconv", {"main_kernel": 4}, "main_kernel_1 4× should have been launched, main_kernel 4× was"),
+        ("dwconv", {"main_kernel": 1, "main_kernel_1": 1}, "launched, main_kernel 1×, main_kernel_1 1×"),
         ("aten-nhwc", {ATEN: 4}, ""),
         ("aten-nhwc", {CUDNN: 4}, f"no kernel of PyTorch's own was launched: {CUDNN} 4×"),
         ("cudnn-nhwc", {CUDNN: 4, ATEN: 8}, ""),
         ("cudnn-nchw", {ATEN: 4}, "no kernel of cuDNN was launched: void at::native"),
-        ("cudnn-op-nchw", {ATEN: 4}, "no kernel of cuDNN was launched"),
-        ("inductor-nhwc", {"triton_tem_fused_convolution": 4}, ""),
         ("inductor-nhwc", {}, "no kernel was launched"),
         ("inductor-nhwc", {"triton_poi": 4, "main_kernel": 4}, "it launched dwconv's main_kernel"),
     ],
@@ -251,13 +234,10 @@ def test_a_row_is_void_without_the_kernels_of_its_name(provider: str, seen: dict
     assert why in told and bool(told) == bool(why)
 
 
-def test_where_kernels_cannot_be_seen_nothing_is_said() -> None:
+def test_where_kernels_cannot_be_seen_nothing_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU; and where the profiler's library is missing, or must not look."""
     assert kernels_of(lambda: None, device="cpu") is None
     assert why_void("dwconv", None, ours=OURS, calls=4, is_ours=True) == ""  # type: ignore[arg-type]
-
-
-def test_a_profiler_that_sees_no_kernels_at_all_voids_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where its library is missing, or must not look."""
     seen: list[Counter[str]] = [Counter(), Counter()]
     monkeypatch.setattr(launched, "_kernels", lambda call: seen.pop(0))
     assert kernels_of(lambda: None, device="cuda") is None and not seen
@@ -274,11 +254,9 @@ def event(name: str, *inside: SimpleNamespace, kernels: tuple[str, ...] = ()) ->
     [
         (event("dwconv::fprop", kernels=("main_kernel",)), 1, 1),
         (event("dwconv::fprop", event("aten::empty", kernels=("main_kernel",))), 1, 1),
-        (event("dwconv::fprop_silu", kernels=("main_kernel",)), 1, 1),
         (event("dwconv::fprop"), 0, 1),  # no kernel came of it
         (event("dwconv::fprop", kernels=("void at::native::convolution",)), 0, 1),
         (event("dwconv::fprop", event("aten::convolution", kernels=("main_kernel",))), 0, 0),
-        (event("aten::convolution", kernels=("main_kernel",)), 0, 0),
     ],
 )
 def test_a_pass_is_one_of_ours_if_its_kernel_was_launched(
