@@ -368,7 +368,7 @@ def means_of(rows: Sequence[Row]) -> str:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if "ratio" in row:
-            groups[row.get("epilogue", row["pass"])].append(row)
+            groups[str(row.get("epilogue", row["pass"]))].append(row)
             if row["pass"] == "wgrad":
                 size = "≤ 3" if row["kernel"] <= 3 else "= 4" if row["kernel"] == 4 else "≥ 5"
                 groups[f"wgrad, k {size}"].append(row)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from statistics import geometric_mean
 from typing import Any
 
@@ -20,7 +19,7 @@ from bench.evidence import Control
 from bench.gpu.run import Ended, Pace, Run, has_failed
 from bench.gpu.train import TRAINED
 from bench.gpu.tune import COMPARED_S, compare_starts
-from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
+from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from bench.models import Network
 from bench.networks import workloads_of
 from dwconv.kernels.entry import message
@@ -72,29 +71,19 @@ class BlockRace:
         return Layer(network=self.network, layer=NetworkLayer.of(self.workload, count=1, passes=BLOCK_PASSES))
 
 
-class BlockRacer:
-    """Handler: BlockRace in, its row out."""
+class BlockRacer(Handler):
+    """BlockRace in, its row out. The first one is the control, too."""
 
     def __init__(self, setup: MeasureSetup) -> None:
-        self._target = setup.target
-        self._first: BlockRace | None = None
-        warm_up(setup.target)
+        super().__init__(setup)
+        self._control: Control | None = None
 
-    def __call__(self, block: BlockRace) -> dict[str, Any] | Refused:
-        return careful(self._row, block, target=self._target)
-
-    def _row(self, block: BlockRace) -> dict[str, Any]:
-        self._first = self._first or block
-        return row_of(block.layer, self._case, self._target, control=self._control)
-
-    @property
-    def _case(self) -> Case:
-        return Case(batch=1, dtype=_DTYPE, device=self._target.kind)
-
-    @cached_property
-    def _control(self) -> Control:
-        assert self._first is not None
-        return Control.over([control_of(self._first.layer, self._case)])
+    def answer(self, request: Any) -> Any:
+        block: BlockRace = request
+        case = Case(batch=1, dtype=_DTYPE, device=self.target.kind)
+        if self._control is None:
+            self._control = Control.over([control_of(block.layer, case)])
+        return row_of(block.layer, case, self.target, control=self._control)
 
 
 def _blocks_of(networks: Sequence[Network], target: Target) -> dict[str, BlockRace]:

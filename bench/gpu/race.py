@@ -14,7 +14,7 @@ import torch
 
 from bench.gpu.limits import MeasureLimits, as_limits, known_limits, limits_of
 from bench.gpu.run import Ended, Run, has_failed
-from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
+from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from bench.race import OURS, Race, Raced, Racer
 from dwconv.measure.clock.timing import Effort
 from dwconv.measure.requests import MeasureSetup
@@ -28,22 +28,18 @@ _MAKING_SHARE = 0.6
 """Share of a race's seconds that making the calls may take; providers that are not ready by then do not race."""
 
 
-class GpuRacer:
-    """Handler: MeasureLimits or Race in; limits by name, or Raced out."""
+class GpuRacer(Handler):
+    """MeasureLimits or Race in; limits by name, or Raced out."""
 
     def __init__(self, setup: MeasureSetup) -> None:
-        self._target = setup.target
-        warm_up(setup.target)
+        super().__init__(setup)
         self._racer = Racer(setup)
 
-    def __call__(self, request: MeasureLimits | Race) -> Raced | dict[str, float] | Refused:
-        return careful(self._answer, request, target=self._target)
-
-    def _answer(self, request: MeasureLimits | Race) -> Raced | dict[str, float]:
+    def answer(self, request: Any) -> Any:
         if isinstance(request, Race):
             return self._racer(request)
         with torch.inference_mode():
-            return limits_of(self._target, request)
+            return limits_of(self.target, request)
 
 
 FIRST_S = 6.0

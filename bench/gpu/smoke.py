@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,11 +14,9 @@ from bench.cases import odd_blocks
 from bench.gpu.limits import MeasureLimits, known_limits, limits_of
 from bench.gpu.run import Ended, Run, say
 from bench.gpu.verify import RIGHT, Verifier, name_of, verify_all
-from bench.gpu.worker import GpuFailure, GpuWorker, careful, warm_up
+from bench.gpu.worker import GpuFailure, GpuWorker
 from dwconv.errors import DwconvError, one_line
 from dwconv.kernels import nvrtc
-from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.entry import message
 from dwconv.measure.requests import LOAD, MeasureSetup
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import Target
@@ -33,36 +29,14 @@ _STEP_S = 30.0
 _TYPES: tuple[DType, ...] = ("float32", "float16")
 
 
-@message
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """Ask for the findings of one step: ``libraries`` or ``device``."""
+class FirstContact(Verifier):
+    """Also: ``device`` in, findings out, as text by name; MeasureLimits in, limits by name out."""
 
-    step: str
-
-
-class FirstContact:
-    """Handler: findings for a Look, as text by name; limits by name for MeasureLimits; a Verdict for an Artifact."""
-
-    def __init__(self, setup: MeasureSetup) -> None:
-        self._setup = setup
-
-    def __call__(self, request: Look | MeasureLimits | Artifact) -> Any:
-        if isinstance(request, Artifact):
-            return self._verifier(request)
-        return careful(self._look, request, target=self._setup.target)
-
-    @cached_property
-    def _verifier(self) -> Verifier:
-        """Made when it is needed: the first use of a broken device must not cost the libraries."""
-        return Verifier(self._setup)
-
-    def _look(self, request: Look | MeasureLimits) -> dict[str, str] | dict[str, float]:
+    def answer(self, request: Any) -> Any:
         if isinstance(request, MeasureLimits):
-            warm_up(self._setup.target)
             with torch.inference_mode():
-                return limits_of(self._setup.target, request)
-        return libraries() if request.step == "libraries" else _device(self._setup.target)
+                return limits_of(self.target, request)
+        return _device(self.target) if request == "device" else super().answer(request)
 
 
 def smoke_stage(run: Run, *, load: str = LOAD, sizes: MeasureLimits | None = None) -> Ended:
@@ -74,21 +48,20 @@ def smoke_stage(run: Run, *, load: str = LOAD, sizes: MeasureLimits | None = Non
     ):
         workers.builders.start()
         gpu.start()
-        for step in ("libraries", "device"):
-            for name, seen in _step(step, gpu, run).items():
-                say("smoke", f"{name}: {seen}")
+        for name, seen in {**libraries(), **_seen(gpu, run)}.items():
+            say("smoke", f"{name}: {seen}")
         known_limits(run, gpu, sizes or MeasureLimits(), stage="smoke")
         right, tried = _templates(run, workers=workers, gpu=gpu)
     return Ended(line=f"{right} of {tried} templates and types right", failed=not right)
 
 
-def _step(step: str, worker: GpuWorker, run: Run) -> dict[str, str]:
-    """The findings of a step; the error, if it fails."""
+def _seen(gpu: GpuWorker, run: Run) -> dict[str, str]:
+    """What there is to say of the device; the error, if it fails."""
     try:
-        seen: dict[str, str] = worker.ask(Look(step=step), timeout_s=_STEP_S, within_s=run.pace.left_s)
+        seen: dict[str, str] = gpu.ask("device", timeout_s=_STEP_S, within_s=run.pace.left_s)
     except GpuFailure as failure:
-        return {step: f"failed: {failure}"}
-    run.state.put("smoke", step, seen)
+        return {"device": f"failed: {failure}"}
+    run.state.put("smoke", "device", seen)
     return seen
 
 

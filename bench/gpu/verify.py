@@ -9,11 +9,12 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 
 from bench.gpu.run import Ended, Interrupted, Run, interrupted_after, of_all, say
-from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful, warm_up
+from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from dwconv import settings
 from dwconv.errors import NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact
@@ -41,23 +42,20 @@ _TOLD = 5
 """Faults that are printed in full."""
 
 
-class Verifier:
-    """Handler: an Artifact in, its Verdict out."""
+class Verifier(Handler):
+    """An Artifact in, its Verdict out."""
 
     def __init__(self, setup: MeasureSetup) -> None:
-        self._target = setup.target
+        super().__init__(setup)
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._cases: dict[Workload, Case] = {}
-        warm_up(setup.target)
 
-    def __call__(self, artifact: Artifact) -> Verdict | Refused:
-        return careful(self._verdict, artifact, target=self._target)
-
-    def _verdict(self, artifact: Artifact) -> Verdict:
+    def answer(self, request: Any) -> Any:
+        artifact: Artifact = request
         workload = artifact.candidate.workload
         with torch.inference_mode():
             if workload not in self._cases:
-                self._cases[workload] = make_case(workload, data="integers", device=self._target.kind)
+                self._cases[workload] = make_case(workload, data="integers", device=self.target.kind)
             return verify(self._load(artifact), self._cases[workload])
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -20,10 +20,7 @@ from dwconv.kernels.entry import message
 from dwconv.measure.clock.device import get_ready, is_lost, synchronize
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.processes.worker import locate
-from dwconv.problems.target import Target
-
-Request = TypeVar("Request")
-Answer = TypeVar("Answer")
+from dwconv.measure.requests import MeasureSetup
 
 _LEAST_S = 1.0
 """A request is not tried again with less time than this."""
@@ -46,13 +43,26 @@ class GpuFailure(DwconvError):
         self.broken = broken
 
 
-def careful(answer: Callable[[Request], Answer], request: Request, *, target: Target) -> Answer | Refused:
-    """The result of ``answer``, or Refused with the error that it raised."""
-    try:
-        return answer(request)
-    except Exception as error:  # noqa: BLE001  whatever a kernel or a library does is the request's own fault
-        reason = one_line(f"{type(error).__name__}: {error}", most=400)
-        return Refused(reason=reason, broken=is_lost(target))
+class Handler:
+    """Answers requests in a process that uses a GPU, or refuses them with the error that they raise."""
+
+    def __init__(self, setup: MeasureSetup) -> None:
+        """Uses the device once: the first time in a process takes seconds. Raises the device's error."""
+        self.target = setup.target
+        get_ready(self.target)
+        torch.zeros(1, device=self.target.kind)
+        synchronize(self.target)
+
+    def __call__(self, request: Any) -> Any:
+        try:
+            return self.answer(request)
+        except Exception as error:  # noqa: BLE001  whatever a kernel or a library does is the request's own fault
+            reason = one_line(f"{type(error).__name__}: {error}", most=400)
+            return Refused(reason=reason, broken=is_lost(self.target))
+
+    def answer(self, request: Any) -> Any:
+        """A message."""
+        raise NotImplementedError
 
 
 class GpuWorker(AbstractContextManager["GpuWorker"]):
@@ -98,10 +108,3 @@ class GpuWorker(AbstractContextManager["GpuWorker"]):
                 self._process.kill()
             raise GpuFailure(answer.reason, broken=answer.broken)
         return answer
-
-
-def warm_up(target: Target) -> None:
-    """Use the device once: the first time in a process takes seconds. Raises the device's error."""
-    get_ready(target)
-    torch.zeros(1, device=target.kind)
-    synchronize(target)

@@ -6,11 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from bench.gpu.worker import Refused, careful
-from dwconv.errors import BuildError
-from dwconv.problems.target import CpuTarget
-
-TARGET = CpuTarget(device="made-up-1t", threads=1, vector_bytes=32)
+from bench.gpu.worker import Refused
 
 
 class Sticky:
@@ -29,12 +25,9 @@ class Sticky:
         if self._broken:
             return Refused(reason="an illegal memory access", broken=True)
         if request == "refuse":
-            return careful(self._refuse, request, target=TARGET)
+            return Refused(reason="no template fits", broken=False)
         if request == "die":
             os._exit(3)
         if request == "hang":
             time.sleep(600)
         return {"pid": os.getpid()}
-
-    def _refuse(self, request: str) -> None:
-        raise BuildError(f"{request}\nsecond line")

@@ -219,7 +219,7 @@ def test_a_broken_process_is_replaced_and_the_request_tried_once_more(worker, no
 
 def test_a_refusal_keeps_its_process(worker, notes):
     pid = worker.ask("answer", timeout_s=20)["pid"]
-    with pytest.raises(GpuFailure, match=r"^BuildError: refuse second line$"):
+    with pytest.raises(GpuFailure, match=r"^no template fits$"):
         worker.ask("refuse", timeout_s=20)
     assert worker.ask("answer", timeout_s=20)["pid"] == pid and asked(notes).count("refuse") == 1
 

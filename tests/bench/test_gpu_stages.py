@@ -112,12 +112,12 @@ def test_a_step_that_fails_is_reported_and_the_next_goes_on(tmp_path, capsys, mo
     def broken(*args):
         raise RuntimeError("CUDA error: no kernel image")
 
-    monkeypatch.setattr(smoke, "libraries", broken)
+    monkeypatch.setattr(smoke, "_device", broken)
     monkeypatch.setattr(smoke, "limits_of", broken)
     faults["cpu.fprop_nchw"] = "raises"
     ended = smoke_stage(run_of(tmp_path), load=LOAD)
     out = capsys.readouterr().out
-    assert "libraries: failed: RuntimeError: CUDA error: no kernel image" in out and "target: cpu" in out
+    assert "device: failed: RuntimeError: CUDA error: no kernel image" in out and "NVRTC: " in out
     assert "broken: BuildError: CUDA driver: CUDA_ERROR_INVALID_VALUE" in out
     assert ended.line == "13 of 15 templates and types right" and not ended.failed
     monkeypatch.setattr(smoke, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
