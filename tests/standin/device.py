@@ -48,8 +48,6 @@ def device() -> ctypes.CDLL:
         ("clock_ns", ctypes.c_double),
         ("spend", None, ctypes.c_double),
         ("note", None, ctypes.c_char_p, ctypes.c_double),
-        ("begin_notes", None),
-        ("end_notes", ctypes.c_char_p),
         ("free_bytes", ctypes.c_uint64),
         ("bytes_from", ctypes.c_uint64, ctypes.c_uint64),
         ("refuse_memory", None),

@@ -3,10 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,22 +17,8 @@ namespace standin {
 
 using torch::jit::Stack;
 
-// What the device ran, for whoever profiles it: a line for each operator and launch, its name and its nanoseconds.
-struct Notes {
-  std::mutex mutex;
-  bool taken = false;
-  std::string lines;
-};
-
-inline Notes& notes() {
-  static Notes& notes = *new Notes;
-  return notes;
-}
-
-inline void note(const std::string& name, double ns) {
-  std::lock_guard<std::mutex> guard(notes().mutex);
-  if (notes().taken) notes().lines += name + " " + std::to_string(ns) + "\n";
-}
+// What the device ran: for the profiler an event inside of the operator that runs it, with its name and nanoseconds.
+inline void note(const std::string& name, double ns) { RECORD_USER_SCOPE("standin " + name + " " + std::to_string(ns)); }
 
 // An operator that was called while a graph was captured; run again, it writes where it wrote before.
 struct Step {
@@ -170,19 +156,6 @@ uint64_t standin_bytes_from(uint64_t address) { return memory().from(address); }
 void standin_refuse_memory() { memory().refuse(); }
 
 void standin_note(const char* name, double ns) { note(name, ns); }
-
-void standin_begin_notes() {
-  std::lock_guard<std::mutex> guard(notes().mutex);
-  notes().taken = true;
-  notes().lines.clear();
-}
-
-// All of them, until the next are begun.
-const char* standin_end_notes() {
-  std::lock_guard<std::mutex> guard(notes().mutex);
-  notes().taken = false;
-  return notes().lines.c_str();
-}
 
 int64_t standin_stream() { return current_stream; }
 void standin_set_stream(int64_t stream) { current_stream = stream; }

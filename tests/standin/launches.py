@@ -29,7 +29,7 @@ from tests.standin.cubin import Entry, entries
 from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
 from tests.standin.faults import Fault, fault_of, is_first_time
 from tests.standin.graphs import Graph
-from tests.standin.profiler import noted_launch, unprofiled
+from tests.standin.profiler import unprofiled
 
 JOURNAL_VARIABLE = "STAND_IN_JOURNAL"
 """The environment variable that names the journal: a file with a line of JSON for every launch."""
@@ -124,8 +124,7 @@ def _take(launch: Launch) -> int:
     own = zlib.crc32(str(artifact.candidate.config).encode()) % CLASSES
     ns = NS_OF_A_LAUNCH + own * NS_OF_A_CLASS + moved / BYTES_PER_NS
     device().standin_spend(ns)
-    named = noted_launch(artifact.candidate.workload.pass_, position, kernel)
-    _now_or_at_a_replay(partial(device().standin_note, named.encode(), ns))
+    _now_or_at_a_replay(partial(device().standin_note, launch.kernel, ns))
     if position == len(artifact.launches) - 1:
         batch = _batch(artifact, passed)
         _check_memory(artifact, passed, batch)
