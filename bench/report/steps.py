@@ -29,39 +29,38 @@ def section(files: Sequence[ResultFile]) -> str:
     rows = [(file, row) for file in files for row in file.step_rows]
     if not rows:
         return ""
-    names = _names(rows)
-    lines = "\n".join(_line(file, row, names) for file, row in rows)
-    head = "".join(
-        f'<th class="n">{text(each)}</th>' for each in (*(f"{each} ms" for each in names), "×", "at most", "kept")
-    )
+    names = list(dict.fromkeys(each for _, row in rows for each in row.median_ms))
     return (
         "<h2>Training steps</h2>\n<p>All models take their steps in turns. The bar through a dot is the interval "
         "that was measured, or the middle half of the turns.</p>\n"
         f"{steps(files, of_steps)}\n<h3>Medians</h3>\n"
         '<p class="dim">×: converted over plain; at most: if depthwise convolution cost nothing; '
         "kept: for the backward pass.</p>\n"
-        f'<table class="cards"><thead><tr><th>network</th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>\n'
-        f"{_profiles(rows)}"
+        f"{_cards('network', [_step(file, row, names) for file, row in rows])}\n{_profiles(rows)}"
     )
 
 
-def _names(rows: Sequence[tuple[ResultFile, StepRow]]) -> list[str]:
-    """Of the models that any row has, in the order in which they come."""
-    return list(dict.fromkeys(each for _, row in rows for each in row.median_ms))
+def _cards(first: str, rows: Sequence[tuple[str, str, Mapping[str, str]]]) -> str:
+    """A table of rows with a name, what is said of it, and cells by their labels, all in the same order."""
+    head = "".join(f'<th class="n">{text(label)}</th>' for label in rows[0][2])
+    lines = []
+    for called, said, cells in rows:
+        line = (f'<td class="n" data-label="{text(label)}">{text(each)}</td>' if each else "<td></td>"
+                for label, each in cells.items())  # fmt: skip
+        lines.append(f'<tr><th class="name">{name(called)}<small>{text(said)}</small></th>{"".join(line)}</tr>')
+    body = "\n".join(lines)
+    return f'<table class="cards"><thead><tr><th>{first}</th>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
 
 
-def _line(file: ResultFile, row: StepRow, names: Sequence[str]) -> str:
-    cells = [_cell(f"{each} ms", f"{row.median_ms[each]:.4g}" if each in row.median_ms else "") for each in names]
-    cells.append(_cell("×", shown(row.ratio.median)))
-    cells.append(_cell("at most", shown(row.ratio.at_most) if row.ratio.at_most else ""))
+def _step(file: ResultFile, row: StepRow, names: Sequence[str]) -> tuple[str, str, dict[str, str]]:
+    cells = {f"{each} ms": f"{row.median_ms[each]:.4g}" if each in row.median_ms else "" for each in names}
     kept = ", ".join(f"{each} {size / 2**20:.0f}" for each, size in row.kept_bytes.items())
-    cells.append(_cell("kept", f"{kept} MiB" if kept else ""))
-    said = f"{row.allocator}; {file.heading}"
-    return f'<tr><th class="name">{name(row.network)}<small>{text(said)}</small></th>{"".join(cells)}</tr>'
-
-
-def _cell(label: str, said: str) -> str:
-    return f'<td class="n" data-label="{text(label)}">{text(said)}</td>' if said else "<td></td>"
+    cells |= {
+        "×": shown(row.ratio.median),
+        "at most": shown(row.ratio.at_most) if row.ratio.at_most else "",
+        "kept": f"{kept} MiB" if kept else "",
+    }
+    return row.network, f"{row.allocator}; {file.heading}", cells
 
 
 # -- what a step is spent on -------------------------------------------------------------------------------------------
@@ -122,24 +121,24 @@ def blocks(files: Sequence[ResultFile]) -> str:
     if not rows:
         return ""
     names = list(dict.fromkeys(each for _, row in rows for each in row.median_us))
-    head = "".join(f'<th class="n">{text(each)}</th>' for each in (*names, "× eager", "× best other", "kept"))
-    lines = "\n".join(_block_line(file, row, names) for file, row in rows)
     return (
         "<h2>Blocks</h2>\n<p>Norm, activation, convolution, norm, activation in training, forward and backward pass, "
         "as one against one by one.</p>\n"
         f"{steps(files, of_blocks)}\n"
         f'<p class="dim">kept: of what PyTorch keeps for the backward pass.</p>\n'
-        f'<table class="cards"><thead><tr><th>block</th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>'
+        f"{_cards('block', [_block(file, row, names) for file, row in rows])}"
     )
 
 
-def _block_line(file: ResultFile, row: BlockRow, names: Sequence[str]) -> str:
-    cells = [_cell(each, in_us(row.median_us[each]) if each in row.median_us else "") for each in names]
-    cells += [_cell("× eager", shown(row.over_eager)), _cell("× best other", shown(row.over_best_other))]
+def _block(file: ResultFile, row: BlockRow, names: Sequence[str]) -> tuple[str, str, dict[str, str]]:
+    cells = {each: in_us(row.median_us[each]) if each in row.median_us else "" for each in names}
     ours, theirs = row.kept_bytes.get("as one"), row.kept_bytes.get("plain")
-    cells.append(_cell("kept", f"{ours / theirs:.0%}" if ours is not None and theirs else ""))
-    said = f"{row.block}; {row.count} in the network; {file.heading}"
-    return f'<tr><th class="name">{name(row.layer)}<small>{text(said)}</small></th>{"".join(cells)}</tr>'
+    cells |= {
+        "× eager": shown(row.over_eager),
+        "× best other": shown(row.over_best_other),
+        "kept": f"{ours / theirs:.0%}" if ours is not None and theirs else "",
+    }
+    return row.layer, f"{row.block}; {row.count} in the network; {file.heading}", cells
 
 
 def reproduce(files: Sequence[ResultFile]) -> str:
@@ -214,7 +213,7 @@ def others(files: Sequence[ResultFile]) -> str:
 def _row(row: Mapping[str, Any]) -> str:
     """Its texts in bold; then its numbers, and those of what is right inside of it."""
     words = [each for each in row.values() if isinstance(each, str)]
-    numbers = [f"{label.replace('_', ' ')} {_number(each)}" for label, each in _numbers(row)]
+    numbers = [f"{label.replace('_', ' ')} {_said(each)}" for label, each in _numbers(row)]
     return f"<b>{text(' '.join(words))}</b> <small>{text('; '.join(numbers))}</small>"
 
 
@@ -232,7 +231,3 @@ def _numbers(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, (int, float, str))
-
-
-def _number(value: Any) -> str:
-    return _said(value)
