@@ -1,24 +1,24 @@
 """Stage ``blocks``: the blocks of the networks that the stage ``train`` trains, as one and one by one, in turns, each a
 CUDA graph.
 
-Before that it times the few likely configurations of each untuned pass, block by block, and those of the convolution's
-own passes, which run where the block is not fused.
+Before that it races the few likely configurations of each untuned pass, and those of the convolution's own passes,
+which run where the block is not fused.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
 from bench.blocks import Case, control_of, line_of, row_of
 from bench.cases import Layer
 from bench.evidence import Control
-from bench.gpu.run import Ended, Pace, Run, has_failed
+from bench.gpu.run import Ended, Run, has_failed
 from bench.gpu.train import TRAINED
-from bench.gpu.tune import COMPARED_S, compare_starts
+from bench.gpu.tune import race_untuned
 from bench.gpu.worker import GpuFailure, GpuWorker, Handler
 from bench.models import Network
 from bench.networks import workloads_of
@@ -39,7 +39,9 @@ _DTYPE: DType = "float16"
 def blocks_stage(run: Run, *, networks: Sequence[Network] = TRAINED) -> Ended:
     """The run fails if no block that was started could be raced."""
     blocks = _blocks_of(networks, run.target)
-    _tune_what_is_untuned([blocks[key].workload for key in run.state.left("blocks", blocks)], run)
+    left = [blocks[key].workload for key in run.state.left("blocks", blocks)]
+    wanted = [each for block in left for each in (*map(block.for_pass, BLOCK_PASSES), *map(block.convolution, PASSES))]
+    race_untuned(wanted, run, stage="blocks", seconds=_TUNING_SHARE * run.pace.left_s)
     os.environ["DWCONV_TUNING_LOGS"] = str(run.log.path)
     with GpuWorker("bench.gpu.blocks:BlockRacer", MeasureSetup(target=run.target)) as racer:
 
@@ -95,14 +97,6 @@ def _blocks_of(networks: Sequence[Network], target: Target) -> dict[str, BlockRa
         for workload in sorted(blocks, key=lambda each: -each.bytes):
             found.setdefault(workload.key, BlockRace(network=network.name, workload=workload))
     return found
-
-
-def _tune_what_is_untuned(blocks: Sequence[Workload], run: Run) -> None:
-    wanted = [
-        each for block in blocks for each in (*map(block.for_pass, BLOCK_PASSES), *map(block.convolution, PASSES))
-    ]
-    pace = Pace(_TUNING_SHARE * run.pace.left_s, first_s=COMPARED_S)
-    compare_starts(list(dict.fromkeys(wanted)), replace(run, pace=pace), stage="blocks", only_unknown=True)
 
 
 def _ended(answers: dict[str, dict[str, Any]], count: int) -> Ended:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import dwconv
 from bench.gpu.run import Ended, Run, has_failed
-from bench.gpu.tune import compare_starts
+from bench.gpu.tune import race_untuned
 from bench.networks import mixed_precision
 from bench.process import in_a_process
 from dwconv import native
@@ -48,7 +48,7 @@ def host_stage(given: Run, *, batch: int = 64, size: int = 28, rounds: int = 60)
         pass_="fprop", batch=batch, channels=CHANNELS, input_size=(size, size), kernel=(3, 3),
         padding=((1, 1), (1, 1)), dtype=DTYPE, layout="nhwc",
     )  # fmt: skip
-    compare_starts([first.for_pass(pass_) for pass_ in PASSES], given, stage="host", only_unknown=True)
+    race_untuned(map(first.for_pass, PASSES), given, stage="host", seconds=given.pace.left_s)
     how = {"device": given.target.kind, "batch": batch, "size": size, "rounds": rounds}
 
     def of_road(road: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Stage ``train``: training steps of networks in mixed precision, plain and converted, in turns: op by op and as CUDA
 graphs; the first network under torch.compile, too.
 
-Before that it times the few likely configurations of each untuned pass, blocks included.
+Before that it races the few likely configurations of each untuned pass, blocks included.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from bench.gpu.run import Ended, Pace, Run, has_failed, say
-from bench.gpu.tune import COMPARED_S, compare_starts
+from bench.gpu.run import Ended, Run, has_failed, say
+from bench.gpu.tune import race_untuned
 from bench.models import NETWORKS, Network
 from bench.networks import workloads_of
 from bench.step_rows import CONVERTED, PLAIN, WITH_BLOCKS, WITH_GRAPHS, WITH_INDUCTOR
@@ -93,9 +93,7 @@ def _tune_what_is_untuned(network: Network, run: Run, *, autocast: str, items: i
     found = workloads_of(network, autocast=autocast, blocks=True, device=run.target.kind)
     wanted = with_both_gradients(dict.fromkeys(found, 1), run.target)
     seconds = min(_TUNING_SHARE * run.pace.left_s / min(items, _SHARING), run.pace.left_s - run.pace.expected_s)
-    by_traffic = sorted(wanted, key=lambda workload: -workload.bytes)
-    pace = Pace(max(0.0, seconds), first_s=COMPARED_S)
-    compare_starts(by_traffic, dataclasses.replace(run, pace=pace), stage="train", only_unknown=True)
+    race_untuned(wanted, run, stage="train", seconds=max(0.0, seconds))
 
 
 def _in_words(answer: dict[str, Any]) -> str:

@@ -1,32 +1,22 @@
-"""Stage ``tune``: the layers of well-known networks. First the few configurations of each workload that are likely to
-be good, in a second or two; then, with the time that is left, a search for one workload after the other.
+"""Stage ``tune``: the layers of well-known networks. First a race of the few likely configurations of each untuned
+workload, in a second or two; then, with the time that is left, a search for one workload after the other.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench.gpu.run import Ended, Run, of_all, say
-from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.building import BUILD_CACHED
-from dwconv.measure.comparisons import Comparisons
 from dwconv.measure.runner import Workers
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
-from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate
+from dwconv.tuner.race import race
 from dwconv.tuner.search.loop import SearchPlan, tune_workload
-from dwconv.tuner.search.search_result import Budget, Stop, TuningResult, ctrl_c_waits
-from dwconv.untuned.starts import starts
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 
-COMPARED_S = 3.0
-"""With less time than this no comparison begins."""
-MOST_STARTS = 5
-"""Configurations of a workload that are compared."""
 LEAST_S = 4.0
 """A search with less time finds too little."""
 MOST_S = 60.0
@@ -37,74 +27,24 @@ BESIDE_S = 6.0
 def tune_stage(run: Run) -> Ended:
     """The run fails if nothing could be tuned."""
     by_key = {workload.key: workload for workload in run.workloads}
-    compare_starts([by_key[key] for key in run.state.left("starts", by_key)], run)
+    race_untuned(run.workloads, run, stage="tune", seconds=run.pace.left_s)
     tune_all([by_key[key] for key in run.state.left("tune", by_key)], run)
-    known = {**run.state.of("starts"), **run.state.of("tune")}
-    answers = [known[key] for key in by_key if key in known]
-    tuned = [answer for answer in answers if answer.get("config")]
-    ratios = [answer["speedup"] for answer in tuned if answer["speedup"]]
+    known = Database.load([run.log.path])
+    best = {key: record for key, each in by_key.items() if (record := known.best(each, run.target.device))}
+    ratios = [record.speedup for record in best.values() if record.speedup]
     against = f", {min(ratios):.2f} to {max(ratios):.2f} times as fast as PyTorch" if ratios else ""
-    left = of_all(len(answers), len(by_key))
-    return Ended(line=f"{len(tuned)} of {len(by_key)} workloads tuned{against}{left}", failed=not tuned)
+    left = of_all(len(best.keys() | run.state.of("tune").keys() & by_key.keys()), len(by_key))
+    return Ended(line=f"{len(best)} of {len(by_key)} workloads tuned{against}{left}", failed=not best)
 
 
-def compare_starts(workloads: Sequence[Workload], run: Run, *, stage: str = "tune", only_unknown: bool = False) -> None:
-    """Time the configurations that a search would start from, those that this device has not timed yet, side by side
-    with the best that is known, and with PyTorch's op. ``only_unknown``: workloads of which nothing is known.
-
-    Raises WorkerCannotStart, EnvironmentFailure and LogError: then nothing else could be tuned either."""
-    log = run.log
-    known = Database.load([log.path])
-    waiting, running = deque(workloads), deque[Workload]()
-
-    def next_comparison() -> list[Candidate] | None:
-        while waiting and run.pace.left_s > COMPARED_S:
-            workload = waiting.popleft()
-            timed = {record.config for record in known.records(workload, run.target.device)}
-            if not (timed and only_unknown):
-                untimed = [config for config in _starts(workload, run, known) if config not in timed]
-                if untimed:
-                    running.append(workload)
-                    best = known.best(workload, run.target.device)
-                    again = [best.config] if best and best.config in timed else []
-                    return [Candidate(workload, config) for config in (*untimed, *again)]
-            run.state.put("starts", workload.key, _compared([], known.best(workload, run.target.device)))
-        return None
-
+def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds: float) -> None:
+    """Time the likely configurations of each workload of which nothing is known, beside PyTorch's op, as
+    ``dwconv.convert`` does; after ``seconds`` none begins."""
+    known = Database.load([run.log.path])
     with Workers(run.target, jobs=run.jobs, build=BUILD_CACHED) as workers:  # they start with the first comparison
-        comparisons = Comparisons(workers, is_worth=lambda record: beats_pytorch(record, run.target))
-        for records in comparisons.run(next_comparison):
-            workload = running.popleft()
-            with log.locked(), ctrl_c_waits():
-                for record in records:
-                    log.append(record)
-                    known.add(record)
-            answer = _compared(records, known.best(workload, run.target.device))
-            run.state.put("starts", workload.key, answer)
-            say(stage, f"{workload.key}: {_in_words(answer)}")
-
-
-def _starts(workload: Workload, run: Run, known: Database) -> list[Config]:
-    try:
-        found = starts(workload, run.target, known.bests_of_kind(workload))
-    except NoTemplate:
-        return []
-    return [start.config for start in found[:MOST_STARTS]]
-
-
-def _compared(records: Sequence[TuningRecord], best: TuningRecord | None) -> dict[str, Any]:
-    failures = Counter(str(record.status) for record in records if record.status is not Status.OK)
-    seen: dict[str, Any] = {"trials": len(records), "failures": dict(failures)}
-    if best is None or best.measurement is None:
-        return {**seen, "failed": next((record.detail for record in records if record.detail), "no candidate worked")}
-    median_us = best.measurement.median_us
-    return {
-        **seen,
-        "config": best.config.to_dict(),
-        "median_us": median_us,
-        "speedup": best.speedup,
-        "confirmed": best.confirmed,
-    }
+        counts = dict.fromkeys(workloads, 1)
+        raced = race(counts, run.target, log=run.log, seconds=seconds, known=known, workers=workers)
+    say(stage, f"{raced}{f'; {raced.problem}' if raced.problem else ''}")
 
 
 def tune_all(workloads: Sequence[Workload], run: Run) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from bench.gpu.smoke import smoke_stage
 from bench.gpu.tune import tune_stage
 from bench.gpu.verify import candidates_on, verify_stage
 from dwconv.errors import BuildError, NoTemplate, WorkerCannotStart
-from dwconv.schedules.template import Candidate
+from dwconv.tuner.race import RaceResult
 from dwconv.tuner.search.search_result import Stop, TuningResult
 from tests.bench.gpu_runs import TARGET, NoWorkers, faults, run_of, workload
 from tests.planted_records import record_of
@@ -143,6 +142,8 @@ class Tuner:
         end = self._plan[len(self.seconds) - 1]
         if isinstance(end, Exception):
             raise end
+        if end:
+            log.append(record_of(workload, device=target.device))
         return TuningResult(
             workload=workload, device=target.device, budget=budget, trials=4, failures={} if end else {"wrong": 4},
             best=record_of(workload) if end else None, failure_detail="" if end else "boom", stopped=Stop.SECONDS,
@@ -154,7 +155,7 @@ def tuned(tmp_path, monkeypatch):
     def tune(*plan, seconds=600.0, beside_s=0.0):
         tuner = Tuner(*plan, beside_s=beside_s)
         monkeypatch.setattr(tune_module, "tune_workload", tuner)
-        monkeypatch.setattr(tune_module, "compare_starts", lambda workloads, run: None)
+        monkeypatch.setattr(tune_module, "race_untuned", lambda workloads, run, **how: None)
         run = run_of(tmp_path, WORKLOADS, pace=Pace(seconds, first_s=10, now=lambda: tuner.at))
         ended = tune_stage(run)
         run.state.flush()
@@ -186,45 +187,21 @@ def test_workloads_share_the_time_and_what_does_not_fit_is_not_begun(tuned):
     assert ended.line.endswith("time is up, 1 of 3 left") and not ended.failed
 
 
-class Timed:
-    """For ``Comparisons``: each candidate works, a later one in less time."""
+def test_what_is_untuned_is_raced_first_and_what_a_race_found_is_tuned(tmp_path, monkeypatch, capsys):
+    seen = []
 
-    compared: ClassVar[list[list[Candidate]]] = []
+    def race(counts, target, *, log, seconds, known, workers):
+        seen.append((list(counts), seconds, len(known)))
+        log.append(record_of(WORKLOADS[0], device=TARGET.device))
+        return RaceResult(won=(WORKLOADS[0],), problem="no memory")
 
-    def __init__(self, workers, *, is_worth):
-        pass
-
-    def run(self, next_comparison):
-        while (candidates := next_comparison()) is not None:
-            self.compared.append(candidates)
-            yield [
-                record_of(each.workload, config=each.config, device=TARGET.device, median_us=20.0 - number)
-                for number, each in enumerate(candidates)
-            ]
-
-
-def test_likely_configurations_are_compared_once_beside_the_best_that_is_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(tune_module, "Comparisons", Timed)
+    monkeypatch.setattr(tune_module, "race", race)
     monkeypatch.setattr(tune_module, "Workers", lambda target, **how: NoWorkers(target, jobs=1))
-    Timed.compared = []
-    run = run_of(tmp_path, WORKLOADS)
-    tune_module.compare_starts(WORKLOADS[:1], run)
-    ((first, *others),) = Timed.compared
-    assert first.workload == WORKLOADS[0] and 1 <= len(others) < tune_module.MOST_STARTS
-    answer = run.state.of("starts")[WORKLOADS[0].key]
-    assert answer["median_us"] == 20.0 - len(others) and answer["trials"] == len(others) + 1
-    tune_module.compare_starts(WORKLOADS[:2], run, only_unknown=True)
-    assert [candidates[0].workload for candidates in Timed.compared] == WORKLOADS[:2], "the first is known"
-    best = record_of(WORKLOADS[2], device=TARGET.device, median_us=1.0)
-    run.log.append(best)
-    tune_module.compare_starts(WORKLOADS[2:], run)
-    assert Timed.compared[-1][-1].config == best.config and len(Timed.compared[-1]) > 1
-    count = len(Timed.compared)
-    tune_module.compare_starts(WORKLOADS, run)
-    assert len(Timed.compared) == count and len(run.state.of("starts")) == 3, "nothing is timed twice"
-    late = run_of(tmp_path / "late", WORKLOADS, pace=Pace(2, first_s=1))
-    tune_module.compare_starts(WORKLOADS, late)
-    assert len(Timed.compared) == count, "no comparison begins late"
+    ended = tune_stage(run_of(tmp_path, WORKLOADS, pace=Pace(2, first_s=1)))
+    ((raced, seconds, known),) = seen
+    assert raced == WORKLOADS and 0 < seconds <= 2 and known == 0
+    assert "[tune] 1 passes raced in 0.0 s: 1 won; no memory" in capsys.readouterr().out
+    assert ended.line.startswith("1 of 3 workloads tuned, 2.00 to") and ended.line.endswith("2 of 3 left")
 
 
 # -- host ------------------------------------------------------------------------------------------------------------
@@ -240,7 +217,7 @@ def test_a_layer_takes_the_host_on_each_road_in_a_process_of_its_own(tmp_path, m
         return {"road": "C++", "us": {"float16": {"plain": plain, "converted": ours}}}
 
     monkeypatch.setattr(host, "in_a_process", measured)
-    monkeypatch.setattr(host, "compare_starts", lambda workloads, run, **how: asked.append(len(workloads)))
+    monkeypatch.setattr(host, "race_untuned", lambda workloads, run, **how: asked.append(len([*workloads])))
     monkeypatch.delenv("DWCONV_NATIVE", raising=False)
     run = run_of(tmp_path)
     ended = host.host_stage(run)
