@@ -186,14 +186,13 @@ def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, 
     }
 
 
-_HEAD = f"{'network: pass':84} {'PyTorch':>8} {'search':>8} {'predicted':>9} {'race':>8} µs {'at least':>9}  runs"
+_HEAD = f"{'network: pass':84} {'PyTorch':>8} {'search':>8} {'predicted':>9} {'race':>8} µs  runs"
 
 
 def _line(row: dict[str, Any]) -> str:
     name = f"{row['network'].partition('@')[0]}: {row['workload']}"
-    us = [f"{row[name] or math.nan:8.1f}" for name in ("pytorch_us", "search_us", "predicted_us", "race_us")]
-    at_least = f"{row['expected']['at_least']:8.2f}×" if row["expected"] else f"{'':9}"
-    return f"{name:84} {us[0]} {us[1]}  {us[2]} {us[3]}    {at_least}  {', '.join(row['runs'].values())}"
+    us = [row[f"{each}_us"] or math.nan for each in ("pytorch", "search", "predicted", "race")]
+    return f"{name:84} {us[0]:8.1f} {us[1]:8.1f} {us[2]:9.1f} {us[3]:8.1f}     {', '.join(row['runs'].values())}"
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:

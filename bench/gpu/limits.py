@@ -82,18 +82,11 @@ def limits_of(target: Target, sizes: MeasureLimits) -> dict[str, float]:
 
 def as_limits(known: dict[str, float], target: Target) -> Limits:
     """The limits that were measured; for the others, the published ones of the device."""
-    nominal = dataclasses.asdict(target.limits) if target.limits else {}
-
-    def rate(name: str) -> float:
-        return max(known.get(name) or nominal.get(name, 0.0), _LEAST_RATE)
-
-    return Limits(
-        cache_bytes=target.cache_bytes,
-        memory_gb_per_s=rate("memory_gb_per_s"),
-        cache_gb_per_s=rate("cache_gb_per_s"),
-        peak_gflop_per_s=rate("peak_gflop_per_s"),
-        tensor_gflop_per_s=nominal.get("tensor_gflop_per_s", 0.0),
-    )
+    names = ("memory_gb_per_s", "cache_gb_per_s", "peak_gflop_per_s")
+    none: dict[str, Any] = dict.fromkeys(names, _LEAST_RATE)
+    published = target.limits or Limits(cache_bytes=target.cache_bytes, **none)
+    measured: dict[str, Any] = {name: max(known[name], _LEAST_RATE) for name in names if name in known}
+    return dataclasses.replace(published, cache_bytes=target.cache_bytes, **measured)
 
 
 def copy_gb_per_s(size_bytes: int, target: Target) -> float:

@@ -102,14 +102,9 @@ def _raced(record: TuningRecord, run: Run, racer: GpuWorker, *, compiled: bool) 
         raced: Raced = racer.ask(race, timeout_s=most_s + _START_S, within_s=left_s)
     except GpuFailure as failure:
         return None if run.pace.left_s <= 0 else {"failed": str(failure)}
-    limits = as_limits({} if _unknown(run) else run.state.of("limits")["device"], run.target)
+    limits = as_limits(run.state.of("limits").get("device", {}), run.target)
     limit_us = limits.limit_us(bytes_moved=record.workload.bytes, flops=record.workload.flops)
     return answer_of(record, raced, limit_us=limit_us)
-
-
-def _unknown(run: Run) -> bool:
-    known = run.state.of("limits").get("device")
-    return known is None or has_failed(known)
 
 
 def answer_of(record: TuningRecord, raced: Raced, *, limit_us: float) -> dict[str, Any]:
