@@ -191,7 +191,7 @@ def test_what_is_untuned_is_raced_first_and_what_a_race_found_is_tuned(tmp_path,
     seen = []
 
     def race(counts, target, *, log, seconds, known, workers):
-        seen.append((list(counts), seconds, len(known)))
+        seen.append((list(counts), seconds, len([*known])))
         log.append(record_of(WORKLOADS[0], device=TARGET.device))
         return RaceResult(won=(WORKLOADS[0],), problem="no memory")
 
