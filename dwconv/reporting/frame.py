@@ -81,6 +81,7 @@ _STYLE = """
 .dwconv .tables { display: flex; flex-wrap: wrap; gap: 0 2.5rem; align-items: start; }
 .dwconv .tables > div { max-width: 100%; overflow-x: auto; }
 .dwconv .heat td { text-align: right; border: 1px solid var(--ground); }
+.dwconv .heat td small { color: inherit; }
 
 .dwconv .drawn { min-width: 8em; }
 .dwconv .bar { display: flex; height: .9em; min-width: 6em; background: var(--line); border-radius: 3px;
@@ -99,6 +100,10 @@ _NARROW = """
 .dwconv .heat { font-size: 12px; }
 .dwconv .heat th, .dwconv .heat td { padding: .2em .3em; }
 .dwconv .heat.wide tr { display: grid; grid-template-columns: repeat(var(--columns), minmax(0, 1fr)); }
+.dwconv .heat.wide tbody th { grid-column: 1 / span 2; }
+.dwconv .heat.wide td.size { grid-column: 3 / -1; text-align: left; }
+.dwconv .heat.wide:not(.networks) tbody th::before { content: "K\\a0"; }
+.dwconv .heat.wide td.size::before { content: "size\\a0"; }
 .dwconv .heat.wide thead th.first { display: none; }
 .dwconv .heat.networks tbody th { grid-column: 1 / -1; }
 .dwconv .heat.networks tbody th small { display: inline; margin-left: .5em; }
