@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import dataclasses
 import importlib
 import importlib.util
 import json
@@ -134,26 +133,11 @@ MODELS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Coverage:
-    """What became of the depthwise layers of one model."""
-
-    model: str
-    depthwise: int
-    """Depthwise convolution layers."""
-    converted: int
-    run: int
-    """Layers and modules whose depthwise calls come to dwconv after ``convert`` with the example."""
-    functional: int
-    """How many of these come by functional calls alone."""
-    missed: int
-    """Depthwise calls that do not come."""
-    equal: bool
-    """True if the output is that of the plain model, within rounding."""
-
-
-def cover(model: Model) -> Coverage:
-    """Convert it, and look. Raises ImportError if its library is not installed."""
+def cover(model: Model) -> dict[str, Any]:
+    """Convert it, and look what became of its depthwise layers: ``run``, layers and modules whose depthwise calls come
+    to dwconv after ``convert`` with the example, ``functional``, how many of these by functional calls alone, and
+    ``missed``, calls that do not; ``equal`` if the output is the plain model's, within rounding. Raises ImportError if
+    its library is not installed."""
     torch.manual_seed(0)
     made, example = model.make(), model.example()
     plain = copy.deepcopy(made)
@@ -162,17 +146,19 @@ def cover(model: Model) -> Coverage:
     as_layers = discover(made, example, trains=False)
     dwconv.convert(made, functional=True)
     with_functions = discover(made, example, trains=False)
-    come = {layer.name for layer in with_functions.layers if not layer.is_functional}
-    by_layers = {layer.name for layer in as_layers.layers if not layer.is_functional}
-    return Coverage(
-        model=model.name,
-        depthwise=sum(1 for each in converted if each.groups == each.in_channels > 1),
-        converted=sum(isinstance(each, (dwconv.nn.DepthwiseConv1d, dwconv.nn.DepthwiseConv2d)) for each in converted),
-        run=len(come),
-        functional=len(come - by_layers),
-        missed=sum(layer.is_functional for layer in with_functions.layers),
-        equal=_agree(_outputs(made, example), _outputs(plain, example)),
+    come, by_layers = (
+        {layer.name for layer in found.layers if not layer.is_functional} for found in (with_functions, as_layers)
     )
+    ours = (dwconv.nn.DepthwiseConv1d, dwconv.nn.DepthwiseConv2d)
+    return {
+        "model": model.name,
+        "depthwise": sum(each.groups == each.in_channels > 1 for each in converted),
+        "converted": sum(isinstance(each, ours) for each in converted),
+        "run": len(come),
+        "functional": len(come - by_layers),
+        "missed": sum(layer.is_functional for layer in with_functions.layers),
+        "equal": _agree(_outputs(made, example), _outputs(plain, example)),
+    }
 
 
 def _outputs(model: nn.Module, example: Any) -> list[Tensor]:
@@ -199,7 +185,7 @@ def command(argv: Sequence[str] | None) -> int:
     for model in MODELS:
         if args.model in (None, model.name):
             try:
-                rows.append(dataclasses.asdict(cover(model)))
+                rows.append(cover(model))
             except Exception as error:  # noqa: BLE001  libraries raise anything; the others are still worth a look
                 failed.append(model.name)
                 print(f"{model.name}: {type(error).__name__}: {one_line(str(error), most=200)}", file=sys.stderr)

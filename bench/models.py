@@ -22,8 +22,6 @@ class Network:
     batch: int = 8
     sample: tuple[int, ...] = (3, 224, 224)
     """The shape of one input: (C, H, W) of an image, (C, D, H, W) of a volume, (L, C) of a sequence."""
-    goal: float = 1.0
-    """How many times as fast a converted step should be."""
 
     @property
     def dims(self) -> int:
@@ -204,10 +202,10 @@ class RepLKNet(nn.Module):
 
 
 NETWORKS = (
-    Network(name="MobileNetV2", make=MobileNetV2, goal=1.05),
-    Network(name="MobileNetV3-Large", make=MobileNetV3Large, goal=1.35),
-    Network(name="ConvNeXt-like", make=ConvNeXt, goal=1.15),
-    Network(name="RepLKNet-like", make=RepLKNet, batch=4, sample=(3, 112, 112), goal=7.0),
+    Network(name="MobileNetV2", make=MobileNetV2),
+    Network(name="MobileNetV3-Large", make=MobileNetV3Large),
+    Network(name="ConvNeXt-like", make=ConvNeXt),
+    Network(name="RepLKNet-like", make=RepLKNet, batch=4, sample=(3, 112, 112)),
     Network(name="X3D-S-like", make=X3D, batch=2, sample=(3, 13, 160, 160)),
     Network(name="MedNeXt-S-like", make=MedNeXt, batch=1, sample=(1, 48, 48, 48)),
     Network(name="Mamba-like", make=Mamba, batch=4, sample=(512, 384)),

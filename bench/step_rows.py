@@ -138,7 +138,7 @@ def _against_the_best(seconds: Seconds, ours: Sequence[str], others: Sequence[st
 
 def table_of(row: dict[str, Any]) -> str:
     """The table of one race: every model's step against the plain one, and what it keeps."""
-    head = f"{row['network']}, {row['allocator']}: at most {row['ratio']['at_most']:.2f}, goal {row['goal']:.2f}"
+    head = f"{row['network']}, {row['allocator']}: at most {row['ratio']['at_most']:.2f}"
     over_plain = {CONVERTED: row["ratio"], **row.get("layouts", {}), **row.get("compiled", {})}
     if WITH_BLOCKS in row:
         over_plain[WITH_BLOCKS] = row["blocks"][PLAIN]

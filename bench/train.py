@@ -74,7 +74,7 @@ def command(argv: Sequence[str] | None) -> int:
 
     def row(number: int) -> dict[str, Any]:
         network, allocator = races[number]
-        about = {"network": network.name, "goal": network.goal, "allocator": allocator}
+        about = {"network": network.name, "allocator": allocator}
         how = {name: getattr(arguments, name) for name in ("contiguous", "autocast", "steps", *_PARTS)}
         how |= {"both_layouts": True, "control": True, "apart": allocator == APART}
         try:

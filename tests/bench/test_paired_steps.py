@@ -36,7 +36,7 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs):
     assert figures["loss_difference"]["converted"] == 0.0  # nothing is tuned: both run the same ops
     assert figures["steps"] == 2 and figures["misnamed"] == {}
     assert figures["ratio"]["at_most"] == ratio_at_most(figures["profile_ms"]["plain"]) > 1
-    row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
+    row = {"network": "TinyNet", "allocator": "memory kept", **figures}
     assert table_of(row).startswith("TinyNet, memory kept: at most")
     assert "3 wgrad pytorch" in losses_of([row, row])
     assert figures["kept_bytes"]["plain"] == figures["kept_bytes"]["converted"] > 0

@@ -82,10 +82,10 @@ def test_a_race_against_itself_is_the_control_of_its_row():
 def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
     found = steady(**{"plain": 12.0, "plain again": 12.0, "converted": 6.0, "plain + inductor": 8.0, "blocks": 4.0})
     found["ratio"]["at_most"] = 7.25
-    row = {"network": "Net", "goal": 1.5, "allocator": "memory kept", **found}
+    row = {"network": "Net", "allocator": "memory kept", **found}
     row |= {"kept_bytes": {"plain": 4 << 20, "blocks": 2 << 20}, "refused": {"blocks + inductor": "no compiler"}}
     first, _, *lines = table_of(row).splitlines()
-    assert first == "Net, memory kept: at most 7.25, goal 1.50, 3 steps"
+    assert first == "Net, memory kept: at most 7.25, 3 steps"
     assert [" ".join(line.split()) for line in lines] == [
         "plain 12000.0 4.0",
         "plain again 12000.0",
