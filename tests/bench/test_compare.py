@@ -125,7 +125,7 @@ def test_files_that_hold_nothing_are_refused(tmp_path, capsys):
     good.write_text(json.dumps({"benchmark": "cliffs-nhwc", "rows": []}))
     bad.write_bytes(b"\xff{")
     for path, reason in (
-        (good, "compare reads those of cpu, blocks, train"),
+        (good, "compare reads those of cpu, cuda, blocks, train"),
         (bad, "is not JSON"),
         (tmp_path, "Is a directory; give files"),
     ):
