@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dwconv.concurrency.hill_climbing import Timed, amdahl_us
 from dwconv.concurrency.schedule import ScalingCurve, Task
-from dwconv.errors import InvalidChoice
 
 TRAINED_ON = 16
 """Signatures whose every count is timed, by default."""
@@ -39,10 +38,7 @@ class Regression:
         return (1, self._cores) if self._cores > 2 else (1,)
 
     def fit(self, tasks: Sequence[Task], timed: Timed, *, trained_on: int = TRAINED_ON) -> None:
-        """Time every count of ``trained_on`` signatures of ``tasks``, small and large ones, and learn from them.
-        Raises InvalidChoice without tasks."""
-        if not tasks:
-            raise InvalidChoice("the regression has no tasks to learn from; fit it on the tasks of a graph")
+        """Time every count of ``trained_on`` signatures of ``tasks``, small and large ones, and learn from them."""
         chosen = _spread(tasks, count=trained_on)
         self._known |= sweep(chosen, timed, cores=self._cores)
         rows, labels, weights, groups = [], [], [], []
@@ -62,14 +58,12 @@ class Regression:
         return self._known.get(task.signature) or self.predicted(task, timed)
 
     def predicted(self, task: Task, timed: Timed) -> ScalingCurve:
-        """The model's prediction for ``task``, even if it was fitted on it. Calls ``timed`` for a new signature only.
-        Raises InvalidChoice before ``fit``."""
+        """The prediction for ``task``, even if the model was fitted on it. Calls ``timed`` for a new signature only."""
         profile = self._profile(task, timed)
         us = dict(profile)
         counts = self._predicted_counts()
         if counts:
-            if self.learnt is None:
-                raise InvalidChoice("the regression is not fitted yet; call fit on some tasks first")
+            assert self.learnt is not None, "fit comes first"
             rows: Numbers = np.array([self._row(task, profile, count) for count in counts])
             for count, label in zip(counts, self.learnt.predict(rows).tolist(), strict=True):
                 us[count] = self._guess_us(profile, count) * math.exp(label * self._distance(count))
