@@ -131,6 +131,7 @@ def test_an_example_learns_from_the_outputs_that_have_a_gradient(group):
     model = Masked(3, 2)
     contest = contest_of(model, torch.randn(4, 3), group)
     contest.step(model)
+    assert all(parameter.grad is None for parameter in model.parameters())
     model.requires_grad_(False)
     with pytest.raises(InvalidChoice, match="no output of Masked requires a gradient; give loss="):
         contest.step(model)
