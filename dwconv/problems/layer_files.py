@@ -13,7 +13,6 @@ these in 3-D. With ``causal`` a 1-D layer has none after the end.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import errno
 import json
 import stat
@@ -146,12 +145,11 @@ def shipped_networks() -> dict[str, list[Layer]]:
 
 
 def read_layers(path: Path, *, network: str) -> list[Layer]:
-    """The layers of ``network``. Raises InvalidWorkload, naming close networks for an unknown one."""
+    """The layers of ``network``. Raises InvalidWorkload, naming all for an unknown one."""
     networks = _networks(path)
     if network not in networks:
-        close = _close(network, list(networks))
         where = "dwconv's own list" if path == shipped_layers() else path
-        raise InvalidWorkload(f"network={network} is not in {where}; it has {', '.join(close)}")
+        raise InvalidWorkload(f"network={network} is not in {where}; it has {', '.join(networks)}")
     layers = networks[network]
     if not isinstance(layers, list) or not layers:
         raise InvalidWorkload(f"network={network} in {path} lists no layers")
@@ -221,13 +219,6 @@ def _padding(line: _Line, axes: int) -> Padding:
         raise InvalidWorkload(f"P={list(line.padding)} is not {words}")
     pairs = tuple(zip(sides[::2], sides[1::2], strict=True))
     return ((0, 0), *pairs) if axes == 1 else pairs
-
-
-def _close(wanted: str, names: list[str]) -> list[str]:
-    folded = {name.casefold(): name for name in names}
-    near = [name for low, name in folded.items() if wanted.casefold() in low]
-    near += [folded[low] for low in difflib.get_close_matches(wanted.casefold(), list(folded), n=4, cutoff=0.5)]
-    return list(dict.fromkeys(near)) or names
 
 
 # -- write -------------------------------------------------------------------------------------------------------------

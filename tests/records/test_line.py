@@ -210,14 +210,11 @@ def made(*, config=CPU, without=(), status=Status.OK, computed=False, **other):
         (made(), ""),
         (made(dwconv="0.1"), ""),
         (made(torch="2.13.0"), ""),  # another build of the same release
-        (made(torch="2.13.0+cu130"), ""),
         (made(torch="2.13.1"), "PyTorch 2.13.1"),
         (made(torch="2.12.0+cpu", tvm="0.26"), "PyTorch 2.12.0+cpu, TVM 0.26"),
         (made(without=["torch"]), "PyTorch an unknown version"),
-        (made(without=["tvm"]), "TVM an unknown version"),
         (made(without=["template"]), ""),  # written before there were any
         (made(template="2"), "version 2 of cpu.fprop_nhwc"),
-        (made(config=CUDA), ""),
         (made(config=CUDA, torch="2.13.0+cu130"), "PyTorch 2.13.0+cu130"),  # with libraries of its own
         (made(computed=True, torch="2.12.0"), ""),  # computed: PyTorch's op has no part in it
         (made(status=Status.COMPILE_ERROR, torch="2.12.0"), ""),
