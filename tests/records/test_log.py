@@ -96,6 +96,7 @@ def test_a_folder_that_cannot_be_there_is_one_line(tmp_path, folder, reason):
 def python(program: str, *arguments: object) -> subprocess.Popen[str]:
     head = (
         "import resource, sys\n"
+        "sys.dont_write_bytecode = True\n"  # on a full disk it would be torn, and later imports would fail
         f"sys.path.insert(0, {str(ROOT)!r})\n"
         "from tests.planted_records import record_of, workload_of\n"
         "from dwconv.errors import LogError\n"
