@@ -169,8 +169,8 @@ _REENTRANT = _checkpoints.CheckpointFunction
 
 
 class _NotReentrant:
-    """What stands in for a checkpoint that calls ``backward`` within a backward pass, which these cannot do: one that
-    runs as often, without that."""
+    """Stands in for a checkpoint that calls ``backward`` within a backward pass, which PyTorch refuses where gradients
+    are kept nowhere. It runs a forward pass as often."""
 
     @staticmethod
     def apply(function: Any, preserve_rng_state: bool, *args: Any) -> Any:
