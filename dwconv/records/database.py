@@ -156,7 +156,7 @@ class Database:
             first.append(HeldLog())
         assert isinstance(first[0], HeldLog), "the first place was read from a log"
         first[0].add(encode(record))
-        for index in ("_layers", "fastest_at_any_size"):
+        for index in ("_layers", "_passes", "fastest_at_any_size"):
             self.__dict__.pop(index, None)
         bests = self._bests.get(kind_of(record.workload.batchless_key))
         if record.status is Status.OK and bests is not None:
@@ -188,7 +188,11 @@ class Database:
 
     def knows(self, pass_: Pass) -> bool:
         """True if there are records of that pass, of any workload and device."""
-        return any(layer.startswith(f"{pass_}-") for layer in self._layers)
+        return pass_ in self._passes
+
+    @cached_property
+    def _passes(self) -> set[str]:
+        return {key.partition("-")[0] for (_, key), _ in self._groups()}
 
     def _devices_of(self, key: str) -> list[str]:
         return [device for device, known in self._layers.get(layer_of(key), {}).items() if key in known]
