@@ -16,6 +16,7 @@ from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
 from dwconv.schedules.cuda.channels_last import TEMPLATES as CHANNELS_LAST
+from dwconv.schedules.cuda.channels_last.patch import row_pitch
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, estimated_us
 from tests.machine_code import count, instructions, loops
@@ -196,3 +197,11 @@ def test_a_default_of_many_taps_is_no_last_resort(size: int, kernel: int, dtype:
 def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidConfig, match=reason):
         config_of(square(144, 56, 3), **knobs)
+
+
+@pytest.mark.parametrize(("lane_bytes", "turns"), [(2, 1), (16, 4)])
+def test_rows_of_a_patch_are_so_far_apart_that_lanes_meet_in_no_bank(lane_bytes: int, turns: int) -> None:
+    """32 lanes, eight to a row, in rows that without more bytes would all begin in the same bank."""
+    apart = (lane_bytes, 0)
+    pitch, taken = row_pitch(256, step=16, lane_bytes=lane_bytes, threads=(4, 8, 1), rows_apart=1, bytes_apart=apart)
+    assert pitch >= 256 and taken.taken == taken.least == turns

@@ -9,11 +9,14 @@ import pytest
 
 from dwconv.problems.workload import DType
 from dwconv.schedules.cuda.toeplitz_gradient.cut import ToeplitzGradientCut
+from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works
 from tests.schedules.cuda_layers import (
+    SM_90,
     TEMPLATES,
     assert_right_and_clean,
     assert_right_on_extreme_values,
     drawn,
+    layer,
 )
 from tests.schedules.toeplitz_layers import TYPES, WGRADS, of
 from tests.turns import alternating, every
@@ -93,3 +96,16 @@ def test_the_next_item_is_on_its_way_while_one_is_multiplied(shape: str, dtype: 
     config = drawn(workload, template, pipeline=2, **AHEAD[shape])
     report = assert_right_and_clean(workload, config, objects)
     assert report.counts.wavefronts_per_ideal == 1, "pixels are copied, loaded and stored in different banks"
+
+
+@pytest.mark.parametrize(
+    ("newer", "ahead"), [({"split_n": 1, "pipeline": 2}, True), ({"pipeline": 2}, False), ({"split_n": 1}, False)]
+)
+def test_configurations_without_newer_knobs_mean_what_they_meant(newer: dict[str, int], ahead: bool) -> None:
+    """Of two items, of one block or of two, one is on its way while the other is multiplied, or not."""
+    workload = layer(16, (14, 14), (7, 7), batch=16, dtype="float16", pass_="wgrad", layout="nhwc")
+    older = {"images": 8, "tile_h": 7, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 8}
+    config = TEMPLATES[WGRADS[1]].space(workload, SM_90).check({**older, **newer})
+    cut = ToeplitzGradientCut.of(workload, config)
+    assert (cut.tiles_w, cut.tile_w, cut.pipeline, cut.lean) == (1, 8, newer.get("pipeline", 1), 0)
+    assert block_works(workload, config, SM_90)[0].loads_ahead == ahead

@@ -11,6 +11,7 @@ import pytest
 
 from dwconv.kernels import build
 from dwconv.problems.workload import DTYPES, DType, Workload
+from dwconv.schedules.cuda.image_planes.cut import cut_of
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, estimated_us
 from dwconv.tuner.gpu_cost import computed_cost
@@ -126,6 +127,12 @@ def test_a_plane_of_one_thread_multiplies_no_padding() -> None:
 
 
 # -- the space -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14, 28]))
+def test_threads_of_a_default_meet_in_no_bank(size: int, dtype: DType) -> None:
+    workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
+    assert cut_of(workload, space(workload).default).layout.turns == 1.0
 
 
 @pytest.mark.parametrize("size", [7, 14])
