@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -44,15 +44,6 @@ _MOST_BUILDERS = 24
 """More build sooner than one process measures."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    """What the rank that raced for a device sends to the others."""
-
-    result: RaceResult
-    lines: tuple[bytes, ...]
-    """The records that decide, one of each workload."""
-
-
 def are_several() -> bool:
     """True in a process of a distributed job."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
@@ -63,17 +54,18 @@ def race_together(counts: Mapping[Target, Counts], *, race: Race) -> list[RaceRe
     race."""
     mine = {target.device: dict(each) for target, each in counts.items()}
     of_ranks = gathered(mine)
-    own: dict[str, _Known] = {}
+    own: dict[str, tuple[RaceResult, tuple[bytes, ...]]] = {}
+    """With the records that decide, one of each workload."""
     for target in counts:
         name = target.device
         leader = next(rank for rank, theirs in enumerate(of_ranks) if name in theirs)
         if leader == dist.get_rank():
             wanted = _union(theirs.get(name, {}) for theirs in of_ranks)
             result = race(target, wanted)
-            own[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
+            own[name] = replace(result, records=()), _lines(wanted, name)
     of_leaders = {name: known for theirs in reversed(gathered(own)) for name, known in theirs.items()}
     return [
-        of_leaders[target.device].result if target.device in own else _written(of_leaders[target.device], target)
+        of_leaders[target.device][0] if target.device in own else _written(*of_leaders[target.device], target)
         for target in counts
     ]
 
@@ -102,19 +94,18 @@ def _lines(wanted: Counts, device: str) -> tuple[bytes, ...]:
     )
 
 
-def _written(known: _Known, target: Target) -> RaceResult:
+def _written(result: RaceResult, lines: tuple[bytes, ...], target: Target) -> RaceResult:
     """The result; with what this rank could not write to its own log as its problem."""
     try:
         has = {encode(record) for record in Database.usual() if record.device == target.device}
-        missing = [line for line in known.lines if line not in has]
-        if missing:
+        if missing := [line for line in lines if line not in has]:
             log = TuningLog(log_path(target))
             with log.locked():
                 for line in missing:
                     log.append(decode(line))
     except LogError as error:
-        return replace(known.result, problem=known.result.problem or str(error))
-    return known.result
+        return replace(result, problem=result.problem or str(error))
+    return result
 
 
 def race_for(
