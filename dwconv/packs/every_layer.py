@@ -101,18 +101,11 @@ def _configs_for_a_cpu(workload: Workload, space: ConfigSpace, target: CpuTarget
     there is another one for what the first does worst: small kernels on large images, whose pixels are read one after
     the other as they lie; and weight gradients of small images with many channels, without partial sums.
 
-    Measured on an AMD EPYC (family 25 model 17), speed over kernels that are built for the layer.
-
-    One thread, 144×56², 384×14², 960×7² and 672×12², 3×3. fprop, AVX-512: 2 × 7 0.92, 2 × 8 0.84, 1 × 8 × 2 vectors
-    0.71; AVX2: 2 × 4 1.17, 1 × 7 0.84, 1 × 2 × 4 vectors 0.63. wgrad, AVX-512: 7 columns 1.00, 14 columns 0.81.
-
-    Two threads, AVX-512, over tuned kernels. 7×7 of 96×56², fprop and dgrad: 7 columns 0.93 and 0.81, 14 columns 0.70
-    and 0.60. 5×5 of 672×14²: 0.93 and 1.03, 0.93 and 0.97.
-
-    The first and the other configuration, as the line before. 3×3: fprop of 32×112² 0.77 and 1.25, of 96×112² stride 2
-    0.46 and 0.88, of 144×56² 0.62 and 0.95, of 960×7² 0.87 and 0.62; dgrad of 144×56² 0.80 and 1.34, of 96×112² stride
-    2 0.54 and 0.75; wgrad of 960×7² 0.51 and 0.76, of 144×56² 0.89 and 0.84. 5×5: wgrad of 672×14² 0.87 and 1.00, dgrad
-    of 240×28² stride 2 0.89 and 1.08. 7×7: wgrad of 384×14² 0.65 and 0.91."""
+    Measured on an AMD EPYC (family 25 model 17) with AVX-512, two threads, speed over tuned kernels, of the first and
+    of the other configuration. 3×3: fprop of 96×112² stride 2 0.46 and 0.88, of 144×56² 0.62 and 0.95, of 960×7² 0.87
+    and 0.62; dgrad of 144×56² 0.80 and 1.34; wgrad of 960×7² 0.51 and 0.76, of 144×56² 0.89 and 0.84. 5×5: wgrad of
+    672×14² 0.87 and 1.00. 7×7: wgrad of 384×14² 0.65 and 0.91. Tiles of 7 columns against 14, 7×7 of 96×56², fprop and
+    dgrad: 0.93 and 0.81 against 0.70 and 0.60."""
     default = dict[str, Value](space.default.values)
     if workload.layout == "nchw" or workload.kernel[0] == 1:
         return [space.default]

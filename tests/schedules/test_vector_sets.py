@@ -98,16 +98,6 @@ def test_a_tile_sums_in_as_many_registers_as_there_are(vector_set: ForcedVectorS
                 space.check(fields)
 
 
-@pytest.mark.usefixtures("through_python")
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_defaults_for_other_numbers_of_threads_are_right(layout: Layout, threads: int) -> None:
-    target = cpu_target(threads=threads)
-    for pass_ in PASSES:
-        workload = problem(pass_, layout)
-        assert_right(built(workload, some_configs(workload, 0, target=target)[0], target), workload)
-
-
 @pytest.mark.parametrize("vector_set", ["avx512", "avx2", "neon"])
 @pytest.mark.parametrize("pass_", PASSES)
 def test_where_a_search_starts_the_registers_hold_what_a_tile_needs(pass_: Pass, vector_set: ForcedVectorSet) -> None:
