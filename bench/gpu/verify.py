@@ -19,7 +19,6 @@ from dwconv import settings
 from dwconv.errors import NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import message
-from dwconv.measure.processes.pool import Pool
 from dwconv.measure.processes.worker import locate
 from dwconv.measure.requests import LOAD, MeasureSetup
 from dwconv.measure.runner import Workers
@@ -36,8 +35,6 @@ message(Verdict)
 DRAWN = 2
 """Configurations to draw for each template and workload, besides the default."""
 RIGHT = "right"
-_FEW = 12
-"""Fewer workloads than this: their candidates are chosen in this process."""
 _TOLD = 5
 """Faults that are printed in full."""
 
@@ -61,7 +58,7 @@ class Verifier(Handler):
 
 def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     """The run fails if a candidate is wrong or breaks down, and if none is right."""
-    candidates = {name_of(candidate): candidate for candidate in candidates_on(run.odd, run.target, jobs=run.jobs)}
+    candidates = {name_of(candidate): candidate for candidate in candidates_on(run.odd, run.target)}
     left = run.state.left("verify", candidates)
     say("verify", f"{len(candidates)} candidates, {len(left)} to verify")
     with (
@@ -73,37 +70,15 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     return _ended(candidates, run)
 
 
-def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 1) -> list[Candidate]:
+def candidates_on(workloads: Sequence[Workload], target: Target) -> list[Candidate]:
     """Candidates of every template that fits: the defaults on all workloads first, then configurations drawn from its
-    space. They are chosen in ``jobs`` processes, since large spaces take long."""
-    if jobs == 1 or len(workloads) < _FEW:
-        chosen = [_chosen(workload, target) for workload in workloads]
-    else:
-        pool = Pool("bench.gpu.verify:Chooser", MeasureSetup(target=target), size=jobs)
-        answers: dict[int, list[tuple[int, Candidate]]] = {}
-        try:
-            for position, answer in pool.map(workloads, timeout_s=settings.WORKER_START_TIMEOUT_S):
-                if isinstance(answer, WorkerError):
-                    raise answer
-                answers[position] = list(answer)
-        finally:
-            pool.kill()
-        chosen = [answers[position] for position in range(len(workloads))]
-    in_rounds = [candidate for of_workload in chosen for candidate in of_workload]
+    space."""
+    in_rounds = [each for workload in workloads for each in _chosen(workload, target)]
     return [candidate for _, candidate in sorted(in_rounds, key=lambda item: item[0])]
 
 
-class Chooser:
-    """Handler: a Workload in, its candidates out, each with the round it belongs to."""
-
-    def __init__(self, setup: MeasureSetup) -> None:
-        self._target = setup.target
-
-    def __call__(self, workload: Workload) -> tuple[tuple[int, Candidate], ...]:
-        return tuple(_chosen(workload, self._target))
-
-
 def _chosen(workload: Workload, target: Target) -> list[tuple[int, Candidate]]:
+    """Each with the round it belongs to."""
     try:
         templates = templates_for(workload, target)
     except NoTemplate:
