@@ -13,8 +13,7 @@ import torch
 
 from dwconv.errors import BuildError
 from dwconv.kernels import build
-from dwconv.kernels.any_size import AnySize
-from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.kernel import AnySize, Kernel
 from dwconv.measure.measuring import Measurer
 from dwconv.measure.requests import Check, MeasureSetup, Time
 from dwconv.measure.runner import LocalRunner
