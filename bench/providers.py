@@ -5,15 +5,17 @@
     aten-<layout>       PyTorch's own CUDA kernels
     cudnn-<layout>      cuDNN through PyTorch's operator, with its search for the best algorithm (benchmark=True)
     cudnn-op-<layout>   an operator of cuDNN's called directly, where PyTorch cannot be made to choose cuDNN
+    causal-conv1d-<layout>  the package of that name, on CUDA, where it is installed
     inductor-<layout>   torch.compile(mode="max-autotune-no-cudagraphs")
 
 PyTorch reports which library runs its operator under which settings: a name says what it is, and none is raced twice.
-Tensors are in the provider's layout: no time includes a copy.
+Tensors are in the provider's layout: no time includes a copy. causal_conv1d is imported here alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -60,6 +62,9 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
             yield Provider(name=f"inductor-{layout}", make=make, settings=_as_chosen, slow=True)
     if inputs[0].device.type == "cpu" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         yield Provider(name="onednn-blocked", make=partial(onednn_blocked, workload))
+    if inputs[0].device.type == "cuda" and workload.is_row and importlib.util.find_spec("causal_conv1d") is not None:
+        for layout in own:
+            yield Provider(name=f"causal-conv1d-{layout}", make=partial(causal_conv1d, workload, layout))
 
 
 def settings_of_pytorch() -> list[Settings]:
@@ -127,12 +132,28 @@ def _as_onednn_has_it(tensor: torch.Tensor) -> torch.Tensor:
 def is_eager(name: str) -> bool:
     """True of PyTorch's own operator, as it runs in a usual layout, by the name of the provider."""
     library, _, layout = name.rpartition("-")
-    return layout in LAYOUTS and library != "inductor"
+    return layout in LAYOUTS and library not in ("inductor", "causal-conv1d")
 
 
 def plain(result: torch.Tensor) -> torch.Tensor:
     """The result of any provider as a usual tensor."""
     return result.to_dense() if result.layout is torch._mkldnn else result  # type: ignore[attr-defined]
+
+
+def causal_conv1d(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
+    """The package's operator for (B, C, L), or for (B, L, C) seen as that. Raises ValueError for workloads that it
+    cannot run."""
+    if workload.pass_ != "fprop" or workload.epilogue not in ("none", "silu"):
+        raise ValueError("causal-conv1d computes all gradients in one call, none alone")
+    taps = workload.kernel[-1]
+    causal = workload.padding[-1] == (taps - 1, 0) and workload.stride[-1] == workload.dilation[-1] == 1
+    if not causal or not 2 <= taps <= 4 or workload.multiplier != 1:
+        raise ValueError("causal-conv1d takes causal rows of 2 to 4 taps, one output for each channel")
+    named = dict(zip(workload.inputs, laid_out(workload, *inputs, layout=layout), strict=True))
+    x, w, bias = named["x"].squeeze(2), named["w"].flatten(1), named.get("bias")
+    run = importlib.import_module("causal_conv1d").causal_conv1d_fn
+    activation = "silu" if workload.epilogue == "silu" else None
+    return lambda: run(x, w, bias, activation=activation).unsqueeze(2)
 
 
 def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 
 from bench import providers
 from bench.cases import odd_workloads
-from bench.providers import cudnn_op, is_eager, onednn_blocked, plain
+from bench.providers import causal_conv1d, cudnn_op, is_eager, onednn_blocked, plain
 from dwconv.measure.verify.cases import judge_all, make_case
 from dwconv.problems.workload import LAYOUTS, Workload
 
@@ -132,5 +133,40 @@ def test_what_onednns_own_layout_does_not_do_is_refused_with_a_reason(changes, w
 
 
 def test_the_op_of_pytorch_is_distinguished_from_other_ways_to_run_it():
-    names = ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw", "onednn-blocked", "inductor-nhwc"]
+    names = ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw", "onednn-blocked", "inductor-nhwc", "causal-conv1d-nchw"]
     assert [name for name in names if is_eager(name)] == ["onednn-nhwc", "pytorch-nchw", "cudnn-op-nchw"]
+
+
+CAUSAL = Workload(
+    pass_="fprop", batch=2, channels=6, input_size=(1, 9), kernel=(1, 4), padding=((0, 0), (3, 0)), layout="nhwc"
+)
+
+
+def causal_conv1d_fn(x, weight, bias=None, *, activation=None):
+    """By PyTorch's operators, as the package documents it: x of (B, C, L), weight of (C, K)."""
+    (channels, taps), length = weight.shape, x.shape[-1]
+    y = F.conv1d(x, weight.unsqueeze(1), bias, padding=taps - 1, groups=channels)[..., :length]
+    return F.silu(y) if activation == "silu" else y
+
+
+def test_causal_conv1d_races_on_cuda_where_it_is_installed(monkeypatch):
+    planted = SimpleNamespace(causal_conv1d_fn=causal_conv1d_fn, __spec__=SimpleNamespace(name="causal_conv1d"))
+    monkeypatch.setitem(sys.modules, "causal_conv1d", planted)
+    monkeypatch.setattr(providers, "pytorch_calls", lambda *_: {f"cudnn-{each}": None for each in LAYOUTS})
+    on_cpu, on_gpu = (
+        [each.name for each in providers.providers(CAUSAL, [SimpleNamespace(device=torch.device(device))])]
+        for device in ("cpu", "cuda")
+    )
+    assert {*on_gpu} - {*on_cpu} == {"causal-conv1d-nhwc", "causal-conv1d-nchw"}
+    few = {"kernel": (1, 2), "padding": ((0, 0), (1, 0))}
+    for changes in ({}, {"epilogue": "silu"}, {"bias": True}, few):
+        workload = dataclasses.replace(CAUSAL, **changes)
+        case = make_case(workload, data="integers")
+        for layout in LAYOUTS:
+            assert judge_all([causal_conv1d(workload, layout, case.inputs)()], case).right
+    many = {"kernel": (1, 5), "padding": ((0, 0), (4, 0))}
+    for changes in ({"padding": ((0, 0), (0, 3))}, {"stride": (1, 2)}, many, {"multiplier": 2}):
+        with pytest.raises(ValueError, match="causal rows of 2 to 4 taps"):
+            causal_conv1d(dataclasses.replace(CAUSAL, **changes), "nhwc", [])
+    with pytest.raises(ValueError, match="all gradients in one call"):
+        causal_conv1d(CAUSAL.for_pass("dgrad"), "nhwc", [])
