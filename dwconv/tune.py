@@ -45,6 +45,7 @@ def tune(
     minutes: float | None = None,
     trials: int | None = None,
     seconds: float | None = None,
+    until: float | None = None,
     trains: bool | None = None,
     log: Path | str | None = None,
     ray: bool | str = False,
@@ -54,7 +55,9 @@ def tune(
     ``example_inputs`` and ``trains`` are those of ``dwconv.discovery.discover``: a tensor, a tuple of arguments or a
     dict of keyword arguments; the backward pass is tuned if the model trains. The model is not changed. ``minutes`` are
     for all layers: each gets a share by its expected gain, and confirmed passes are left out. ``trials`` and
-    ``seconds`` are for each pass. ``log`` is written instead of the user's own. Progress goes to stderr.
+    ``seconds`` are for each pass. A pass is over, too, at the share ``until`` of the device's limit, or where further
+    trials are expected to gain less than 1 % of a step and 1 − ``until`` of the pass. ``log`` is written instead of the
+    user's own. Progress goes to stderr.
 
     ``ray``: on all devices of the Ray cluster at this address; True for the one that this machine belongs to, or for
     the devices of this machine. Devices of each name are tuned separately.
@@ -74,7 +77,7 @@ def tune(
     from dwconv.tuner.cluster.on_ray import check_ray_is_here
 
     path = None if log is None else Path(log)
-    choices = Choices(minutes=minutes, trials=trials, seconds=seconds, jobs=cores(), log=path)
+    choices = Choices(minutes=minutes, trials=trials, seconds=seconds, until=until, jobs=cores(), log=path)
     if path is not None:
         TuningLog(path)  # checked first: a step of the model may take long
     if ray is not False:
@@ -198,6 +201,7 @@ def _choices(args: argparse.Namespace) -> Choices:
         seconds=args.seconds,
         minutes=args.minutes,
         patience=args.patience,
+        until=args.until,
         jobs=args.jobs,
         caches=args.caches,
         both_gradients=asks_for_both_gradients(args),

@@ -63,6 +63,13 @@ def parser_of_tune() -> ArgumentParser:
     )
     usual = f"stop after N trials without improvement, default {settings.PATIENCE}"
     search.add_argument("--patience", type=whole, metavar="N", help=usual)
+    search.add_argument(
+        "--until",
+        type=_share,
+        metavar="95%",
+        help="ends a pass at this share of the device's limit, or where further trials are expected to gain less than "
+        "1%% of a step and than the rest of the pass, here 5%%; prints what is left",
+    )
     search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
     search.add_argument(
         "--caches",
@@ -123,6 +130,11 @@ def add_passes(parser: argparse._ActionsContainer) -> None:
         f"of blocks {','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
     )
     parser.add_argument("--passes", metavar="PASS,…", help=usual)
+
+
+def _share(text: str) -> float:
+    """The type of an option that takes ``95%`` or ``0.95``."""
+    return above_0(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def check_together(parser: ArgumentParser, args: argparse.Namespace) -> None:

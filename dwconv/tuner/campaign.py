@@ -8,6 +8,7 @@ settings name any.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -26,7 +27,7 @@ from dwconv.tuner.choices import Choices, check_choices
 from dwconv.tuner.expected_gain import StepTime, ToGain, expected_gains_us, most_to_win_first, with_both_gradients
 from dwconv.tuner.results_table import Outcome, Progress, state
 from dwconv.tuner.search import loop
-from dwconv.tuner.search.search_result import Stop, TuningResult
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 from dwconv.tuner.tuned import Tuned
 
 
@@ -62,7 +63,7 @@ class Campaign:
             target = prepared_cpu(target, choices)
         counts = with_both_gradients(counts, target) if choices.both_gradients else counts
         self.target, self.choices = target, choices
-        self._step = StepTime(counts, target, self.known) if network else None
+        self._step = StepTime(counts, target, self.known) if network or choices.until else None
         self._before = self.to_gain
         self.outcomes: list[Outcome] = []
         self.agenda = self._agenda(counts, network=network)
@@ -82,6 +83,11 @@ class Campaign:
         """Workloads without an outcome."""
         return self.total - len(self.outcomes)
 
+    def budget(self, workload: Workload, *, seconds: float | None) -> Budget:
+        """Of a search that begins now."""
+        until = self._step.until(workload, share=self.choices.until) if self._step and self.choices.until else None
+        return dataclasses.replace(self.choices.budget(self.target, seconds=seconds), until=until)
+
     def add(self, workload: Workload, result: TuningResult | None, *, reason: str = "") -> None:
         """The search of ``workload`` has ended; ``reason`` says why it could not be tuned."""
         self.outcomes.append(Outcome(workload=workload, result=result, reason=reason))
@@ -98,6 +104,7 @@ class Campaign:
             left=self.left,
             interrupted=interrupted,
             gained=(self._before, self.to_gain),
+            tuning_left_us=self._step.tuning_left_us if self._step and self.choices.until else None,
         )
 
     def _agenda(self, counts: Mapping[Workload, int], *, network: bool) -> Agenda:
@@ -154,7 +161,7 @@ def _tune(campaign: Campaign, *, between: Callable[[], None]) -> bool:
                 _say_if_nothing_is_checked()
             for workload, seconds in campaign.agenda:
                 progress.begin(workload, to_gain=campaign.to_gain)
-                budget = choices.budget(target, seconds=seconds)
+                budget = campaign.budget(workload, seconds=seconds)
                 try:
                     result = loop.tune_workload(
                         workload, target, log=campaign.log, plan=plan, budget=budget, progress=progress

@@ -36,6 +36,8 @@ class Choices:
     """For all of them together. What was searched before is left out then."""
     patience: int | None = None
     """Trials without improvement."""
+    until: float | None = None
+    """The share of the device's limit that is good enough."""
     jobs: int = 1
     """Builds at a time."""
     caches: Literal["warm", "training"] = "warm"
@@ -52,6 +54,8 @@ class Choices:
             limit = getattr(self, name)
             if limit is not None and not 0 < limit < math.inf:
                 raise InvalidChoice(f"{name}={limit} must be above 0 and finite; leave it out for the default")
+        if self.until is not None and not 0 < self.until <= 1:
+            raise InvalidChoice(f"until={self.until:g} is not a share of the device's limit; use one above 0, up to 1")
 
     def search_on(self, target: Target) -> Search:
         """The search; the usual one for ``target`` if none was chosen."""

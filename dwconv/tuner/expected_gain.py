@@ -1,15 +1,17 @@
 """ExpectedGains: how long the calls of a workload take now, and how much of that tuning may still win.
 
 The same figures say what is raced and tuned first, how much time each gets, what ``dwconv.tune`` says is still to gain,
-and what ``dwconv.report`` shows. StepTime adds them up: the time of a step in the workloads of a network.
+and what ``dwconv.report`` shows. StepTime adds them up: the time of a step in the workloads of a network. Until says
+when a search has come near enough to what the device allows.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 from dwconv import settings
@@ -18,12 +20,12 @@ from dwconv.dispatch.any_size import times_of
 from dwconv.dispatch.decide import decide_on
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState
-from dwconv.dispatch.knowledge import failed
+from dwconv.dispatch.knowledge import failed, is_current
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
-from dwconv.records.record import TuningRecord
+from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import can_run
 from dwconv.untuned import gain
 
@@ -80,6 +82,19 @@ class ExpectedGains:
         few_failed = 0 < len(failed(workload, self._target, known=self._known)) < MOST_STARTS
         win_us = now_us * (1 - 1 / _usual_gain(workload)) if decision.command or few_failed else 0.0
         return ExpectedGain(now_us=now_us, win_us=win_us, basis="assumed")
+
+    def further_us(self, workload: Workload) -> float:
+        """What further trials are expected to gain of one call, by how the searches in the log went; where there was
+        none, by what dispatch decides."""
+        expected, limits, times_us = self.of(workload), self._target.limits, {}
+        for record in filter(is_current, self._known.records(workload, self._target.device)):
+            worked = record.measurement if record.status is Status.OK else None
+            times_us.setdefault(record.config, worked.median_us if worked else math.inf)
+        bests_us = list(accumulate(times_us.values(), min))
+        if not bests_us or math.isinf(bests_us[-1]):
+            return expected.win_us
+        limit_us = limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
+        return max(0.0, expected.now_us - (bests_us[-1] - further_us(bests_us, limit_us)))
 
     def _as_measured(self, workload: Workload, record: TuningRecord) -> ExpectedGain:
         """``record`` is of any batch size, with the bias or without."""
@@ -203,3 +218,50 @@ class StepTime:
             gain_us=sum(count * self._of[workload].win_us for workload, count in self._counts.items()),
             depthwise_us=sum(count * self._of[workload].now_us for workload, count in self._counts.items()),
         )
+
+    def until(self, workload: Workload, *, share: float) -> Until:
+        """When a search that begins now may end."""
+        return Until(share=share, calls=self._counts.get(workload, 1), step_us=self.to_gain.depthwise_us)
+
+    @property
+    def tuning_left_us(self) -> float:
+        """What further trials are expected to gain."""
+        return sum(count * self._gains.further_us(workload) for workload, count in self._counts.items())
+
+
+_WORTH = 0.01
+"""Share of a step that further trials of a pass must be expected to gain."""
+_LEAST_TRIALS = 8
+_FURTHER_GAIN = 0.6
+"""Over the number of trials: the share that all further ones gain where the latest gained nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Until:
+    """When the search of one pass may end: its best has the requested share of the device's limit, or further trials
+    are expected to gain less than 1 % of a step, and less than 1 − share of the pass, so that many add up to little."""
+
+    share: float
+    calls: int
+    """How often a step runs the pass."""
+    step_us: float
+    """How long all depthwise passes of a step take, as far as it is known."""
+
+    def is_near(self, best_us: float, limit_us: float | None) -> bool:
+        """Whether the best is near the limit; False if that is unknown. A time below it shows that it is wrong."""
+        return limit_us is not None and self.share * best_us <= limit_us <= best_us
+
+    def is_little_left(self, bests_us: Sequence[float], limit_us: float | None) -> bool:
+        """``bests_us``: the best time after each trial, infinite before one has worked."""
+        if len(bests_us) < _LEAST_TRIALS or math.isinf(bests_us[-1]):
+            return False
+        left_us = further_us(bests_us, limit_us)
+        return self.calls * left_us < _WORTH * self.step_us and left_us <= (1 - self.share) * bests_us[-1]
+
+
+def further_us(bests_us: Sequence[float], limit_us: float | None) -> float:
+    """What all further trials are expected to gain, in microseconds of one call: as many trials again what the second
+    half gained, at least ``_FURTHER_GAIN`` over their number, and at most what the limit leaves."""
+    best_us, earlier_us = bests_us[-1], bests_us[(len(bests_us) - 1) // 2]
+    expected_us = best_us * max(1 - best_us / earlier_us, _FURTHER_GAIN / len(bests_us))
+    return min(expected_us, best_us - limit_us) if limit_us is not None and limit_us <= best_us else expected_us

@@ -29,6 +29,8 @@ STOPS = {
     Stop.TRIALS: "all trials done",
     Stop.SECONDS: "time is up",
     Stop.PATIENCE: "no improvement any more",
+    Stop.LIMIT: "near the limit",
+    Stop.GAIN: "little is left to gain",
     Stop.EXHAUSTED: "the whole space was tried",
     Stop.INTERRUPTED: "interrupted",
 }

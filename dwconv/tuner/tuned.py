@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ class Tuned:
     gained: tuple[ToGain | None, ToGain | None] = (None, None)
     """What tuning might gain of a step of the network before the campaign, and what it still may; None if there are no
     steps."""
+    tuning_left_us: float | None = None
+    """What further trials are expected to gain of a step; None unless passes end where little is left."""
 
     lost = False
 
@@ -41,7 +44,8 @@ class Tuned:
         results = [as_data(outcome) for outcome in self.outcomes]
         found = {"target": str(self.target), "device": self.target.device, "log": str(self.log), "results": results}
         after = self.gained[1]
-        step = {"still_to_gain_us": after.gain_us, "depthwise_us": after.depthwise_us} if after else None
+        step = {"still_to_gain_us": after.gain_us, "depthwise_us": after.depthwise_us} if after else {}
+        step |= {} if self.tuning_left_us is None else {"tuning_left_us": self.tuning_left_us}
         return found | ({"step": step} if step else {})
 
     @property
@@ -59,6 +63,9 @@ class Tuned:
                 f"still to gain: about {after} of {after.depthwise_us / 1e3:.2f} ms in depthwise convolution; "
                 f"before, {before} of {before.depthwise_us / 1e3:.2f} ms"
             )
+        if after and self.tuning_left_us is not None:
+            percent = math.ceil(100 * self.tuning_left_us / (after.depthwise_us or 1.0))
+            lines.append(f"tuning left: ≤ {percent} % of a step")
         bests = [result.best for result in results if result.best]
         if not bests:
             return lines

@@ -63,6 +63,8 @@ SMALL, TINY = ("--shape", "1,8,8,8", "--kernel", "3"), ("--model", "tests.models
         ([*SMALL, "--passes", "fprop,bprop"], "pass=bprop is unknown"),
         ([*SMALL, "--trials", "0"], "--trials: 0 is not a whole number"),
         ([*SMALL, "--seconds", "nan"], "--seconds: nan is not a number above 0"),
+        ([*SMALL, "--until", "many%"], "--until: many is not a number above 0"),
+        ([*SMALL, "--until", "101%"], "until=1.01 is not a share of the device's limit"),
         ([*SMALL, "--search", "luck"], "invalid choice: 'luck'"),
         ([*SMALL, "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
         ([*SMALL, "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),

@@ -70,15 +70,17 @@ def test_workloads_with_most_to_win_go_first_to_a_free_node(tune, logs, clock):
 def test_a_node_gets_the_records_of_its_workload_and_of_others(tune):
     node = FakeNode("node")
     tune(node, seconds=7)
-    assert [task.seconds for task in node.tasks] == [7] * len(LAYERS)
+    assert [task.budget.seconds for task in node.tasks] == [7] * len(LAYERS)
     assert node.tasks[0].records == node.tasks[0].others == ()
     assert node.tasks[-1].records == ()
     known = [decode(line) for line in node.tasks[-1].others]
     assert {record.workload for record in known} == set(node.tuned[:-1])
     assert all(record.confirmed for record in known)
     again = FakeNode("again")
-    tune(again)
+    assert "tuning left: ≤ " in str(tune(again, until=0.95))
     assert len(again.tasks[0].records) == RECORDS
+    untils = [task.budget.until for task in again.tasks]
+    assert [(until.share, until.calls) for until in untils] == [(0.95, COUNTS[layer]) for layer in again.tuned]
 
 
 def test_devices_of_each_name_tune_for_themselves(tune, logs):

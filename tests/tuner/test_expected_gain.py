@@ -1,8 +1,10 @@
-"""ExpectedGains: what there is to win says what comes first."""
+"""ExpectedGains: what there is to win says what comes first; and when a search ends, by ``--until``."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 
 import pytest
 import torch
@@ -20,13 +22,18 @@ from dwconv.tuner.expected_gain import (
     MOST_STARTS,
     ExpectedGains,
     StepTime,
+    Until,
+    further_us,
     most_to_win_first,
     with_both_gradients,
 )
+from dwconv.tuner.search.search_result import Stop
 from dwconv.untuned import gain, other_size
 from tests import fake_tuning as fake
 from tests.planted_gain import plant_gain
 from tests.planted_records import workload_of
+from tests.tune_command import SHAPE, plant, run
+from tests.tuner.fake_search import AFRESH, tune
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=96, input_size=(56, 56))
@@ -262,3 +269,45 @@ def test_so_has_an_export_of_both_gradients(passes, has_it):
     options = ["--shape", "8,32,14,14", "--kernel", "3", "--layout", "nhwc", "--out", "pack", *passes]
     workloads = export._workloads(parser, parser.parse_args(options), GPU, Database.of([]))
     assert (LAYER.for_pass("backward") in workloads) == has_it
+
+
+# -- when a search may end ---------------------------------------------------------------------------------------------
+
+LIMIT_US = fake.TARGET.limits.limit_us(bytes_moved=fake.WORKLOAD.bytes, flops=fake.WORKLOAD.flops)
+
+
+def test_a_search_ends_at_the_share_of_the_limit_or_where_it_may_gain_little_of_a_step(log):
+    near, little = fake.FakeRunner(), fake.FakeRunner()
+    result = tune(log, near, plan=AFRESH, trials=64, until=Until(share=0.1, calls=10**6, step_us=1.0))
+    *before, last = map(fake.time_us, near.measured)
+    assert result.stopped is Stop.LIMIT and last <= LIMIT_US / 0.1 < min(before) and near.confirmed
+    result = tune(log, little, plan=AFRESH, trials=64, until=Until(share=0.5, calls=2, step_us=1e6))
+    assert result.stopped is Stop.GAIN and 8 <= len(little.measured) < 16
+    for until in (Until(share=0.5, calls=2, step_us=1.0), Until(share=0.999, calls=2, step_us=1e6)):
+        assert tune(log, fake.FakeRunner(), plan=AFRESH, trials=32, until=until).stopped is Stop.TRIALS
+
+
+def test_what_is_left_falls_with_the_trials_and_is_bound_by_the_limit():
+    assert further_us([100.0] * 10, None) == further_us([100.0] * 10, 120.0) == 6.0, "such a limit is wrong"
+    assert further_us([200.0] * 10 + [100.0] * 10, None) == 50.0, "as many trials again may gain as much"
+    assert further_us([200.0] * 10 + [100.0] * 10, 99.0) == 1.0
+    assert further_us([math.inf] * 9 + [100.0], None) == 100.0
+    until = Until(share=0.9, calls=1, step_us=100.0)
+    assert until.is_near(100.0, 96.0) and not until.is_near(100.0, 120.0) and not until.is_near(math.inf, 96.0)
+    assert until.is_little_left([0.1] * 8, None) and not until.is_little_left([0.1] * 7, None)
+    assert not until.is_little_left([math.inf] * 9, None)
+
+
+def test_the_command_says_what_is_left(capsys, monkeypatch, tmp_path):
+    plant(monkeypatch, tmp_path)
+    options = (*SHAPE, "--passes", "fprop", "--trials", "64", "--until", "10%")
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    assert "near the limit" in err
+    assert run(*options, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    left_us, step_us = answer["step"]["tuning_left_us"], answer["step"]["depthwise_us"]
+    assert answer["results"][0]["trials"] < 64 and 0 < left_us <= step_us - LIMIT_US
+    assert f"tuning left: ≤ {math.ceil(100 * left_us / step_us)} % of a step" in out
+    assert run(*SHAPE, "--passes", "fprop", "--trials", "8") == 0
+    assert "tuning left" not in capsys.readouterr().out

@@ -14,6 +14,7 @@ from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import Stop
 from tests import fake_tuning as fake
 
+BUDGET = Choices(trials=8).budget(fake.TARGET, seconds=None)
 RECORD = fake.record(fake.WORKLOAD, fake.space(fake.WORKLOAD, fake.TARGET).default, median_us=10.0)
 
 
@@ -37,7 +38,7 @@ def ready_worker(monkeypatch, runner):
 
 def end_of(worker, workload=fake.WORKLOAD, *, records=()):
     """All records, and the last report."""
-    worker.begin(Task(workload=workload, seconds=None, records=tuple(records), others=()))
+    worker.begin(Task(workload=workload, budget=BUDGET, records=tuple(records), others=()))
     lines = []
     while not (report := worker.report(5.0)).ended:
         lines += report.lines

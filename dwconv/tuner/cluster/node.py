@@ -18,7 +18,7 @@ from dwconv.records.line import decode, encode
 from dwconv.records.record import TuningRecord
 from dwconv.tuner.campaign import Campaign
 from dwconv.tuner.choices import Choices
-from dwconv.tuner.search.search_result import Stop, TuningResult
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 
 Lines = tuple[bytes, ...]
 
@@ -50,8 +50,8 @@ class Task:
     """A workload to tune, and what is known of it."""
 
     workload: Workload
-    seconds: float | None
-    """For its search."""
+    budget: Budget
+    """Of its search."""
     records: Lines
     """Of the workload on this device, in the log that is written."""
     others: Lines
@@ -138,7 +138,8 @@ class DeviceWork:
         records = known.of_own_places.records(node.workload, device)
         others = [*known.records(node.workload, device), *known.bests_of_kind(node.workload)]
         unique = {id(each): each for each in others}.values()
-        return Task(workload=node.workload, seconds=seconds, records=_lines(records), others=_lines(unique))
+        budget = self.campaign.budget(node.workload, seconds=seconds)
+        return Task(workload=node.workload, budget=budget, records=_lines(records), others=_lines(unique))
 
     def keep(self, line: bytes, node: Node) -> None:
         """Write a record that ``node`` has made; it is on disk when this returns. Raises LogError if it cannot be

@@ -79,7 +79,7 @@ class Worker:
                 target,
                 log=outbox,
                 plan=choices.plan_on(target, known, workers=workers),
-                budget=choices.budget(target, seconds=task.seconds),
+                budget=task.budget,
                 progress=outbox.tell,
             )
         except NoTemplate as error:

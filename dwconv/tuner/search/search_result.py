@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dwconv import settings
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
+
+if TYPE_CHECKING:
+    from dwconv.tuner.expected_gain import Until
 
 Search = Literal["evolve", "random", "exhaustive", "analytic"]
 SEARCHES: tuple[Search, ...] = get_args(Search)
@@ -43,6 +46,8 @@ class Stop(str, Enum):
     TRIALS = "trials"
     SECONDS = "seconds"
     PATIENCE = "patience"
+    LIMIT = "limit"
+    GAIN = "gain"
     EXHAUSTED = "exhausted"
     INTERRUPTED = "interrupted"
 
@@ -57,6 +62,8 @@ class Budget:
     """Not counting the start of workers."""
     patience: int | None = settings.PATIENCE
     """Candidates in a row that bring no improvement."""
+    until: Until | None = None
+    """When the best is good enough."""
 
 
 USUAL_BUDGET = Budget()

@@ -99,7 +99,8 @@ class SearchState:
         self._quiet = Quiet(threads=target.threads if isinstance(target, CpuTarget) else 1)
         self._waiting = False
         self._busy = 0.0
-        self._best_us = math.inf
+        self._bests_us: list[float] = []
+        """The best time after each candidate, infinite before one has worked."""
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
@@ -133,10 +134,12 @@ class SearchState:
 
     def _count_improvement(self, record: TuningRecord) -> None:
         self._since_improvement += 1
+        best_us = self._bests_us[-1] if self._bests_us else math.inf
         if record.status is Status.OK and record.measurement:
-            if record.measurement.median_us <= self._best_us * IMPROVEMENT:
+            if record.measurement.median_us <= best_us * IMPROVEMENT:
                 self._since_improvement = 0
-            self._best_us = min(self._best_us, record.measurement.median_us)
+            best_us = min(best_us, record.measurement.median_us)
+        self._bests_us.append(best_us)
 
     @property
     def nothing_new(self) -> bool:
@@ -178,6 +181,10 @@ class SearchState:
             return Stop.SECONDS
         if budget.patience is not None and self._since_improvement >= budget.patience:
             return Stop.PATIENCE
+        if budget.until and self._bests_us and budget.until.is_near(self._bests_us[-1], self._limit_us):
+            return Stop.LIMIT
+        if budget.until and budget.until.is_little_left(self._bests_us, self._limit_us):
+            return Stop.GAIN
         return None
 
     def room(self, most: int, *, at_once: int = 1) -> int:
