@@ -250,6 +250,8 @@ def test_the_example_of_the_docs_tunes(capsys, fakes):
 def test_bad_limits_and_models_without_layers_are_refused(fakes):
     with pytest.raises(InvalidChoice, match="minutes=-1 must be above 0"):
         dwconv.tune(TinyNet(), IMAGE, minutes=-1)
+    with pytest.raises(InvalidChoice, match="until=nan is not a share"):
+        dwconv.tune(TinyNet(), IMAGE, until=float("nan"))
     with pytest.raises(InvalidWorkload, match="no depthwise convolution ran in Linear"):
         dwconv.tune(nn.Linear(12, 3), IMAGE)
     with pytest.raises(InvalidWorkload, match="can be tuned: dwconv has no kernels for float64"):

@@ -32,7 +32,7 @@ def ready_worker(monkeypatch, runner):
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
     monkeypatch.setattr(loop, "make_runner", lambda *_, **__: runner)
     worker = Worker("cpu")
-    worker._ready = Choices(trials=8), fake.TARGET, SimpleNamespace(measurer=SimpleNamespace(running=True))
+    worker._ready = Choices(), fake.TARGET, SimpleNamespace(measurer=SimpleNamespace(running=True))
     return worker
 
 
