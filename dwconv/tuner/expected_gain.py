@@ -26,6 +26,7 @@ from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import can_run
 from dwconv.untuned import gain
 
@@ -86,7 +87,8 @@ class ExpectedGains:
     def further_us(self, workload: Workload) -> float:
         """What further trials are expected to gain of one call, by how the searches in the log went; where there was
         none, by what dispatch decides."""
-        expected, limits, times_us = self.of(workload), self._target.limits, {}
+        expected, limits = self.of(workload), self._target.limits
+        times_us: dict[Config, float] = {}
         for record in filter(is_current, self._known.records(workload, self._target.device)):
             worked = record.measurement if record.status is Status.OK else None
             times_us.setdefault(record.config, worked.median_us if worked else math.inf)
