@@ -154,7 +154,7 @@ class CompiledGraph:
         """Use the choice in the log, if there is one that fits."""
         assert self.forward is not None
         cores = torch.get_num_threads()
-        device = device_name(cores)
+        device = device_name(on_gpu=self.forward.on_gpu, cores=cores)
         requested = self.options.asked
         try:
             found = kept(graph=self._digest, device=device, cores=cores, asked=requested, versions=kept_versions())
@@ -184,7 +184,7 @@ class CompiledGraph:
         """Let the programs that are there run by the schedule of this name."""
         cores = torch.get_num_threads()
         for part, program in enumerate(self._programs() if name != PLAIN else []):
-            schedule = forced_schedule(program.cut, part=part, options=self.options, cores=cores)
+            schedule = forced_schedule(program.cut, part=part, options=self.options, cores=cores, on_gpu=program.on_gpu)
             program.engine = program.prepared(schedule)
         self._choose_unmeasured(name, f"the option schedule={name!r} forces it", cores=cores)
 
@@ -268,10 +268,10 @@ def _why_plain(inputs: Sequence[Any]) -> str:
             isinstance(each, Tensor) and any(not isinstance(size, int) for size in each.shape)
         ):
             return "a graph of sizes that change runs plainly; torch.compile(…, dynamic=False) makes one for each size"
+        if isinstance(each, Tensor) and each.device.type not in ("cpu", "cuda"):
+            return f"a graph on {each.device.type} runs plainly; schedules are for the CPU and CUDA devices"
         if isinstance(each, Tensor) and type(each) not in _KNOWN_TENSORS:
             return f"a graph takes a {type(each).__name__} and runs plainly; schedules are for plain tensors"
-        if isinstance(each, Tensor) and each.device.type != "cpu":
-            return f"a graph on {each.device.type} runs plainly; schedules are for the CPU"
     return ""
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dwconv.concurrency.hill_climbing import HillClimbing, Timed, estimated_curves, estimated_us
 from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.machine_costs import GPU
 from dwconv.concurrency.options import RANDOM, Options
 from dwconv.concurrency.schedule import Machine, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
 from dwconv.concurrency.strategies import COMBINED, schedules
@@ -81,15 +82,14 @@ def candidates(parts: Sequence[Part], *, options: Options, machine: Machine, bud
 _DRAWN_WORKERS = 4
 
 
-def forced_schedule(cut: CutGraph, *, part: int, options: Options, cores: int) -> Schedule:
+def forced_schedule(cut: CutGraph, *, part: int, options: Options, cores: int, on_gpu: bool) -> Schedule:
     """The schedule of ``cut`` that ``options.schedule`` names, which is not ``plain``. ``part``: 0 for the forward
     graph, 1 for the backward graph."""
     name = options.schedule
     assert name is not None
+    machine = GPU if on_gpu else Machine(cores=cores)
     if name.startswith(RANDOM):
-        workers = options.workers or max(2, min(cores, _DRAWN_WORKERS))  # side by side on one core, too
-        return drawn(cut.graph, cores=cores, workers=workers, seed=f"{name.removeprefix(RANDOM)} {part}")
-    curves = estimated_curves(cut.graph, cores=cores)
-    return schedules(
-        cut.graph, curves, strategies=name.split("+"), machine=Machine(cores=cores), workers=options.workers
-    )
+        workers = options.workers or max(2, min(machine.cores, _DRAWN_WORKERS))  # side by side on one core, too
+        return drawn(cut.graph, cores=machine.cores, workers=workers, seed=f"{name.removeprefix(RANDOM)} {part}")
+    curves = estimated_curves(cut.graph, cores=machine.cores)
+    return schedules(cut.graph, curves, strategies=name.split("+"), machine=machine, workers=options.workers)

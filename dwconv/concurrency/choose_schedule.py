@@ -14,7 +14,7 @@ from dwconv.concurrency.candidates import Candidate, Part, candidates, known_cur
 from dwconv.concurrency.choice import Choice
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.machine_costs import this_machine
+from dwconv.concurrency.machine_costs import GPU, this_machine
 from dwconv.concurrency.measured import Ranking, fastest
 from dwconv.concurrency.options import PLAIN, Options
 from dwconv.concurrency.program import Program
@@ -22,7 +22,7 @@ from dwconv.concurrency.schedule import Machine, peak_bytes
 from dwconv.concurrency.task_timer import Budget, TaskTimer
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock
-from dwconv.problems.target import cpu_target
+from dwconv.problems.target import cpu_target, cuda_target
 from dwconv.system import versions
 
 Graph = Callable[..., Any]
@@ -36,13 +36,17 @@ class Trial:
         self._args = [_apart(arg, copied=place in written) for place, arg in enumerate(args)]
         self._wanted = [arg for arg in self._args if isinstance(arg, Tensor) and self._trains and arg.requires_grad]
         self._gradients: dict[int, Tensor] = {}
+        self._is_on_gpu = any(isinstance(arg, Tensor) and arg.is_cuda for arg in self._args)
 
     def step(self, graph: Graph) -> Callable[[], object]:
         """A call that runs ``graph`` and, where gradients are requested, back through it."""
 
         def run() -> object:
             with torch.set_grad_enabled(self._trains):
-                return self._back(graph(*self._args))
+                found = self._back(graph(*self._args))
+            if self._is_on_gpu:
+                torch.cuda.synchronize()
+            return found
 
         return run
 
@@ -62,7 +66,8 @@ class Trial:
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Random numbers go on afterwards as if nothing had run."""
-        with torch.random.fork_rng(devices=[]):
+        devices = [torch.cuda.current_device()] if self._is_on_gpu else []
+        with torch.random.fork_rng(devices=devices):
             yield
 
 
@@ -83,9 +88,9 @@ _TASKS_SHARE, _PLANNING_SHARE = 0.3, 0.2
 """Of the time that is left, what timing tasks, and making schedules, may take."""
 
 
-def device_name(cores: int) -> str:
+def device_name(*, on_gpu: bool, cores: int) -> str:
     """The device as logs name it."""
-    return cpu_target(threads=cores).device
+    return (cuda_target() if on_gpu else cpu_target(threads=cores)).device
 
 
 def kept_versions() -> dict[str, str]:
@@ -96,12 +101,13 @@ def kept_versions() -> dict[str, str]:
 def choose(programs: Sequence[Program], *, options: Options, cores: int, step: Call, graph: str) -> Choice:
     """What runs the graph of this digest. ``programs``: forward, and backward if there is one, which ``step`` runs."""
     budget, found = Budget(options.seconds), list[Candidate]()
-    machine = Machine(cores=cores)
+    machine = GPU if programs[0].on_gpu else Machine(cores=cores)
     cuts = [program.cut for program in programs]
     try:
-        machine = this_machine(cores, budget=budget)
+        if not programs[0].on_gpu:
+            machine = this_machine(cores, budget=budget)
         timed = TaskTimer(cuts, budget=budget.part(_TASKS_SHARE))
-        curves = known_curves([each.graph for each in cuts], timed, cores=cores, options=options)
+        curves = known_curves([each.graph for each in cuts], timed, cores=machine.cores, options=options)
         parts = [Part(cut=each, curves=curve) for each, curve in zip(cuts, curves, strict=True)]
         found = candidates(parts, options=options, machine=machine, budget=budget.part(_PLANNING_SHARE))
         calls = {PLAIN: _step(programs, step), **{each.name: _step(programs, step, each) for each in found}}
@@ -111,7 +117,7 @@ def choose(programs: Sequence[Program], *, options: Options, cores: int, step: C
         ranking = Ranking(winner=PLAIN, reason=said, steps={}, trusted=False)
     return Choice(
         graph=graph,
-        device=device_name(cores),
+        device=device_name(on_gpu=programs[0].on_gpu, cores=cores),
         cores=cores,
         asked=options.asked,
         winner=ranking.winner,

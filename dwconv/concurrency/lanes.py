@@ -43,7 +43,7 @@ class Lanes:
     readers: Mapping[int, int]
     """By place that several tasks read, how many do."""
     in_order: tuple[Step, ...]
-    """All steps, in an order in which one thread can run them."""
+    """All steps by their starts, as one thread can run them."""
 
     @property
     def signals(self) -> list[Signal]:
@@ -60,9 +60,8 @@ def one_at_a_time(cut: CutGraph, *, threads: int) -> Schedule:
 
 
 def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
-    """``schedule`` made ready to run ``cut``. Raises InvalidChoice if it does not fit the graph, or could not end."""
+    """``schedule`` made ready to run ``cut``. Raises InvalidChoice if it does not fit the graph."""
     placed = _by_worker(cut, schedule)
-    order = _order_to_the_end(cut, placed)
     waits, signals = _waits(cut, placed)
     readers = _readers(cut)
     steps = tuple(
@@ -77,7 +76,7 @@ def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
         for lane in placed
     )  # fmt: skip
     by_task = {step.task: step for lane in steps for step in lane}
-    return Lanes(steps=steps, readers=readers, in_order=tuple(by_task[task] for task in order))
+    return Lanes(steps=steps, readers=readers, in_order=tuple(by_task[each.task] for each in schedule.in_order))
 
 
 def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
@@ -86,28 +85,14 @@ def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
     if sorted(each.task for each in schedule.placements) != list(range(count)):
         raise InvalidChoice(f"the schedule does not place each of the {count} tasks once; make one for this graph")
     by_worker: dict[int, list[Placement]] = {0: []}
+    begun: set[int] = set()
     for each in schedule.in_order:
+        task = cut.graph.tasks[each.task]
+        if not begun.issuperset(task.needs):
+            raise InvalidChoice(f"task {task.name} would start before what it needs; give it a later start")
+        begun.add(each.task)
         by_worker.setdefault(each.worker, []).append(each)
     return [by_worker[worker] for worker in sorted(by_worker)]
-
-
-def _order_to_the_end(cut: CutGraph, placed: Sequence[Sequence[Placement]]) -> list[int]:
-    """An order in which all tasks can run. Raises InvalidChoice if the lanes would wait for each other."""
-    done: dict[int, None] = {}
-    at = [0] * len(placed)
-    moved = True
-    while moved:
-        moved = False
-        for number, lane in enumerate(placed):
-            while at[number] < len(lane) and done.keys() >= {*cut.graph.tasks[lane[at[number]].task].needs}:
-                done[lane[at[number]].task] = None
-                at[number] += 1
-                moved = True
-    stuck = next((lane[at[number]].task for number, lane in enumerate(placed) if at[number] < len(lane)), None)
-    if stuck is not None:
-        name = cut.graph.tasks[stuck].name
-        raise InvalidChoice(f"task {name} would start before what it needs; give it a later start")
-    return list(done)
 
 
 def _waits(

@@ -14,6 +14,9 @@ from dwconv.concurrency.schedule import Machine
 from dwconv.concurrency.task_timer import Budget
 from dwconv.measure.clock.timing import Call
 
+GPU = Machine(cores=2)
+"""Two streams. To the strategies a stream is a core. What it costs to hand over is in the times of steps."""
+
 _measured: dict[int, Machine] = {}
 
 

@@ -1,17 +1,71 @@
-"""Program: one traced graph, forward or backward, and what runs it now: plain execution, or a schedule."""
+"""Program: one traced graph, forward or backward, and what runs it now: plain execution, or a schedule.
+
+On a CUDA device each worker is a stream, the first one the caller's own. The calling thread issues all tasks, in the
+order of their starts, and the GPU runs those of different streams side by side. This has not run on a GPU yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch._dynamo.backends.debugging import boxed_nop
 from torch.fx import GraphModule
 
 from dwconv.concurrency.engine import Engine
+from dwconv.concurrency.lanes import Signal
 from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.split_gradients import split
-from dwconv.concurrency.tasks import cut
+from dwconv.concurrency.tasks import CutGraph, cut
+
+
+class StreamEngine(Engine):
+    """Runs the lanes of a schedule on streams. ``device_api``: ``torch.cuda``, or what behaves like it."""
+
+    def __init__(self, cut: CutGraph, schedule: Schedule, *, device_api: Any = torch.cuda) -> None:
+        super().__init__(cut, schedule)
+        self._api = device_api
+        self._lane_of = {step.task: number for number, lane in enumerate(self._lanes.steps) for step in lane}
+        self._others: list[Any] = []
+
+    def run(self, inputs: list[Any]) -> list[Any]:
+        """The graph's results, as the caller's stream will have them. Empties ``inputs``."""
+        values = self._cut.values(inputs)
+        inputs.clear()
+        self._others = self._others or [self._api.Stream() for _ in self._lanes.steps[1:]]
+        streams = [self._api.current_stream(), *self._others]
+        for stream in self._others:
+            stream.wait_stream(streams[0])
+        events: dict[Signal, Any] = {}
+        unread = dict(self._lanes.readers)
+        with torch.no_grad():
+            for step in self._lanes.in_order:
+                stream = streams[self._lane_of[step.task]]
+                for signal in step.waits:
+                    stream.wait_event(events.pop(signal))
+                self._record((values[place] for place in self._cut.reads[step.task]), stream)
+                with self._api.stream(stream):
+                    step.function(values)
+                if step.signals:
+                    events |= dict.fromkeys(step.signals, stream.record_event())
+                for place in step.shared:
+                    unread[place] -= 1
+                    if not unread[place]:
+                        values[place] = None
+        results = self._cut.results(values)
+        for stream in self._others:
+            streams[0].wait_stream(stream)
+        self._record(results, streams[0])
+        return results
+
+    def _record(self, values: Iterable[Any], stream: Any) -> None:
+        """Memory of ``values`` is not given away while ``stream`` may read it."""
+        for value in values if self._others else ():
+            if isinstance(value, Tensor) and value.is_cuda:
+                value.record_stream(stream)
+
 
 Boxed = Callable[[list[Any]], list[Any]]
 
@@ -29,12 +83,14 @@ class Program:
     def __init__(self, module: GraphModule) -> None:
         self._plain = plainly(module)
         self.cut = cut(split(module))
+        examples = self.cut.examples.values()
+        self.on_gpu = any(isinstance(each, Tensor) and each.device.type == "cuda" for each in examples)
         self.engine: Engine | None = None
         """None: plain execution."""
 
     def prepared(self, schedule: Schedule) -> Engine:
         """An engine for ``schedule``. Raises InvalidChoice if it does not fit."""
-        return Engine(self.cut, schedule)
+        return (StreamEngine if self.on_gpu else Engine)(self.cut, schedule)
 
     def run_plainly(self) -> None:
         """Run the graph as it was handed over."""

@@ -92,9 +92,15 @@ class TaskTimer:
     def _measured_us(self, cut: CutGraph, task: int, threads: int) -> float:
         self._budget.check()
         function, given = cut.functions[task], made_up_inputs(cut, task)
-        call = self._budget.bounded(lambda: function(given[:]))
+        is_on_gpu = any(isinstance(each, Tensor) and each.is_cuda for each in given)
+
+        def run() -> None:
+            function(given[:])
+            if is_on_gpu:
+                torch.cuda.synchronize()
+
         with on_threads(threads), torch.no_grad():
-            taken = time_in_turns({"task": call}, clock=CpuClock(), effort=_QUICK)
+            taken = time_in_turns({"task": self._budget.bounded(run)}, clock=CpuClock(), effort=_QUICK)
         return taken["task"].median_us
 
 
