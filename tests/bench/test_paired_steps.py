@@ -148,6 +148,7 @@ def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_firs
     assert [lap.seconds for lap in laps["a"]] == [1, 8, 12, 13, 19, 22, 26, 31]
 
 
+@pytest.mark.slow
 def test_models_apart_take_their_steps_in_other_processes(logs, monkeypatch):
     """Here no step may be timed."""
     forking = multiprocessing.get_context("forkserver")

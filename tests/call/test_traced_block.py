@@ -350,6 +350,7 @@ LEFT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "written"])
 @both_ways
 @pytest.mark.parametrize("what", LEFT)

@@ -232,6 +232,7 @@ def with_driver(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"LD_LIBRARY_PATH": compiled.library_path(tmp_path), "PYTHONPATH": str(root)}
 
 
+@pytest.mark.slow
 def test_a_candidate_is_lowered_to_the_same_source_and_not_compiled_by_tvm(with_driver: dict[str, str]) -> None:
     done = subprocess.run([sys.executable, "-c", LOWERED], env=with_driver, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

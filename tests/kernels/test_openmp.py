@@ -137,6 +137,7 @@ def test_several_threads_of_python_at_once(cases: list[Case]) -> None:
     assert found == [[]] * 4
 
 
+@pytest.mark.slow
 def test_a_limit_from_the_environment(cases: list[Case]) -> None:
     """The only one of OpenMP's settings that cannot be changed in a process."""
     usual = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}

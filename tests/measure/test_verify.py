@@ -276,6 +276,7 @@ def of_any_size():
     return build(default(of, cpu_target(threads=2)), cpu_target(threads=2))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brief_timing")
 def test_a_kernel_of_any_size_is_built_verified_and_timed_at_every_size(of_any_size):
     of, target = of_any_size.candidate.workload, cpu_target(threads=2)

@@ -118,6 +118,7 @@ BLOCKS: dict[str, tuple[Workload, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BLOCKS)
 def test_right_in_blocks(case: str) -> None:
     """On several numbers of threads, too, which have no part in statistics."""
@@ -148,6 +149,7 @@ def test_right_in_16_bits(pass_: Pass, dtype: DType) -> None:
             assert_right_at(kernel, size, data="extreme")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pass_", "wanted"),
     [
@@ -228,6 +230,7 @@ def test_results_are_streamed_by_their_size_alone() -> None:
         assert_right_at(kernel, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "pass_"), [*in_turns(LAYOUTS, PASSES), *(("nhwc", each) for each in BLOCK_PASSES)])
 def test_the_same_bits_as_a_kernel_of_one_size(layout: Layout, pass_: Pass) -> None:
     """At the size that the configuration was chosen for, where the order of sums is the same; a gather has it at

@@ -56,6 +56,7 @@ CUTS = {
 """Rows of a task and of a strip. A block reads rows of the gradient that another counts, before its own and after."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", CUTS.values(), ids=CUTS)
 def test_every_row_counts_once_however_images_are_cut(rows: tuple[int, int]) -> None:
     workload = block(STRIDED, "backward")

@@ -126,6 +126,7 @@ def test_vectors_of_16_bits_go_whole(lanes: int, kind: str, objects: Path) -> No
     assert set(re.findall(r"\*\((\w+)\*\)\(workspace_ptr", source)) == {"float2" if lanes == 2 else "float4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workload",
     [
@@ -152,6 +153,7 @@ def test_a_patch_beyond_static_shared_memory(workload: Workload, objects: Path) 
     assert_right_and_clean(workload, config, objects)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("pass_", "text"), [*((pass_, BLOCKS[0]) for pass_ in BLOCK_PASSES), ("backward", BOTH_GRADIENTS)]

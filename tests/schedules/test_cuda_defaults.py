@@ -41,6 +41,7 @@ def workloads(draw: st.DrawFn, pass_: Pass, layout: Layout) -> Workload:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pass_", "layout"), CASES)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())

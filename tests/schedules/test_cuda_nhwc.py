@@ -130,6 +130,7 @@ LEAN = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lean", "pass_"),
     alternating(LEAN, PASSES, quick_of=2),

@@ -159,6 +159,7 @@ ODD: list[tuple[str, dict[str, int]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("odd", "name"), alternating(ODD, NAMES, quick_of=2), ids=str)
 def test_every_way_to_cut_a_map(odd: tuple[str, dict[str, int]], name: str, objects: Path) -> None:
     (shape, knobs), template = odd, TEMPLATES[name]
@@ -200,6 +201,7 @@ def test_rows_with_more_padding_on_one_side(name: str, objects: Path) -> None:
     assert_right_and_clean(workload, config, objects)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planes", [8, 16])
 @pytest.mark.parametrize("name", [*NAMES[2:], WGRADS[1]])
 def test_one_vector_of_a_pixel_and_two_of_which_the_last_is_none(name: str, planes: int, objects: Path) -> None:
@@ -220,6 +222,7 @@ def test_products_of_several_tiles(name: str, shape: str, objects: Path) -> None
     assert report.counts.wavefronts_per_ideal < 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), alternating([*NAMES, *WGRADS], TYPES))
 def test_sums_that_are_cut_off_stay_within_the_bound(name: str, dtype: DType, objects: Path) -> None:
     workload = of(name, "14 × 14, k13", dtype)
@@ -252,6 +255,7 @@ REGIMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("regime", "name", "arch"),
     [
@@ -295,6 +299,7 @@ WITHOUT: dict[tuple[Pass, Layout, str], dict[str, int]] = {
 of them take a minute."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pass_", "layout", "told_as"), WITHOUT)
 def test_the_page_says_what_newer_knobs_are_computed_to_save(pass_: Pass, layout: Layout, told_as: str) -> None:
     channels, size, kernel = map(int, re.findall(r"\d+", told_as))

@@ -40,6 +40,7 @@ ODD_UNITS: list[tuple[str, dict[str, int]]] = [
 of kernel rows; units beside others, and one that is the whole row."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "knobs", "name"),
     every(2, [(*each, WGRADS[at % 2]) for at, each in enumerate([*ODD_UNITS, ODD_UNITS[3]])]),

@@ -67,6 +67,7 @@ def test_avx2_kernels_are_right_and_use_no_other_registers(pass_: Pass, layout: 
         assert re.search(OWN["avx2"], code) and not re.search(OTHERS["avx2"], code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector_set", ["avx512", "neon"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)

@@ -205,7 +205,7 @@ def cases(shapes: dict[str, Workload], variants: list[Any], *, quick_of: int) ->
             yield pytest.param(name, label, variant, id=f"{name}-{label}-{'-'.join(variant)}", marks=marks)
 
 
-@pytest.mark.parametrize(("name", "shape", "variant"), list(cases(SHAPES, VARIANTS, quick_of=6)))
+@pytest.mark.parametrize(("name", "shape", "variant"), list(cases(SHAPES, VARIANTS, quick_of=9)))
 def test_right_and_clean(name: str, shape: str, variant: tuple[DType, str], objects: Path) -> None:
     template, (dtype, choice) = TEMPLATES[name], variant
     workload = fitted(SHAPES[shape], template, dtype)
@@ -216,7 +216,8 @@ def test_right_and_clean(name: str, shape: str, variant: tuple[DType, str], obje
         assert_right_on_extreme_values(workload, config, objects)
 
 
-@pytest.mark.parametrize(("name", "shape", "variant"), list(cases(LAYERS, [("float32",), ("float16",)], quick_of=6)))
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "shape", "variant"), list(cases(LAYERS, [("float32",), ("float16",)], quick_of=9)))
 def test_defaults_are_free_of_bank_conflicts(name: str, shape: str, variant: tuple[DType], objects: Path) -> None:
     template = TEMPLATES[name]
     workload = fitted(LAYERS[shape], template, variant[0])
