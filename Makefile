@@ -5,10 +5,8 @@ PY := $(VENV)/bin/python
 SHAPE ?= 8,144,56,56
 KERNEL ?= 3
 
-# One worker more than cores: tests also wait for other processes. Threads of OpenMP that wait must not take the cores
-# from the tests beside them.
-WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
-PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
+# Threads of OpenMP that wait must not take the cores from the tests beside them.
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
 .PHONY: tune test test-all test-arm prebuilt dist kernels lint format clean
 .DEFAULT_GOAL := help
@@ -46,7 +44,7 @@ TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting te
 test-versions: $(TORCH_VERSIONS:%=test-torch-%)  ## what touches PyTorch, with its oldest and newest version: TORCH_VERSIONS='2.11.0 2.15.0'
 
 test-torch-%: .venv-torch-%/installed
-	OMP_WAIT_POLICY=passive $(<D)/bin/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal $(TESTS_OF_PYTORCH)
+	OMP_WAIT_POLICY=passive $(<D)/bin/python -m pytest -n logical --maxprocesses 8 --dist worksteal $(TESTS_OF_PYTORCH)
 
 .PRECIOUS: .venv-torch-%/installed
 
