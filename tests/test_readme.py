@@ -43,6 +43,7 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
 RUN_TOGETHER = ("README.md", "docs/dispatch.md", "docs/blocks.md", "docs/pipelines.md", "docs/parallel.md")
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path):
     native.native()  # a process that ends before it is compiled would leave another one behind
     trains, explains, with_blocks, plans, on_ranks = _output_of_the_examples(*RUN_TOGETHER, folder=tmp_path)

@@ -212,6 +212,7 @@ def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypat
     assert bad.detail.startswith("it took more than ") and bad.detail.endswith(" GiB of memory")
 
 
+@pytest.mark.slow
 def test_a_caller_that_stops_iterating_can_come_back(runner):
     records = runner.measure([candidate(), candidate("compiler hangs"), candidate(order=1)])
     next(records)

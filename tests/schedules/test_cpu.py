@@ -68,6 +68,7 @@ def test_right_on_odd_shapes(workload: Workload, template_layout: Layout, is_oth
     assert_right(built(workload, config), workload)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("pass_", "vector_bytes"), in_turns(PASSES, [16, 32]))
 def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass, layout: Layout) -> None:

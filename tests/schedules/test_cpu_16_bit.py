@@ -70,6 +70,7 @@ def test_every_gradient_of_a_weight_is_rounded_once_to_the_nearest(layout: Layou
     assert torch.equal(dbias, dy.flatten())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("pass_", "layout"), alternating(PASSES, LAYOUTS))
 def test_rounding_is_that_of_the_sum_and_not_of_its_terms(pass_: Pass, layout: Layout, dtype: DType) -> None:
@@ -118,6 +119,7 @@ def test_a_row_of_any_width_touches_nothing_behind_it(width: int, dtype: DType) 
         assert (verdict := verify(kernel, make_case(workload, data="normal"))).right, verdict.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("pass_", "layout"), alternating(PASSES, LAYOUTS))
 def test_extreme_numbers(pass_: Pass, layout: Layout, dtype: DType) -> None:

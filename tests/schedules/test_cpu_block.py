@@ -62,6 +62,7 @@ def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
         assert verdict.right, f"{config}: {verdict.reason}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pass_", EVERY_PASS)
 def test_the_same_bits_whatever_the_blocks_of_channels(pass_: Pass) -> None:
     """Sums are taken in the same order. Blocks of rows are parts of sums, and change it."""
@@ -97,6 +98,7 @@ def values() -> torch.Tensor:
     return torch.cat([powers, -powers, torch.linspace(-12, 12, 8001, dtype=torch.float64), torch.zeros(1)]).float()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ACTIVATIONS)
 def test_activations_are_right_for_every_value(act: Activation) -> None:
     """y = act(x) by a kernel of one tap without norms, and dx = act′(x)."""

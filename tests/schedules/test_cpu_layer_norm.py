@@ -70,6 +70,7 @@ def test_every_row_counts_once_however_images_are_cut(rows: tuple[int, int]) -> 
     assert verdict.right, verdict.reason
 
 
+@pytest.mark.slow
 def test_rows_that_meet_padding_alone_count_too() -> None:
     """No row of dx reads their gradient, and what the norm and the bias learn knows of them all the same."""
     workload = block(layer(12, (7, 6), (3, 3), padding=((4, 5), (4, 6)), bias=True), "backward")
@@ -79,6 +80,7 @@ def test_rows_that_meet_padding_alone_count_too() -> None:
         assert verdict.right, f"{config}: {verdict.reason}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pass_", BLOCK_PASSES)
 def test_eps_counts(pass_: Pass) -> None:
     """It shows where it is about as large as a variance."""

@@ -13,6 +13,7 @@ from tests.schedules.cpu_layers import SHAPES, TARGET, WIDE, assert_right, built
 from tests.turns import every
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pass_", "wanted"),
     [

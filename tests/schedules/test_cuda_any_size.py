@@ -141,6 +141,7 @@ def test_right_in_16_bits_on_extreme_values(case: str, pass_: Pass, dtype: DType
             assert verdict.right, f"{own.key}: {verdict.reason}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "pass_", "wanted"),
     [
@@ -218,6 +219,7 @@ def test_the_sources_are_pinned(golden: Golden) -> None:
     golden("cuda_any_size.txt", digests({name: source_only(each, SM_90).source for name, each in found.items()}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
 def test_the_inner_loop_is_as_lean(pass_: Pass) -> None:
     """A row of the source, times seven rows of the weights, where borders need no other tests."""

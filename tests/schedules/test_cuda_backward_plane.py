@@ -102,6 +102,7 @@ def test_right_and_clean(workload: Workload, choice: str, objects: Path) -> None
     assert_right_and_clean(workload, config, objects)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "dtype", "knobs"),
     [

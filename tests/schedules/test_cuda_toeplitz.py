@@ -82,6 +82,7 @@ def test_maps_of_every_size_have_a_default(name: str, size: tuple[int, int]) -> 
         assert name in WGRADS and "shared memory" in reason, "a block of it holds whole rows"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("size", "kernel", "at_least"), every(2, [(56, 7, 300), (14, 13, 100), (28, 31, 100)]))
 def test_there_are_products_to_search(name: str, size: int, kernel: int, at_least: int) -> None:

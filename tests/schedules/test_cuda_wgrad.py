@@ -118,6 +118,7 @@ REGIMES = [
 HALVED = dataclasses.replace(REGIMES[1], dtype="float16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "layout"),
     every(5, list(zip([*REGIMES, HALVED], cycle(LAYOUTS), strict=False))),

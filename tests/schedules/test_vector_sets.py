@@ -55,6 +55,7 @@ def problem(pass_: Pass, layout: Layout) -> Workload:
     return lying(workload.for_pass(pass_), layout)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("through_python")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)

@@ -205,6 +205,7 @@ def cases(shapes: dict[str, Workload], variants: list[Any], *, quick_of: int) ->
             yield pytest.param(name, label, variant, id=f"{name}-{label}-{'-'.join(variant)}", marks=marks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape", "variant"), list(cases(SHAPES, VARIANTS, quick_of=9)))
 def test_right_and_clean(name: str, shape: str, variant: tuple[DType, str], objects: Path) -> None:
     template, (dtype, choice) = TEMPLATES[name], variant
