@@ -24,6 +24,7 @@ from dwconv.system import memory, versions
 from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 from tests.planted_records import workload_of
 from tests.turns import slow
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("brief_timing", "no_pauses")
 
@@ -222,11 +223,17 @@ def test_a_caller_that_stops_iterating_can_come_back(runner):
 
 def test_closing_ends_own_workers():
     before = set(psutil.Process().children(recursive=True))
+
+    def started():
+        """Without the process from which they are forked."""
+        now = set(psutil.Process().children(recursive=True)) - before
+        return {each for each in now if not each.children()}
+
     runner = LocalRunner(workload(), TARGET, jobs=1)
-    started = set(psutil.Process().children(recursive=True)) - before
-    assert len(started) == 2
+    eventually(lambda: len(started()) == 2)
+    workers = started()
     runner.close()
-    assert not any(process.is_running() for process in started)
+    assert len(workers) == 2 and not any(process.is_running() for process in workers)
 
 
 class OneAfterTheOther:
