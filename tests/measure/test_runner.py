@@ -221,17 +221,12 @@ def test_a_caller_that_stops_iterating_can_come_back(runner):
     assert [record.status for record in runner.measure([candidate(order=2)])] == [Status.OK]
 
 
+@pytest.mark.usefixtures("started_anew")  # those that are forked are children of another process
 def test_closing_ends_own_workers():
-    before = set(psutil.Process().children(recursive=True))
-
-    def started():
-        """Without the process from which they are forked."""
-        now = set(psutil.Process().children(recursive=True)) - before
-        return {each for each in now if not each.children()}
-
+    before = set(psutil.Process().children())
     runner = LocalRunner(workload(), TARGET, jobs=1)
-    eventually(lambda: len(started()) == 2)
-    workers = started()
+    assert eventually(lambda: len(set(psutil.Process().children()) - before) == 2)
+    workers = set(psutil.Process().children()) - before
     runner.close()
     assert len(workers) == 2 and not any(process.is_running() for process in workers)
 
