@@ -18,7 +18,7 @@ from bench.report.files import BlockRow, Contest, LayerRow, ResultFile, of_all, 
 from dwconv.problems.layer_files import shipped_networks
 from dwconv.problems.workload import PASSES, DType, Layout, Workload
 from dwconv.reporting.drawing import LogAxis, axis_row, name, row, text
-from dwconv.reporting.frame import HEAT_FROM, heat
+from dwconv.reporting.frame import HEAT_FROM, heat, scrolled
 
 _NAMED = re.compile(r"\d+×(?P<size>[\d×²³]+) k(?P<kernel>[\d×]+)(?: s(?P<stride>[\d×]+))?")
 
@@ -95,6 +95,11 @@ def shown(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.3g}"
 
 
+def facts(*parts: str) -> str:
+    """``memory kept; train, nhwc on amd-epyc-…``; what is empty is left out."""
+    return "; ".join(filter(None, parts))
+
+
 def headlines(files: Sequence[ResultFile]) -> str:
     """A table for each device: the geometric mean and the least of kernels, blocks and steps."""
     by_device = grouped(files, lambda file: file.device)
@@ -108,10 +113,8 @@ def _headlines(device: str, found: Mapping[str, Sequence[float]]) -> str:
         for said, ratios in found.items()
     )
     head = "".join(f'<th class="n">{each}</th>' for each in ("rows", "mean", "least"))
-    return (
-        f"<h2>{text(device or 'An unknown device')}, times as fast</h2>\n"
-        f'<table class="cards"><thead><tr><th></th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>'
-    )
+    table = f'<table class="cards"><thead><tr><th></th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>'
+    return f"<h2>{text(device or 'An unknown device')}, times as fast</h2>\n{scrolled(table)}"
 
 
 def _ratios(files: Sequence[ResultFile]) -> dict[str, list[float]]:
@@ -188,7 +191,7 @@ def axis_of(contests: Sequence[Contest]) -> LogAxis:
 
 
 def _with_its_file(contest: Contest) -> str:
-    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.heading}"
+    return facts(f"{contest.group}, over {contest.over}", contest.times, contest.file.heading)
 
 
 def _with_its_times(contest: Contest) -> str:
@@ -213,7 +216,7 @@ def steps(files: Sequence[ResultFile], of: Callable[[ResultFile], Iterable[Conte
     contests = [contest for file in files for contest in of(file)]
     if not contests:
         return ""
-    return _rows(contests, lambda each: f"{each.group} over {each.over}; {each.times}; {each.file.where}")
+    return _rows(contests, lambda each: facts(f"{each.group} over {each.over}", each.times, each.file.where))
 
 
 # -- networks ----------------------------------------------------------------------------------------------------------
@@ -244,11 +247,11 @@ def _networks_of(file: ResultFile) -> str:
             cells.append(_heat(geometric_mean(ratios)) if ratios else "<td></td>")
         cells.append(_heat(min(contest.ratio for _, contest in pairs)))
         bodies.append(f'<tr><th class="name">{name(network)}<small>{said}</small></th>{"".join(cells)}</tr>')
-    return (
-        f'<div><h3>{text(file.heading)}</h3><table class="heat wide networks" style="--columns: {len(groups) + 1}">'
-        f'<thead><tr><th class="first">network</th>{head}</tr></thead>'
-        f"<tbody>{''.join(bodies)}</tbody></table></div>"
+    table = (
+        f'<table class="heat wide networks" style="--columns: {len(groups) + 1}">'
+        f'<thead><tr><th class="first">network</th>{head}</tr></thead><tbody>{"".join(bodies)}</tbody></table>'
     )
+    return f"<div><h3>{text(file.heading)}</h3>{scrolled(table)}</div>"
 
 
 def _heat(ratio: float, note: str = "") -> str:
@@ -285,11 +288,12 @@ def _winners_of(file: ResultFile) -> str:
         for sized, pairs in sorted(contests.items(), key=_order)
     )
     wide = " wide" if len(groups) > len(PASSES) else ""
-    return (
-        f'<div><h3>{text(file.heading)}</h3><table class="heat{wide}" style="--columns: {len(groups)}">'
+    table = (
+        f'<table class="heat{wide}" style="--columns: {len(groups)}">'
         f'<thead><tr><th class="first">K</th><th class="first">size</th>{head}</tr></thead>'
-        f"<tbody>{bodies}</tbody></table></div>"
+        f"<tbody>{bodies}</tbody></table>"
     )
+    return f"<div><h3>{text(file.heading)}</h3>{scrolled(table)}</div>"
 
 
 def _order(item: tuple[Sized, object]) -> tuple[object, ...]:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.report.charts import shown, steps
+from bench.report.charts import facts, grouped, shown, steps
 from bench.report.files import KINDS, BlockRow, ResultFile, StepRow, in_us, of_blocks, of_steps
 from dwconv.records.record import CONTENDED
 from dwconv.reporting.drawing import name, stacked, text
+from dwconv.reporting.frame import scrolled
 
 _PARTS = {
     "depthwise": ("depthwise",),
@@ -29,38 +30,48 @@ def section(files: Sequence[ResultFile]) -> str:
     rows = [(file, row) for file in files for row in file.step_rows]
     if not rows:
         return ""
-    names = list(dict.fromkeys(each for _, row in rows for each in row.median_ms))
     return (
         "<h2>Training steps</h2>\n<p>All models take their steps in turns. The bar through a dot is the interval "
         "that was measured, or the middle half of the turns.</p>\n"
         f"{steps(files, of_steps)}\n<h3>Medians</h3>\n"
         '<p class="dim">×: converted over plain; at most: if depthwise convolution cost nothing; '
         "kept: for the backward pass.</p>\n"
-        f"{_cards('network', [_step(file, row, names) for file, row in rows])}\n{_profiles(rows)}"
+        f"{_cards('network', [_step(file, row) for file, row in rows])}\n{_profiles(rows)}"
     )
 
 
-def _cards(first: str, rows: Sequence[tuple[str, str, Mapping[str, str]]]) -> str:
-    """A table of rows with a name, what is said of it, and cells by their labels, all in the same order."""
-    head = "".join(f'<th class="n">{text(label)}</th>' for label in rows[0][2])
+_Card = tuple[str, str, dict[str, str]]
+"""A name, what is said of it, and cells by their labels."""
+
+
+def _cards(first: str, rows: Sequence[_Card]) -> str:
+    """Tables of rows, one for all that have the same labels: none is wider than its rows need."""
+    return "\n".join(_table(first, alike) for alike in grouped(rows, lambda row: frozenset(row[2])).values())
+
+
+def _table(first: str, rows: Sequence[_Card]) -> str:
+    labels = [label for label in rows[0][2] if any(cells[label] for _, _, cells in rows)]
+    head = "".join(f'<th class="n">{text(label)}</th>' for label in labels)
     lines = []
     for called, said, cells in rows:
-        line = (f'<td class="n" data-label="{text(label)}">{text(each)}</td>' if each else "<td></td>"
-                for label, each in cells.items())  # fmt: skip
+        line = (f'<td class="n" data-label="{text(label)}">{text(cells[label])}</td>' if cells[label] else "<td></td>"
+                for label in labels)  # fmt: skip
         lines.append(f'<tr><th class="name">{name(called)}<small>{text(said)}</small></th>{"".join(line)}</tr>')
     body = "\n".join(lines)
-    return f'<table class="cards"><thead><tr><th>{first}</th>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
+    return scrolled(
+        f'<table class="cards"><thead><tr><th>{first}</th>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
+    )
 
 
-def _step(file: ResultFile, row: StepRow, names: Sequence[str]) -> tuple[str, str, dict[str, str]]:
-    cells = {f"{each} ms": f"{row.median_ms[each]:.4g}" if each in row.median_ms else "" for each in names}
+def _step(file: ResultFile, row: StepRow) -> _Card:
+    cells = {f"{each} ms": f"{ms:.4g}" for each, ms in row.median_ms.items()}
     kept = ", ".join(f"{each} {size / 2**20:.0f}" for each, size in row.kept_bytes.items())
     cells |= {
         "×": shown(row.ratio.median),
         "at most": shown(row.ratio.at_most) if row.ratio.at_most else "",
         "kept": f"{kept} MiB" if kept else "",
     }
-    return row.network, f"{row.allocator}; {file.heading}", cells
+    return row.network, facts(row.allocator, file.heading), cells
 
 
 # -- what a step is spent on -------------------------------------------------------------------------------------------
@@ -93,7 +104,7 @@ def _bars(file: ResultFile, row: StepRow) -> str:
             f'<div class="row"><div class="name">{name(model)}<small>{text(told)}</small></div>'
             f'<div class="at">{bar}</div><div class="n"><b>{whole_ms(profile):.4g} ms</b></div></div>'
         )
-    said = f"{row.network}, {row.allocator}; {file.heading}"
+    said = facts(", ".join(filter(None, (row.network, row.allocator))), file.heading)
     return f'<h3>{text(said)}</h3><div class="rows">{"".join(lines)}</div>'
 
 
@@ -120,25 +131,24 @@ def blocks(files: Sequence[ResultFile]) -> str:
     rows = [(file, row) for file in files for row in file.block_rows]
     if not rows:
         return ""
-    names = list(dict.fromkeys(each for _, row in rows for each in row.median_us))
     return (
         "<h2>Blocks</h2>\n<p>Norm, activation, convolution, norm, activation in training, forward and backward pass, "
         "as one against one by one.</p>\n"
         f"{steps(files, of_blocks)}\n"
         f'<p class="dim">kept: of what PyTorch keeps for the backward pass.</p>\n'
-        f"{_cards('block', [_block(file, row, names) for file, row in rows])}"
+        f"{_cards('block', [_block(file, row) for file, row in rows])}"
     )
 
 
-def _block(file: ResultFile, row: BlockRow, names: Sequence[str]) -> tuple[str, str, dict[str, str]]:
-    cells = {each: in_us(row.median_us[each]) if each in row.median_us else "" for each in names}
+def _block(file: ResultFile, row: BlockRow) -> _Card:
+    cells = {each: in_us(us) for each, us in row.median_us.items()}
     ours, theirs = row.kept_bytes.get("as one"), row.kept_bytes.get("plain")
     cells |= {
         "× eager": shown(row.over_eager),
         "× best other": shown(row.over_best_other),
         "kept": f"{ours / theirs:.0%}" if ours is not None and theirs else "",
     }
-    return row.layer, f"{row.block}; {row.count} in the network; {file.heading}", cells
+    return row.layer, facts(row.block, f"{row.count} in the network", file.heading), cells
 
 
 def reproduce(files: Sequence[ResultFile]) -> str:

@@ -77,9 +77,10 @@ _STYLE = """
 .dwconv .cards .n, .dwconv .heat th.n { white-space: normal; }
 .dwconv tbody th { font-weight: 600; }
 .dwconv tbody { border-bottom: 1px solid var(--line); }
+.dwconv .scrolled { max-width: 100%; overflow-x: auto; }
 .dwconv tr { break-inside: avoid; }
 .dwconv .tables { display: flex; flex-wrap: wrap; gap: 0 2.5rem; align-items: start; }
-.dwconv .tables > div { max-width: 100%; overflow-x: auto; }
+.dwconv .tables > div { max-width: 100%; }
 .dwconv .heat td { text-align: right; border: 1px solid var(--ground); }
 .dwconv .heat td small { color: inherit; }
 
@@ -165,6 +166,11 @@ def whole(title: str, body: str) -> str:
 def fragment(parts: Sequence[str]) -> str:
     """A part of another page, as of a notebook."""
     return f'<div class="dwconv">\n{style()}\n' + "\n".join(part for part in parts if part) + "\n</div>"
+
+
+def scrolled(table: str) -> str:
+    """A table in a box of its own: one wider than the page scrolls there, and the page does not."""
+    return f'<div class="scrolled">{table}</div>'
 
 
 def heat(ratio: float) -> str:

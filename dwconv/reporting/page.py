@@ -61,10 +61,8 @@ def _table(report: ReportSums) -> str:
         bodies.append("<tbody>" + "\n".join(lines) + "</tbody>")
     headings = ("layer", "pass", "runs on", *words.FIGURES, " ")
     heads = "".join(f'<th class="{_side(heading)}">{heading}</th>' for heading in headings)
-    return (
-        f'<p class="key dim"><span>share of the depthwise time of a step:</span>{key}</p>\n'
-        f'<table class="cards">\n<thead><tr>{heads}</tr></thead>\n' + "\n".join(bodies) + "\n</table>"
-    )
+    table = f'<table class="cards">\n<thead><tr>{heads}</tr></thead>\n' + "\n".join(bodies) + "\n</table>"
+    return f'<p class="key dim"><span>share of the depthwise time of a step:</span>{key}</p>\n{frame.scrolled(table)}'
 
 
 def _runs_on(each: PassRow) -> str:

@@ -1,4 +1,5 @@
-"""``bench report``: what the files hold is on the page, losses first; nothing overlaps; bad files are one line."""
+"""``bench report``: what the files hold is on the page, headlines first, then losses; nothing overlaps; bad files are
+one line."""
 
 from __future__ import annotations
 
@@ -204,6 +205,12 @@ def test_results_of_a_gpu_are_layers_blocks_and_steps(made_up):
     ((point,),) = (line.points for line in pictures.of_devices(found))
     assert point.gflop_per_s == pytest.approx(charts.workload_of(found[0].layer_rows[0], found[0]).flops / 10 / 1e3)
     assert charts.workload_of(found[0].layer_rows[0], found[0]).batch == 64
+    without_profile = Tags(report.page(found)).text
+    step["profile_ms"] = {"plain": {"step": 3.0}}
+    with_profile = Tags(report.page(parts(made_up(steps={"Net bfloat16": step}, benchmark="cuda")))).text
+    for page in (without_profile, with_profile):
+        assert not re.search(r", ;|; ;|^;", page, re.MULTILINE), "nothing is said of an allocator on a GPU"
+    assert "Net; cuda, train, bfloat16 on made-up-cpu-2t" in with_profile
 
 
 def test_losses_come_first_and_all_of_them(made_up):
@@ -403,6 +410,12 @@ def test_the_tables_of_steps_and_blocks_have_every_number(made_up):
     )
     text = Tags(steps.section([made_up(row, benchmark="train-nhwc")])).text
     assert all(said in text for said in ("31", "22", "28", "1.7", "plain 5, blocks 2 MiB", "1.36–1.65"))
+    fewer = steps.section([made_up(row, step_row("Other"), benchmark="train-nhwc")])
+    medians = fewer.partition("<h3>Medians")[2].partition("<h3>")[0]
+    assert [re.findall(r"<th[^>]*>([^<]*)</th>", table) for table in medians.split("<table")[1:]] == [
+        ["network", "plain ms", "converted ms", "plain + inductor ms", "×", "at most", "kept"],
+        ["network", "plain ms", "converted ms", "×", "at most"],
+    ], "a table has the columns that its rows need"
     text = Tags(steps.blocks([made_up(block_row(), benchmark="blocks")])).text
     assert all(said in text for said in ("bn+relu6,none", "3 in the network", "300 µs", "1.5", "25%"))
 
@@ -578,6 +591,7 @@ def test_text_that_overlaps_is_found():
 
 SHOWN = ("blocks-", "cuda-", "cliffs-", "concurrency-", "cpu-1d-bfloat16-", "cpu-3d-", "train-mobilenetv2-", "untuned-")
 """Of each kind one: all of them take a browser ten seconds."""
+HOW_MANY_SCROLL = "[...document.querySelectorAll('.scrolled')].filter(box => box.scrollWidth > box.clientWidth).length"
 
 
 def test_a_browser_shows_it_on_a_phone_and_on_a_desk(tmp_path):
@@ -593,6 +607,7 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(tmp_path):
             ),
             step_row("words-with-hyphens-in-them another-hyphenated-word yet-another-one-of-them"),
             step_row("another.module.path.that.is.long.with.Many.Parts"),
+            step_row(median_ms={f"a model of kind {each}": 1000.0 + each for each in range(16)}),
         ],
         benchmark="train-nhwc",
     )
@@ -601,7 +616,7 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(tmp_path):
     page.write_text(report.page(read_all([*some, wide])))
     assert len(some) >= 6
     with browser(tmp_path / "profile") as shown:
-        for width in (360, 1280):
+        for width in (360, 800, 1280):
             seen = []
             for dark in (False, True):
                 shown.show(page, width=width, dark=dark)
@@ -609,6 +624,7 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(tmp_path):
                 seen.append(shown.screenshot(height=1200))
                 (tmp_path / f"{width}-{'dark' if dark else 'light'}.png").write_bytes(seen[-1])
             assert all(each.startswith(b"\x89PNG") for each in seen) and seen[0] != seen[1]
+        assert shown.asked(HOW_MANY_SCROLL) == 1, "the one of 16 models, in its box"
         for picture in sorted((ROOT / "docs" / "images").glob("*.svg")):
             host = tmp_path / "host.html"
             host.write_text(f"<!DOCTYPE html><body>{picture.read_text()}</body>")
@@ -617,7 +633,14 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(tmp_path):
                 assert not shown.wrong(), (picture.name, dark)
         low = "<p style='height: 3px; margin: 0'>low</p>" * 12
         meta = "<meta name='viewport' content='width=device-width'>"
-        host.write_text(f"<!DOCTYPE html>{meta}<body>{low}<p style='width: 2000px'>wide</p></body>")
+        wide = "<p style='width: 2000px; text-align: right'>wide</p>"
+        host.write_text(f"<!DOCTYPE html>{meta}<body>{low}{wide}</body>")
         shown.show(host, width=360, dark=False)
         said = "\n".join(shown.wrong())
-        assert "scrolls sideways" in said and "lie on each other" in said, "it sees what is wrong"
+        assert "scrolls sideways" in said and "'wide' stands outside" in said, "it sees what is wrong"
+        assert "lie on each other" in said
+        for overflow, is_reached in (("auto", True), ("hidden", False)):
+            box = f"<div style='overflow-x: {overflow}'>{wide}</div>"
+            host.write_text(f"<!DOCTYPE html>{meta}<body>{'<p>line</p>' * 12}{box}</body>")
+            shown.show(host, width=360, dark=False)
+            assert bool(shown.wrong()) is not is_reached, overflow

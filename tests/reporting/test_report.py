@@ -14,6 +14,7 @@ from dwconv.errors import InvalidWorkload
 from dwconv.measure.step_share import OnGpu
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
+from tests.browser import browser
 from tests.models import TinyNet
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
@@ -298,3 +299,16 @@ def test_names_are_text_in_the_page(logs):
     assert not {tag for tag, _ in tags.seen} & {"script", "b"}
     assert "<script>&'\"" in tags.text and "<b>Net" in tags.text
     assert "<script>&'\"" in [attrs.get("title") for _, attrs in tags.seen]
+
+
+def test_a_browser_shows_it_on_a_phone_and_on_a_desk(logs, tmp_path):
+    plant(logs / "log.jsonl", [workload_of()])
+    model = layer()
+    model.append(dwconv.convert(nn.Conv2d(8, 8, (3, 5), padding=(1, 2), stride=(1, 2), groups=8)))
+    long = "a_module_whose_name_is_" + "_and_".join(["longer"] * 12)
+    model.add_module(long, dwconv.convert(nn.Conv2d(8, 8, 3, padding=1, groups=8)))
+    (tmp_path / "report.html").write_text(dwconv.report(model, X).to_html())
+    with browser(tmp_path / "profile") as shown:
+        for width, dark in ((360, False), (800, True), (1280, False)):
+            shown.show(tmp_path / "report.html", width=width, dark=dark)
+            assert not shown.wrong(), (width, dark)
