@@ -99,15 +99,16 @@ class Browser:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Browser]:
-    """One that ends with the context. Skips the test where there is none that starts. ``profile``: a folder of its
-    own."""
+    """One that ends with the context. Skips the test where there is none that starts, and the summary of the run says
+    so. ``profile``: a folder of its own."""
     executable = _executable()
     if executable is None:
         pytest.skip(f"no Chromium on the path, nor one named by {VARIABLE}")
     (from_us, to), (answers, to_us) = os.pipe(), os.pipe()
     command = [
         executable, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
-        "--disable-dev-shm-usage", "--hide-scrollbars", f"--user-data-dir={profile}",
+        "--disable-dev-shm-usage", "--hide-scrollbars", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", "--disable-quic", f"--user-data-dir={profile}",
     ]  # fmt: skip
     running = subprocess.Popen(
         [sys.executable, "-c", _AS_3_AND_4, str(from_us), str(to_us), *command],
@@ -148,15 +149,26 @@ _WRONG = r"""
   const whole = document.documentElement.scrollWidth;
   if (whole > width) wrong.push(`the page scrolls sideways: ${whole} of ${width}`);
 
-  // every line of text, where it stands
+  // every line of text, where it stands: of one in a box that scrolls what is seen of it
+  const seenOf = (box, element) => {
+    let {left, right, top, bottom} = box;
+    for (let each = element; each && each !== document.body; each = each.parentElement)
+      if (["auto", "scroll"].includes(getComputedStyle(each).overflowX) && each.scrollWidth > each.clientWidth) {
+        const around = each.getBoundingClientRect();
+        [left, right] = [Math.max(left, around.left), Math.min(right, around.right)];
+      }
+    return {left, right, top, bottom, width: right - left, height: bottom - top};
+  };
   const boxes = [], range = document.createRange();
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const element = node.parentElement;
     if (!node.data.trim() || ["STYLE", "SCRIPT", "title"].includes(element.tagName)) continue;
     range.selectNodeContents(node);
-    for (const box of range.getClientRects())
+    for (const whole of range.getClientRects()) {
+      const box = seenOf(whole, element);
       if (box.width > 1 && box.height > 1) boxes.push({box, said: node.data.trim().slice(0, 40), element});
+    }
   }
   if (boxes.length < 10) wrong.push(`there are only ${boxes.length} lines of text`);
   for (const {box, said} of boxes)

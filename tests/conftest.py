@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from importlib import import_module
@@ -115,6 +116,19 @@ def pytest_collection_finish() -> None:
     """What imports and the tests themselves left stays to the end: no garbage collection need look through it."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What did not run here, and why, in every run: a skip that nobody sees is a test that nobody has."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    if reasons:
+        terminalreporter.section("did not run here", yellow=True, bold=True)
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.line(f"{count} × {reason}", yellow=True)
 
 
 def _compile_beside_the_tests(config: pytest.Config) -> None:
