@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
+import random
 import threading
 import time
 import traceback
-from collections import OrderedDict, defaultdict, namedtuple
-from dataclasses import dataclass
 
 import pytest
 import torch
-from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 from dwconv.errors import InvalidChoice, NoDevice
 from dwconv.parallel import prefetch
-from dwconv.parallel.data.prefetching import Copies, with_tensors
 from tests.waiting import eventually
 
 DEPTHS = [0, 2]
@@ -95,6 +91,36 @@ def test_shuffling_draws_what_it_draws_without_prefetch():
     assert order(prefetch) == plain
 
 
+def test_an_epoch_draws_its_seed_where_it_begins_as_without_prefetch():
+    def drawn(wrap):
+        torch.manual_seed(5)
+        epoch = iter(wrap(DataLoader(range(20), 4, shuffle=True)))
+        between = torch.rand(1).item()
+        return between, [batch.tolist() for batch in epoch], torch.rand(1).item()
+
+    assert drawn(prefetch) == drawn(lambda loader: loader)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_data_set_draws_what_it_draws_without_prefetch(depth):
+    """Where the step draws nothing: all threads have one generator."""
+
+    class Noisy(torch.utils.data.Dataset):
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return index + torch.rand(2) + random.random()
+
+    def drawn(wrap):
+        torch.manual_seed(5)
+        random.seed(5)
+        loader = wrap(DataLoader(Noisy(), 2, shuffle=True))
+        return [batch.tolist() for _ in range(2) for batch in loader], torch.rand(1).item(), random.random()
+
+    assert drawn(lambda loader: prefetch(loader, depth=depth)) == drawn(lambda loader: loader)
+
+
 def test_worker_processes_load_and_end():
     batches = prefetch(DataLoader(torch.arange(8), batch_size=2, num_workers=1))
     assert torch.cat(list(batches)).tolist() == list(range(8))
@@ -170,99 +196,6 @@ def test_batches_that_are_done_with_are_not_kept():
     gone = weakref.ref(next(batches))
     assert gone() is None
     batches.close()
-
-
-# -- where it goes ---------------------------------------------------------------------------------------------------
-
-Pair = namedtuple("Pair", ["image", "label"])
-
-
-@dataclass(frozen=True)
-class Sample:
-    image: torch.Tensor
-    name: str
-
-
-def halved(value):
-    return with_tensors(value, lambda tensor: tensor / 2)
-
-
-def test_tensors_are_found_in_the_usual_containers_which_are_not_written_to():
-    one, half = torch.ones(2), torch.full((2,), 0.5)
-    sample = Sample(one, "b")
-    found = halved(
-        {
-            "pair": Pair(one, "a"), "list": [one, 3], "sample": sample, "tuple": (one, (one,)), "none": None,
-            "ordered": OrderedDict(x=one), "default": defaultdict(list, x=one),
-        }
-    )  # fmt: skip
-    assert isinstance(found["pair"], Pair) and torch.equal(found["pair"].image, half) and found["pair"].label == "a"
-    assert torch.equal(found["list"][0], half) and found["list"][1] == 3
-    assert isinstance(found["sample"], Sample) and torch.equal(found["sample"].image, half)
-    assert torch.equal(found["tuple"][1][0], half) and found["none"] is None
-    assert type(found["ordered"]) is OrderedDict and torch.equal(found["ordered"]["x"], half)
-    assert found["default"].default_factory is list and torch.equal(found["default"]["x"], half)
-    assert torch.equal(sample.image, torch.ones(2)) and torch.equal(one, torch.ones(2))
-
-
-def test_a_packed_sequence_keeps_its_sizes():
-    """PyTorch wants these on the CPU, wherever the data are."""
-    packed = pack_sequence([torch.ones(2), torch.ones(3)], enforce_sorted=False)
-    found = with_tensors(packed, lambda tensor: tensor.to("meta"))
-    assert isinstance(found, PackedSequence)
-    assert {each.device.type for each in (found.data, found.sorted_indices, found.unsorted_indices)} == {"meta"}
-    assert found.batch_sizes.device.type == "cpu"
-
-
-def test_batches_go_to_the_device():
-    (batch,) = prefetch([{"x": torch.ones(2)}], "meta")
-    assert batch["x"].device.type == "meta"
-
-
-class Recorder:
-    """A stream, or an event, that notes what is asked of it."""
-
-    def __init__(self, name, notes):
-        self.name, self.notes = name, notes
-
-    def record_event(self):
-        self.notes.append(f"{self.name} records an event")
-        return "event"
-
-    def wait_event(self, event):
-        self.notes.append(f"{self.name} waits for the {event}")
-
-
-def test_a_copy_to_a_gpu_is_waited_for_by_the_stream_of_the_step(monkeypatch):
-    """The order of the calls, with streams that only take notes; no GPU is there to run them."""
-    notes = []
-    side, current = Recorder("side", notes), Recorder("current", notes)
-
-    @contextlib.contextmanager
-    def on(stream):
-        notes.append(f"on {stream.name}")
-        yield
-        notes.append(f"off {stream.name}")
-
-    def copied(tensor, device, *, non_blocking):
-        notes.append(f"copy to {device}, from {'pinned' if tensor.is_pinned() else 'pageable'} memory, {non_blocking}")
-        return tensor
-
-    pinned = set()
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: side)
-    monkeypatch.setattr(torch.cuda, "stream", on)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.add(id(tensor)) or tensor)
-    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: id(tensor) in pinned)
-    monkeypatch.setattr(torch.Tensor, "to", copied)
-    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: notes.append(f"used on {stream.name}"))
-    copies = Copies(torch.device("cuda:0"))
-    batch = {"image": torch.ones(2), "name": "a"}
-    begun = copies.begin(batch)
-    assert notes == ["on side", "copy to cuda:0, from pinned memory, True", "off side", "side records an event"]
-    notes.clear()
-    assert copies.finish(begun)["name"] == "a"
-    assert notes == ["current waits for the event", "used on current"]
 
 
 # -- what is told ----------------------------------------------------------------------------------------------------

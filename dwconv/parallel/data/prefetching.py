@@ -10,21 +10,19 @@ At most ``depth`` batches are ahead of the step.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import queue
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
-from dwconv.discovery.step import tensors_in
 from dwconv.errors import InvalidChoice, NoDevice
+from dwconv.parallel.data.callers_state import CallersState
+from dwconv.parallel.data.copies import Copies
 
 Batch = TypeVar("Batch")
 
@@ -32,9 +30,12 @@ Batch = TypeVar("Batch")
 def prefetch(loader: Iterable[Batch], device: torch.device | str | None = None, *, depth: int = 2) -> Prefetched[Batch]:
     """What ``loader`` gives, loaded ahead: a DataLoader or any other iterable, for as many epochs as it has.
 
-    ``device``: where the tensors in the batches go, in containers of the usual kinds, too; on a GPU through pinned
-    memory. None leaves them where they are. ``depth``: the most batches ahead; 0 loads nothing ahead, and reports the
-    time that steps spend on data then.
+    ``device``: where the tensors in the batches go, in containers of the usual kinds, too, which stay of their class;
+    on a GPU through pinned memory. None leaves them where they are. ``depth``: the most batches ahead; 0 loads nothing
+    ahead, and reports the time that steps spend on data then.
+
+    All batches of an epoch are made in the state in which its first one is requested: gradients, ``inference_mode``,
+    autocast, default device, modes, the current GPU with its stream, and a copy of the contextvars.
 
     An error of the loader is raised where its batch would have come, with the traceback that it had. The thread ends
     with its epoch, with ``break``, and when the iterator is closed or dropped; the end of an epoch waits for the batch
@@ -62,24 +63,30 @@ class Prefetched(Generic[Batch]):
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        began_s, is_first = time.perf_counter(), True
-        loading = _Loading(iter(self.loader), self._copies)
-        # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator at their first
-        # batch, and the seed must not depend on what the step draws meanwhile.
-        loaded = loading.next()
+        # The loader's iterator is made here and now: a DataLoader draws the seed of its workers there.
+        began_s = time.perf_counter()
+        loading = [_Loading(iter(self.loader), self._copies)]
+        return self._epoch(loading, took_s=time.perf_counter() - began_s)
+
+    def _epoch(self, loading: list[_Loading], *, took_s: float) -> Iterator[Batch]:
+        """``loading``: one, which is taken out of the list: the thread ends with the only reference to the loader's
+        iterator, and so closes it. ``took_s``: seconds that beginning the epoch took."""
+        # The step waits for the first batch, at which samplers draw the seed of an epoch from PyTorch's generator: the
+        # seed does not depend on what the step draws meanwhile.
+        began_s, is_first = time.perf_counter() - took_s, True
         depth = self._waiting.depth
-        ahead = _Ahead(loading, depth=depth) if depth and loaded.error is None else None
+        source = _Ahead(loading, depth=depth) if depth else loading.pop()
+        loaded: _Loaded | None = None
         try:
-            while loaded.error is None:
+            while (loaded := source.next()).error is None:
                 yield self._handed_out(loaded, began_s=began_s, is_first=is_first)
                 began_s, is_first = time.perf_counter(), False
-                loaded = ahead.next() if ahead else loading.next()
             if not isinstance(loaded.error, StopIteration):
                 raise loaded.error
         finally:
             del loaded  # an error holds this frame, through its traceback
-            if ahead:
-                ahead.end()
+            if isinstance(source, _Ahead):
+                source.end()
 
     def _handed_out(self, loaded: _Loaded, *, began_s: float, is_first: bool) -> Batch:
         batch: Batch = self._copies.finish(loaded.take())
@@ -129,14 +136,13 @@ class _Loading:
 class _Ahead:
     """A thread that loads. It has no reference to its iterator: when that is dropped, the thread ends."""
 
-    def __init__(self, loading: _Loading, *, depth: int) -> None:
+    def __init__(self, loading: list[_Loading], *, depth: int) -> None:
         self._room = threading.Semaphore(depth)
         self._ready: queue.SimpleQueue[_Loaded] = queue.SimpleQueue()
         self._over = threading.Event()
+        arguments = (CallersState(), loading, self._room, self._ready, self._over)
         # A daemon: an epoch that is never finished must not keep the process from ending.
-        self._thread = threading.Thread(
-            target=_load, args=(loading, self._room, self._ready, self._over), name="dwconv-prefetch", daemon=True
-        )
+        self._thread = threading.Thread(target=_load_as_caller, args=arguments, name="dwconv-prefetch", daemon=True)
         self._thread.start()
 
     def next(self) -> _Loaded:
@@ -153,14 +159,28 @@ class _Ahead:
             self._thread.join()
 
 
-def _load(
-    loading: _Loading, room: threading.Semaphore, ready: queue.SimpleQueue[_Loaded], over: threading.Event
+def _load_as_caller(
+    state: CallersState,
+    loading: list[_Loading],
+    room: threading.Semaphore,
+    ready: queue.SimpleQueue[_Loaded],
+    over: threading.Event,
 ) -> None:
+    try:
+        state.run(_load, loading, room, ready, over)
+    except BaseException as error:  # noqa: BLE001  the step would wait for ever
+        ready.put(_Loaded(error=error))
+
+
+def _load(
+    loading: list[_Loading], room: threading.Semaphore, ready: queue.SimpleQueue[_Loaded], over: threading.Event
+) -> None:
+    own = loading.pop()  # the loader's iterator ends here, with this frame
     while True:
         room.acquire()
         if over.is_set():
             return
-        loaded = loading.next()
+        loaded = own.next()
         ready.put(loaded)
         if loaded.error is not None:
             return
@@ -211,78 +231,3 @@ class WaitingReport:
 
 def _told(times_us: list[float]) -> str:
     return f"{statistics.mean(times_us) / 1e3:.2f} ms on average, {statistics.median(times_us) / 1e3:.2f} in the median"
-
-
-# -- how a batch gets to the device of the step ------------------------------------------------------------------------
-
-
-class Copies:
-    """The loading thread calls ``begin``, the step ``finish``, with what ``begin`` gave. To a GPU batches go from
-    pinned memory, on a stream beside the step's. That has not run on a GPU yet."""
-
-    def __init__(self, device: torch.device | None) -> None:
-        """``device``: None leaves batches where they are."""
-        self._device = device
-        to_gpu = device is not None and device.type == "cuda"
-        self._stream: Any = torch.cuda.Stream(device) if to_gpu else None  # type: ignore[no-untyped-call]
-
-    def begin(self, batch: Any) -> Any:
-        """The batch on the device, once the event beside it, if there is one, has happened."""
-        if self._device is None:
-            return batch, None
-        if self._stream is None:
-            return with_tensors(batch, lambda tensor: tensor.to(self._device)), None
-        if any(tensor.is_cuda for tensor in tensors_in(batch)):  # the stream that makes it may not be done
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        pinned = with_tensors(batch, _pinned)
-        with torch.cuda.stream(self._stream):
-            moved = with_tensors(pinned, lambda tensor: tensor.to(self._device, non_blocking=True))
-        return moved, self._stream.record_event()
-
-    def finish(self, begun: Any) -> Any:
-        """The batch. On a GPU the stream of the step waits, not its thread, and the memory is not given to other
-        tensors before that stream is done with it, although another stream allocated it."""
-        moved, copied = begun
-        if copied is not None:
-            current = torch.cuda.current_stream(self._device)
-            current.wait_event(copied)
-            for tensor in tensors_in(moved):
-                tensor.record_stream(current)
-        return moved
-
-
-def _pinned(tensor: Tensor) -> Tensor:
-    """Pinned memory is what a copy can leave while the CPU goes on."""
-    if tensor.device.type != "cpu" or tensor.is_pinned() or tensor.layout is not torch.strided:
-        return tensor
-    return tensor.pin_memory()
-
-
-def with_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """``batch`` with ``change`` of each of its tensors, in containers of the same kinds: mappings, named and other
-    tuples, lists, dataclasses and packed sequences, however deep. Everything else stays as it is."""
-    if isinstance(batch, Tensor):
-        return change(batch)
-    if isinstance(batch, PackedSequence):  # its sizes have to stay on the CPU
-        orders = (batch.sorted_indices, batch.unsorted_indices)
-        changed = [None if order is None else change(order) for order in orders]
-        return batch._replace(data=change(batch.data), sorted_indices=changed[0], unsorted_indices=changed[1])
-    if isinstance(batch, Mapping):
-        # A copy keeps what the kind has besides, such as the factory of a defaultdict.
-        copied: Any = copy.copy(batch) if hasattr(batch, "update") else {}
-        for key, value in batch.items():
-            copied[key] = with_tensors(value, change)
-        return copied
-    if isinstance(batch, tuple):
-        values = [with_tensors(value, change) for value in batch]
-        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
-    if isinstance(batch, list):
-        copied = copy.copy(batch)
-        copied[:] = [with_tensors(value, change) for value in batch]
-        return copied
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        copied = copy.copy(batch)
-        for field in dataclasses.fields(batch):
-            object.__setattr__(copied, field.name, with_tensors(getattr(batch, field.name), change))
-        return copied
-    return batch
