@@ -21,6 +21,7 @@ from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.load import openmp_is_here
 from dwconv.native.compile import bound_to
+from dwconv.packs import format_1
 from dwconv.packs.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, MadeFor, Manifest, decode
 from dwconv.packs.remote import get_pack
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
@@ -73,7 +74,8 @@ def load_pack(
 
 
 def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
-    manifest = decode(_content(folder / MANIFEST, most_bytes=MOST_MANIFEST_BYTES), sha256=sha256)
+    content = _content(folder / MANIFEST, most_bytes=MOST_MANIFEST_BYTES)
+    manifest = decode(content, sha256=sha256)
     made_for = manifest.made_for
     if not (made_for.measured or made_for.every_layer or unmeasured):
         raise PackError(
@@ -84,7 +86,11 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     _check_version(manifest)
     files = {file.path: _checked(folder, file) for file in manifest.files}
     records = _records(files[manifest.records.path], manifest, target)
-    artifacts = {(one := _artifact(files[file.path], file)).candidate: one for file in manifest.kernels}
+    if manifest.format == 1:
+        found = format_1.artifacts(content, files)
+    else:
+        found = ((file, _artifact(files[file.path], file)) for file in manifest.kernels)
+    artifacts = {one.candidate: _with_its_tensors(one, file) for file, one in found}
     without_native = _take_native(manifest, files)
     kernels = packed.PackedKernels(
         device=made_for.device,
@@ -134,13 +140,18 @@ def _checked(folder: Path, file: File) -> bytes:
 
 
 def _artifact(content: bytes, file: File) -> Artifact:
-    """Raises PackError for what is no kernel, or takes other tensors than its workload has."""
+    """Raises PackError for what is no kernel."""
     try:
         found = entry.decode(content)
     except (ValueError, DwconvError) as error:
         raise PackError(f"{file.path} is no kernel: {error}") from None
     if not isinstance(found, Artifact):
         raise PackError(f"{file.path} is no kernel")
+    return found
+
+
+def _with_its_tensors(found: Artifact, file: File) -> Artifact:
+    """Raises PackError for a kernel that takes other tensors than its workload has."""
     takes = tuple(argument.name for argument in found.arguments)
     tensors = (*found.candidate.workload.inputs, *found.candidate.workload.results)
     if takes[: len(tensors)] != tensors:

@@ -79,8 +79,8 @@ def test_a_manifest_that_was_changed_or_cut_off_is_refused(pack):
     refused(pack, "its manifest was changed after it was made")
     (pack / MANIFEST).write_bytes((pack / MANIFEST).read_bytes()[:-100])
     refused(pack, "its manifest is damaged")
-    (pack / MANIFEST).write_text('{"format": 1}')
-    refused(pack, "its format is 1, and this dwconv reads 2")
+    (pack / MANIFEST).write_text('{"format": 3}')
+    refused(pack, "its format is 3, and this dwconv reads 1 and 2")
     (pack / MANIFEST).unlink()
     refused(pack, "manifest.json cannot be read: No such file")
 
