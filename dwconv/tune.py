@@ -202,6 +202,7 @@ def _choices(args: argparse.Namespace) -> Choices:
         minutes=args.minutes,
         patience=args.patience,
         until=args.until,
+        seed=args.seed,
         jobs=args.jobs,
         caches=args.caches,
         both_gradients=asks_for_both_gradients(args),

@@ -70,6 +70,7 @@ def parser_of_tune() -> ArgumentParser:
         help="ends a pass at this share of the device's limit, or where further trials are expected to gain less than "
         "1%% of a step and than the rest of the pass, here 5%%; prints what is left",
     )
+    search.add_argument("--seed", type=_seed, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
     search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
     search.add_argument(
         "--caches",
@@ -135,6 +136,16 @@ def add_passes(parser: argparse._ActionsContainer) -> None:
 def _share(text: str) -> float:
     """The type of an option that takes ``95%`` or ``0.95``."""
     return above_0(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+def _seed(text: str) -> int:
+    """The type of an option that takes 0, 1, 2, …"""
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_OF_A_SEED:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on, of up to {_DIGITS_OF_A_SEED} digits")
+
+
+_DIGITS_OF_A_SEED = 18
 
 
 def check_together(parser: ArgumentParser, args: argparse.Namespace) -> None:

@@ -38,6 +38,8 @@ class Choices:
     """Trials without improvement."""
     until: float | None = None
     """The share of the device's limit that is good enough."""
+    seed: int = settings.SEED
+    """Of what the search draws at random."""
     jobs: int = 1
     """Builds at a time."""
     caches: Literal["warm", "training"] = "warm"
@@ -79,7 +81,9 @@ class Choices:
     def plan_on(self, target: Target, known: Database, *, workers: Workers) -> SearchPlan:
         """How each workload is searched on ``target``, by ``workers``."""
         strategy = self.search_on(target)
-        return SearchPlan(strategy=strategy, resume=self.resume, known=known, jobs=self.jobs, workers=workers)
+        return SearchPlan(
+            strategy=strategy, seed=self.seed, resume=self.resume, known=known, jobs=self.jobs, workers=workers
+        )
 
     def budget(self, target: Target, *, seconds: float | None) -> Budget:
         """The budget of a workload that may take so many seconds."""

@@ -240,6 +240,24 @@ def test_the_budget_that_is_named_is_the_one_that_counts(capsys, fakes, monkeypa
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("search", ["evolve", "random"])
+def test_the_same_seed_tries_the_same_configurations(fakes, search):
+    def tried(log: str, *options: str) -> list[str]:
+        assert run(*SHAPE, "--trials", "24", "--passes", "fprop", "--search", search, "--log", log, *options) == 0
+        return [str(record.config) for record in TuningLog(log).load().records if not record.confirmed]
+
+    usual, other = tried("0.jsonl"), tried("7.jsonl", "--seed", "7")
+    assert len(usual) == len(other) == 24 and set(usual) != set(other)
+    assert tried("0 again.jsonl", "--seed", "0") == usual
+    assert tried("7 again.jsonl", "--seed", "7") == other
+
+
+@pytest.mark.parametrize("seed", ["-1", "1_0", "1.5", "٣", "9" * 19])
+def test_a_seed_that_is_none_is_refused(fakes, capsys, seed):
+    assert run(*SHAPE, f"--seed={seed}") == 2
+    assert f"--seed: {seed} is not a whole number from 0 on" in capsys.readouterr().err
+
+
 def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
