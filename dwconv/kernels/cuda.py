@@ -64,6 +64,7 @@ def generated(function: Any, arguments: tuple[Argument, ...], arch: str) -> tupl
     from tvm import tirx
     from tvm.tirx.build import codegen_build, split_host_device_mods
 
+    _check_threads(function)
     target = tvm.target.Target({"kind": "cuda", "arch": arch}, host="llvm")
     module = tirx.transform.BindTarget(target)(tvm.IRModule({"main": function}))
     pipeline, _, finish_device = tirx.get_tir_pipeline("s_tir")
@@ -121,6 +122,40 @@ def _compiled_by_nobody() -> Iterator[None]:
 
 _LOWERING = forks.Lock()
 """The callback belongs to the whole process, so only one thread may replace it at a time."""
+
+
+def _check_threads(function: Any) -> None:
+    """Raises BuildError where a kernel binds loops of different lengths to one axis of its threads: TVM would launch as
+    many threads as one of the loops has turns."""
+    import tvm_ffi
+    from tvm import s_tir, tirx
+
+    body = function.body
+    while isinstance(body, s_tir.SBlockRealize):
+        body = body.block.body
+    for kernel in _kernels(body):
+        lengths: dict[str, dict[str, str]] = {}
+
+        def visit(loop: Any, lengths: dict[str, dict[str, str]] = lengths) -> None:
+            tag = str(loop.thread_binding.thread_tag) if loop.thread_binding is not None else ""
+            if tag.startswith("threadIdx"):
+                lengths.setdefault(tag, {}).setdefault(str(loop.extent), str(loop.loop_var.name))
+
+        tvm_ffi.structural_walk(kernel, [(tirx.For, visit)])
+        for tag, loops in lengths.items():
+            if len(loops) > 1:
+                named = " and ".join(f"{name} of {length}" for length, name in loops.items())
+                raise BuildError(f"{tag} is bound to loops of different lengths, {named}; give them one length")
+
+
+def _kernels(body: Any) -> list[Any]:
+    """The kernels of a function in which every statement is a loop over blocks; else all of it, as one."""
+    from tvm import tirx
+
+    statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    loops = [statement for statement in statements if isinstance(statement, tirx.For)]
+    tags = [str(loop.thread_binding.thread_tag) if loop.thread_binding is not None else "" for loop in loops]
+    return loops if loops and all(tag.startswith("blockIdx") for tag in tags) else [body]
 
 
 def self_contained(source: str) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tvm import te, tirx
+from tvm import s_tir, te, tirx
 
 from dwconv.errors import BuildError, InvalidConfig
 from dwconv.kernels import build
 from dwconv.kernels.artifact import Argument, Extent, Scalar
-from dwconv.kernels.cuda import extent
+from dwconv.kernels.cpu import describe
+from dwconv.kernels.cuda import extent, lower
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
@@ -112,6 +113,40 @@ def test_a_config_from_outside_the_space_is_refused() -> None:
     wild = Config.of("cuda.fprop_nchw", **{**dict(candidate().config.values), "planes": 3})
     with pytest.raises(InvalidConfig, match="planes=3"):
         build(Candidate(PLAIN, wild), SM_90)
+
+
+def of_two_loops(first: int, second: int, axis: str = "x") -> Any:
+    """A program of two loops over threads, one after the other."""
+    x = te.placeholder((64,), "float32", name="x")
+    part = te.compute((first,), lambda i: x[i], name="part")
+    y = te.compute((second,), lambda i: part[i % first], name="y")
+    schedule = s_tir.Schedule(te.create_prim_func([x, y]))
+    for name in ("part", "y"):
+        schedule.bind(schedule.get_loops(schedule.get_sblock(name))[0], f"threadIdx.{axis}")
+    return schedule.mod["main"]
+
+
+@pytest.mark.parametrize("axis", ["x", "y", "z"])
+def test_loops_of_different_lengths_on_one_axis_of_threads_are_an_error(axis: str) -> None:
+    """TVM would drop threads of the longer one."""
+    with pytest.raises(
+        BuildError, match=rf"threadIdx\.{axis} .* different lengths, i of 32 and i\w* of 64; give them one"
+    ):
+        lower(of_two_loops(32, 64, axis), (), arch="sm_90")
+
+
+def test_each_kernel_has_a_number_of_threads_of_its_own() -> None:
+    x = te.placeholder((64,), "float32", name="x")
+    half = te.compute((2, 16), lambda b, i: x[16 * b + i], name="half")
+    y = te.compute((2, 32), lambda b, i: half[b, i // 2], name="y")
+    schedule = s_tir.Schedule(te.create_prim_func([x, half, y]))
+    for name in ("half", "y"):
+        block, thread = schedule.get_loops(schedule.get_sblock(name))
+        schedule.bind(block, "blockIdx.x")
+        schedule.bind(thread, "threadIdx.x")
+    function = schedule.mod["main"]
+    _, launches = lower(function, tuple(map(describe, function.params)), arch="sm_90")
+    assert [launch.block for launch in launches] == [(16, 1, 1), (32, 1, 1)]
 
 
 @pytest.mark.parametrize(
