@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 
 from dwconv.errors import BrokenInstallation
 from dwconv.kernels import nvrtc
-from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.artifact import BATCH, Argument, Artifact, sized
 from dwconv.kernels.entry import message
 from dwconv.measure.processes.worker import locate
 from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
 
 BUILD = "dwconv.kernels:build"
@@ -36,8 +38,37 @@ def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
         return f"the artifact of another candidate, {artifact.candidate.config}"
     if artifact.kind != target.kind:
         return f"an artifact for {artifact.kind}, not for {target.kind}"
-    workload, named = candidate.workload, [argument.name for argument in (*artifact.inputs, *artifact.results)]
-    return "" if named == [*workload.inputs, *workload.results] else f"a kernel of {', '.join(named)}"
+    workload, named = candidate.workload, [argument.name for argument in artifact.arguments]
+    tensors = (*workload.inputs, *workload.results)
+    others = named[len(tensors) :]
+    if named[: len(tensors)] != [*tensors] or not all(name.startswith("workspace") for name in others):
+        return f"a kernel of {', '.join(named)}"
+    for argument in artifact.arguments:
+        is_tensor = argument.name in tensors
+        for batch in (1, 2):
+            has = _elements(argument, workload, batch)
+            fits = has in _wanted(argument.name, workload, batch) if is_tensor else has > 0
+            if not fits or (is_tensor and argument.dtype != workload.dtype_of(argument.name)):
+                return f"a kernel of {argument} for {workload.key}"
+    return ""
+
+
+def _wanted(name: str, workload: Workload, batch: int) -> tuple[int, ...]:
+    """The elements of a tensor. A template may take the whole tensor of which x is a slice, or x alone."""
+    elements = math.prod(workload.with_batch(batch).shape_of(name))
+    if name != "x" or not workload.x_pitch:
+        return (elements,)
+    return elements, elements // workload.channels * workload.x_pitch
+
+
+def _elements(argument: Argument, workload: Workload, batch: int) -> int:
+    """0 for a shape that no batch of the workload has."""
+    sizes = {**(workload.image_sizes if workload.any_size else {}), BATCH: batch}
+    try:
+        shape = [sized(size, sizes) for size in argument.shape]
+    except ZeroDivisionError:
+        return 0
+    return math.prod(size if isinstance(size, int) and size > 0 else 0 for size in shape)
 
 
 _NICE = 5

@@ -6,6 +6,7 @@ Every new record carries the same facts, whatever happened to its candidate: dev
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,7 +129,21 @@ def misfit_of_answer(request: Request, answer: object) -> str:
     count = len(request.artifacts) if isinstance(request, Time) else 0
     if len(answer.each) != count:
         return f"{len(answer.each)} measurements of {count} kernels"
-    return "" if all(tried.times for tried in answer.each if tried.verdict.right) else "no time"
+    if isinstance(request, Time):
+        for artifact, tried in zip(request.artifacts, answer.each, strict=True):
+            sizes = [each.input_size for each in artifact.candidate.workload.at_each_size]
+            if [each.input_size for each in tried.times] != (sizes if tried.verdict.right else []):
+                return f"times at {len(tried.times)} sizes, not at {len(sizes)}"
+            taken = [each for at_size in tried.times for each in (at_size.measurement, *at_size.providers.values())]
+            if not all(map(_is_time, taken)):
+                return "times that are none"
+    return ""
+
+
+def _is_time(taken: Measurement) -> bool:
+    """Whether a record can hold it."""
+    in_range = 0 < taken.median_us < math.inf and 0 <= taken.spread_us < math.inf
+    return in_range and 0 <= taken.contention <= 1 and taken.rounds >= 0 and not taken.computed
 
 
 # -- records ---------------------------------------------------------------------------------------------------------

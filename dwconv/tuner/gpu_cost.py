@@ -269,6 +269,6 @@ def record_of(candidate: Candidate, outcome: Prediction | WorkerError, target: C
 
 
 def _misfit(candidate: Candidate, answer: object) -> str:
-    if isinstance(answer, Prediction):
-        return ""
-    return f"{type(answer).__name__} is not a prediction of {candidate.config}"
+    if not isinstance(answer, Prediction):
+        return f"{type(answer).__name__} is not a prediction of {candidate.config}"
+    return "" if 0 < answer.microseconds < math.inf else f"{answer.microseconds} µs, which no kernel takes"

@@ -6,18 +6,23 @@ A build worker's answer is checked before it is run.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
 
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
+from dwconv.kernels.artifact import Argument, Extent
+from dwconv.kernels.cpu import build_cpu
 from dwconv.measure.building import misfit
 from dwconv.measure.clock.timing import CpuClock
 from dwconv.measure.measuring import Measurer, ready
 from dwconv.measure.requests import Check, Measured, MeasureSetup, Prepare, Time, Tried, misfit_of_answer
+from dwconv.problems.block import Block
 from dwconv.problems.target import parse_target
 from dwconv.records.record import AtSize, Measurement, Verdict
+from dwconv.schedules.template import Candidate, templates_for
 from tests.measure.planted_kernels import TARGET, artifact, candidate, workload
 
 
@@ -174,23 +179,71 @@ GOOD = artifact(candidate())
 X, W, Y, WORKSPACE = GOOD.arguments
 
 
+def with_arguments(*arguments):
+    return dataclasses.replace(GOOD, arguments=arguments)
+
+
+def shaped(argument, *shape):
+    return dataclasses.replace(argument, shape=shape)
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         (GOOD, ""),
+        (with_arguments(X, W, Y), ""),
+        (None, "NoneType is not an artifact"),
         (candidate(), "Candidate is not an artifact"),
         (artifact(candidate(order=1)), "the artifact of another candidate, fault=none order=1"),
+        (artifact(candidate(of=workload(channels=7))), "the artifact of another candidate"),
         (dataclasses.replace(GOOD, kind="cuda"), "an artifact for cuda, not for cpu"),
-        (dataclasses.replace(GOOD, arguments=(X, W)), "a kernel of x, w"),
-        (dataclasses.replace(GOOD, arguments=(W, X, Y)), "a kernel of w, x, y"),
+        (with_arguments(), "a kernel of "),
+        (with_arguments(X, W), "a kernel of x, w"),
+        (with_arguments(W, X, Y), "a kernel of w, x, y"),
+        (with_arguments(X, W, Y, WORKSPACE, Argument("bias", "float32", (6,))), "a kernel of x, w, y, workspace, bias"),
+        (with_arguments(X, W, dataclasses.replace(Y, dtype="float16")), "a kernel of Argument(name='y'"),
+        (with_arguments(shaped(X, Extent(), 9, 7, 7), W, Y), "a kernel of Argument(name='x'"),
+        (with_arguments(X, W, shaped(Y, 2, 9, 7, 6)), "a kernel of Argument(name='y'"),
+        (with_arguments(X, W, shaped(Y, Extent(of="h"), 9, 7, 6)), "a kernel of Argument(name='y'"),
+        (with_arguments(X, W, Y, shaped(WORKSPACE, Extent(over=0), 64)), "a kernel of Argument(name='workspace'"),
+        (with_arguments(X, W, Y, shaped(WORKSPACE, -1, 64)), "a kernel of Argument(name='workspace'"),
+        (with_arguments(X, W, Y, shaped(WORKSPACE, Extent(of="zz"), 64)), "a kernel of Argument(name='workspace'"),
     ],
 )
 def test_a_builder_answers_with_the_artifact_of_the_candidate(answer, words):
-    assert misfit(candidate(), answer, target=TARGET) == words
+    found = misfit(candidate(), answer, target=TARGET)
+    assert found.startswith(words) and bool(found) == bool(words)
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("changes", [{"layout": "nchw", "multiplier": 2, "stride": (2, 1)}, {"layout": "nhwc"}])
+def test_the_artifact_of_any_pass_fits(pass_, changes):
+    wanted = candidate(of=workload(bias=True, **changes).for_pass(pass_))
+    assert misfit(wanted, artifact(wanted), target=TARGET) == ""
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        workload(channels=8).with_any_size(),
+        workload(channels=8, any_size=True, any_channels=True),
+        workload(channels=8, x_pitch=24),
+        workload("forward", channels=8, block=Block.parse("bn+relu6,bn+relu")),
+        workload("backward", channels=8, block=Block.parse("bn+relu6,bn+relu")),
+        workload("inference", channels=8, block=Block.parse("bn+relu6,bn+relu")),
+    ],
+    ids=["any size", "any channels", "a slice", "forward", "backward", "inference"],
+)
+def test_what_templates_build_fits(of):
+    target = parse_target("cpu:avx2")
+    template = templates_for(of, target)[0]
+    wanted = Candidate(of, template.space(of, target).default)
+    assert misfit(wanted, build_cpu(wanted, target), target=target) == ""
 
 
 RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
-TIMED = AtSize(input_size=(9, 7), measurement=Measurement(median_us=1.0, spread_us=0.0, rounds=3))
+TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
+TIMED = AtSize(input_size=(9, 7), measurement=TIME, providers={"onednn-nhwc": TIME})
 TRIED, REFUSED = Tried(verdict=RIGHT, times=(TIMED,)), Tried(verdict=WRONG)
 TRIAL, FINAL = Time(artifacts=(GOOD,), stage="trial"), Time(artifacts=(GOOD, GOOD), stage="final")
 
@@ -208,9 +261,39 @@ TRIAL, FINAL = Time(artifacts=(GOOD,), stage="trial"), Time(artifacts=(GOOD, GOO
         (TRIAL, Measured(verdict=RIGHT), False),
         (TRIAL, Measured(each=(Tried(verdict=RIGHT),)), False),
         (FINAL, Measured(each=(TRIED,)), False),
+        (TRIAL, None, False),
+        (TRIAL, Measured(each=(dataclasses.replace(REFUSED, times=(TIMED,)),)), False),
+        (TRIAL, Measured(each=(dataclasses.replace(TRIED, times=(TIMED, TIMED)),)), False),
+        (
+            TRIAL,
+            Measured(each=(dataclasses.replace(TRIED, times=(dataclasses.replace(TIMED, input_size=(9, 8)),)),)),
+            False,
+        ),
         (Check(finalist=GOOD, line_up=(GOOD,)), Measured(), False),
         (Check(finalist=GOOD), Measured(verdict=RIGHT, each=(TRIED,)), False),
     ],
 )
 def test_the_measuring_worker_answers_what_was_requested(request_, answer, fits):
     assert bool(misfit_of_answer(request_, answer)) != fits
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"median_us": 0.0},
+        {"median_us": -1.0},
+        {"median_us": math.nan},
+        {"median_us": math.inf},
+        {"spread_us": math.nan},
+        {"spread_us": -1.0},
+        {"contention": 1.5},
+        {"rounds": -1},
+        {"computed": True},
+    ],
+)
+@pytest.mark.parametrize("of", ["the kernel", "a provider"])
+def test_a_time_that_is_none_is_no_answer(wrong, of):
+    taken = dataclasses.replace(TIME, **wrong)
+    changed = {"measurement": taken} if of == "the kernel" else {"providers": {"onednn-nhwc": taken}}
+    timed = dataclasses.replace(TIMED, **changed)
+    assert misfit_of_answer(TRIAL, Measured(each=(Tried(verdict=RIGHT, times=(timed,)),))) == "times that are none"

@@ -207,6 +207,21 @@ def test_one_record_a_candidate_computed_checked_and_marked() -> None:
 
 
 @simulator
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (gpu_cost.Prediction(microseconds=1.0, resources={}), ""),
+        (None, "NoneType is not a prediction of "),
+        (gpu_cost.Prediction(microseconds=math.nan, resources={}), "nan µs, which no kernel takes"),
+        (gpu_cost.Prediction(microseconds=math.inf, resources={}), "inf µs, which no kernel takes"),
+        (gpu_cost.Prediction(microseconds=0.0, resources={}), "0.0 µs, which no kernel takes"),
+    ],
+)
+def test_a_worker_answers_with_a_time(answer: object, words: str) -> None:
+    found = gpu_cost._misfit(_built().candidate, answer)
+    assert found.startswith(words) and bool(found) == bool(words)
+
+
 def test_a_fault_is_a_wrong_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source loses its barriers on the way to the simulator."""
     default = Candidate(SMALL, template("cuda.fprop_nchw").space(SMALL, SM_90).default)
