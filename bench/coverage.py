@@ -14,7 +14,6 @@ import importlib.util
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ import dwconv
 from bench.results import FOLDER
 from dwconv.discovery import discover
 from dwconv.discovery.step import tensors_in
-from dwconv.errors import one_line
+from dwconv.errors import one_line, say
 from dwconv.model.by_name import load_model
 
 _kept: list[Any] = []
@@ -52,7 +51,7 @@ def _declare_the_ops_of_torchvision() -> None:
     them only there."""
     spec = importlib.util.find_spec("torchvision")
     assert spec is not None and spec.origin is not None, "it was found a moment ago"
-    source = Path(spec.origin).with_name("_meta_registrations.py").read_text()
+    source = Path(spec.origin).with_name("_meta_registrations.py").read_text(encoding="utf-8")
     fragment: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for op in dict.fromkeys(re.findall(r"torchvision::(\w+)", source)):
         fragment.define(f"{op}(Tensor input) -> Tensor")
@@ -188,12 +187,12 @@ def command(argv: Sequence[str] | None) -> int:
                 rows.append(cover(model))
             except Exception as error:  # noqa: BLE001  libraries raise anything; the others are still worth a look
                 failed.append(model.name)
-                print(f"{model.name}: {type(error).__name__}: {one_line(str(error), most=200)}", file=sys.stderr)
+                say(f"{model.name}: {type(error).__name__}: {one_line(str(error), most=200)}")
             else:
                 print(json.dumps(rows[-1]), flush=True)
     if args.model is None:
         versions = {name: version(name) for name in ("torch", "timm", "torchvision", "transformers")}
         path = FOLDER / "coverage.json"
         result = {"benchmark": "coverage", "versions": versions, "rows": rows, "failed": failed}
-        path.write_text(json.dumps(result, indent=1) + "\n")
+        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 1 if failed or not all(row["equal"] for row in rows) else 0

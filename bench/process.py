@@ -27,7 +27,7 @@ def in_a_process(
     name = f"{function.__module__}:{function.__name__}"
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "call.json"
-        file.write_text(json.dumps(dict(given)))
+        file.write_text(json.dumps(dict(given)), encoding="utf-8")
         command = [sys.executable, "-m", "bench.process", name, str(file)]
         try:
             ended = subprocess.run(command, env=dict(environment), check=False, timeout=timeout_s)
@@ -35,13 +35,13 @@ def in_a_process(
             raise WorkerTimeout(f"{name}: no end after {timeout_s:.0f} s") from error
         if ended.returncode:
             raise WorkerDied(f"{name}: the process ended with code {ended.returncode}")
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _called(argv: Sequence[str] | None) -> int:
     name, file = argv or sys.argv[1:]
-    found = locate(name)(**json.loads(Path(file).read_text()))
-    Path(file).write_text(json.dumps(found))
+    found = locate(name)(**json.loads(Path(file).read_text(encoding="utf-8")))
+    Path(file).write_text(json.dumps(found), encoding="utf-8")
     return 0
 
 

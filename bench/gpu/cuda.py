@@ -165,7 +165,7 @@ def _summary(ended: dict[str, Ended], state: State) -> str:
 def shipped_results(target: Target) -> dict[str, Any]:
     """What ``_write_results`` wrote of the device before; empty if nothing ships of it."""
     path = FOLDER / f"cuda-{target.device}.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _write_results(state: State, target: Target) -> None:

@@ -169,7 +169,7 @@ def has_failed(answer: Any) -> bool:
 def _read(path: Path, *, device: str) -> dict[str, Answers]:
     way_out = "remove it, or name another folder with --out"
     try:
-        known = json.loads(path.read_text())
+        known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LogError(f"out={path} is damaged: {one_line(str(error))}; {way_out}") from error
     answers = known.get("answers") if isinstance(known, dict) and known.get("format") == FORMAT else None

@@ -62,7 +62,7 @@ class Lock:
         """Raises InvalidSetting for a file that is missing or malformed."""
         self.path = path
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(path.read_text(encoding="utf-8"))
             self._calls: dict[_Call, dict[Pass, Any]] = {
                 (Problem.of(Workload.from_dict(each["problem"])), each["device"], each["threads"]): each["passes"]
                 for each in content["calls"]

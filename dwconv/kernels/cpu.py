@@ -7,14 +7,13 @@ installation is needed.
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BuildError, DwconvError
 from dwconv.kernels.artifact import Argument, Artifact, Extent, product
+from dwconv.kernels.llvm import module_of
 from dwconv.problems.target import CpuTarget
 from dwconv.schedules.template import Candidate
 
@@ -103,12 +102,7 @@ def _cpu_name() -> str:
 
 def assembly(artifact: Artifact) -> str:
     """The machine code of a CPU artifact as text, without what the loader adds."""
-    import tvm
-
-    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
-        path = Path(folder) / "kernel.ll"
-        path.write_text(artifact.source)
-        return str(tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll").inspect_source("asm"))
+    return str(module_of(artifact.source).inspect_source("asm"))
 
 
 def describe(buffer: Any) -> Argument:

@@ -181,7 +181,7 @@ def statistics_kernel(module: Any, device: torch.device) -> Any | None:
 @cache
 def _statistics(device: int) -> _Loaded:
     """Raises BrokenInstallation, BuildError."""
-    source = Path(native.__file__).with_name("statistics.cu").read_text()
+    source = Path(native.__file__).with_name("statistics.cu").read_text(encoding="utf-8")
     major, minor = torch.cuda.get_device_capability(device)
     cubin = compile_cubin(source, arch=f"sm_{major}{minor}").cubin
     return _load(cubin, ["move_statistics"], device=device, named="running statistics")

@@ -19,6 +19,7 @@ from pathlib import Path
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError, one_line
 from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.llvm import object_of
 from dwconv.kernels.load import ANY_NUMBER, ENTRY, addresses_ir, most_threads, openmp_ir
 
 _FLAGS = ("-shared", "-fPIC", "-nostdlib", "-s", "-Wl,-z,noseparate-code", "-Wl,--build-id=none")
@@ -52,14 +53,14 @@ def shared_library(artifact: Artifact) -> bytes:
     kernel = artifact.source + addresses_ir(artifact.arguments) + _entry_ir()
     with tempfile.TemporaryDirectory(prefix="dwconv-") as made:
         folder = Path(made)
-        objects = [object_file(folder / "kernel.ll", kernel), object_file(folder / "runtime.ll", runtime)]
+        objects = [object_file(folder / "kernel.o", kernel), object_file(folder / "runtime.o", runtime)]
         visible, library = folder / "visible.map", folder / "kernel.so"
-        visible.write_text(_VISIBLE)
+        visible.write_text(_VISIBLE, encoding="utf-8")
         command = [linker, *_FLAGS, f"-Wl,--version-script={visible}", *map(str, objects), *_LIBRARIES]
         try:
             done = subprocess.run(
-                [*command, "-o", str(library)], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S,
-                cwd=folder,
+                [*command, "-o", str(library)], capture_output=True, encoding="utf-8", errors="replace",
+                timeout=_TIMEOUT_S, cwd=folder,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise BuildError(f"{settings.linker()} did not link a kernel within {_TIMEOUT_S:.0f} s") from None
@@ -70,16 +71,12 @@ def shared_library(artifact: Artifact) -> bytes:
 
 
 def object_file(path: Path, ir: str) -> Path:
-    """The object file that LLVM makes of ``ir``, beside ``path``. Raises BuildError."""
-    import tvm
-
-    path.write_text(ir)
-    made = path.with_suffix(".o")
+    """``path`` with the object file that LLVM makes of ``ir``. Raises BuildError."""
     try:
-        tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll").write_to_file(str(made), "o")
+        path.write_bytes(object_of(ir))
     except RuntimeError as error:
         raise BuildError(f"LLVM makes no object of a kernel: {one_line(str(error), most=300)}") from None
-    return made
+    return path
 
 
 def _entry_ir() -> str:
@@ -96,4 +93,5 @@ def _runtime_ir(artifact: Artifact) -> str:
     """For the machine that the kernel is for."""
     machine = re.findall(r"^target (?:datalayout|triple) = .*$", artifact.source, re.MULTILINE)
     threads = openmp_ir(most_threads=most_threads(artifact) or ANY_NUMBER)
-    return "\n".join([*machine, threads, resources.files("dwconv.kernels").joinpath("library.ll").read_text()])
+    around = resources.files("dwconv.kernels").joinpath("library.ll").read_text(encoding="utf-8")
+    return "\n".join([*machine, threads, around])

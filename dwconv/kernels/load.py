@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
@@ -13,6 +12,7 @@ from typing import Any
 
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import BATCH, Argument, Artifact, Extent, size_names
+from dwconv.kernels.llvm import module_of
 from dwconv.system.private_files import in_memory
 
 ANY_NUMBER = 2**31 - 1
@@ -41,20 +41,15 @@ def load_ir(
     source: str, arguments: tuple[Argument, ...], *, most_threads: int | None = None
 ) -> tuple[Callable[..., Any], int]:
     """The same for LLVM IR with a ``main`` of these arguments, which ``most_threads`` threads run at most."""
-    import tvm
-
     # A parallel loop of one turn is compiled to none: such a kernel has no threads to start.
     on_openmp = openmp_is_here() and "@__TVMBackendParallelLaunch" in source
     ir = source + addresses_ir(arguments)
     if on_openmp:
         ir += openmp_ir(most_threads=most_threads or ANY_NUMBER)
-    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
-        path = Path(folder) / "kernel.ll"
-        path.write_text(ir)
-        try:
-            module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
-        except RuntimeError as error:
-            raise BuildError(str(error)) from None
+    try:
+        module = module_of(ir)
+    except RuntimeError as error:
+        raise BuildError(str(error)) from None
     if on_openmp:
         module["use_openmp"]()
     call: Callable[..., Any] = module["call_with_addresses"]  # keeps the module alive
@@ -189,7 +184,7 @@ def most_threads(artifact: Artifact) -> int | None:
 
 def openmp_ir(*, most_threads: int) -> str:
     """What points a kernel at OpenMP's threads."""
-    text = resources.files("dwconv.kernels").joinpath("openmp.ll").read_text()
+    text = resources.files("dwconv.kernels").joinpath("openmp.ll").read_text(encoding="utf-8")
     return f"{text}\n@dwconv.most_threads = internal constant i32 {most_threads}\n"
 
 
@@ -228,4 +223,4 @@ def _openmp_of_pytorch() -> str | None:
         known = ctypes.CDLL(None).dladdr(ctypes.cast(library[_OPENMP[0]], ctypes.c_void_p), ctypes.byref(place))
     except (OSError, AttributeError):
         return None
-    return place.path.decode() if known and place.path else None
+    return os.fsdecode(place.path) if known and place.path else None

@@ -27,7 +27,9 @@ def disassemble(cubin: bytes) -> dict[str, str]:
         file.flush()
         command = [_nvdisasm(), "--print-code", "--no-dataflow", file.name]
         try:
-            finished = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+            finished = subprocess.run(
+                command, capture_output=True, encoding="utf-8", errors="replace", timeout=_TIMEOUT_S
+            )
         except OSError as error:
             raise _missing(str(error)) from None
         except subprocess.TimeoutExpired:

@@ -163,7 +163,7 @@ def _key(compiler: str, sources: Mapping[str, str]) -> str:
     import torch
 
     told = (*sources.values(), torch.__version__, sys.version, platform.machine(), compiler, *_FLAGS)
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(told).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 _loading = forks.Lock()
@@ -194,4 +194,4 @@ def _end() -> None:
 
 
 def _text(name: str) -> str:
-    return resources.files("dwconv.native").joinpath(name).read_text()
+    return resources.files("dwconv.native").joinpath(name).read_text(encoding="utf-8")

@@ -77,11 +77,12 @@ class Build:
         folder, compiler = Path(tempfile.mkdtemp(prefix="dwconv-")), Path(self.command[0]).name
         try:
             for name, text in self.sources.items():
-                (folder / name).write_text(text)
+                (folder / name).write_text(text, encoding="utf-8")
             try:
                 done = subprocess.run(
                     self.command, cwd=folder, env={**os.environ, "TMPDIR": str(folder)}, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=_LIMIT_S,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
+                    timeout=_LIMIT_S,
                 )  # fmt: skip
             except OSError as error:
                 raise BuildError(f"{compiler} cannot be run: {error.strerror}") from None
@@ -227,4 +228,4 @@ def keep(path: Path | None, build: Build) -> tuple[dict[str, Any], bytes]:
 
 def _write(path: str, number: int) -> None:
     with contextlib.suppress(OSError):
-        Path(path).write_text(str(number))
+        Path(path).write_text(str(number), encoding="utf-8")

@@ -236,7 +236,7 @@ def _compiler(target: Target) -> dict[str, str]:
     linker = settings.program(settings.linker())
     if linker is None:  # no kernel is in the pack: PyTorch's ops are faster
         return {}
-    said = subprocess.run([linker, "--version"], capture_output=True, text=True, errors="replace").stdout
+    said = subprocess.run([linker, "--version"], capture_output=True, encoding="utf-8", errors="replace").stdout
     found = re.search(r"\d+\.\d+(\.\d+)?", said)
     return {"linker": found[0] if found else "unknown"}
 

@@ -140,7 +140,7 @@ def shipped_layers() -> Path:
 
 def shipped_networks() -> dict[str, list[Layer]]:
     """The layers of the networks that dwconv lists itself."""
-    networks = json.loads(shipped_layers().read_text())
+    networks = json.loads(shipped_layers().read_text(encoding="utf-8"))
     return {network: [_layer(fields, name=network) for fields in layers] for network, layers in networks.items()}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import os
 import re
 import secrets
 import time
@@ -51,7 +52,7 @@ class Copy:
 def copy_of(url: str, *, age_s: float, retry_s: float, limit_s: float) -> Copy:
     """The copy of the records at ``url``. It is made new if it is older than ``age_s``, or, if they could not be read,
     after ``retry_s``; for that a process waits ``limit_s`` at most."""
-    folder = settings.cache_folder() / "shared" / hashlib.sha256(url.encode()).hexdigest()[:32]
+    folder = settings.cache_folder() / "shared" / hashlib.sha256(os.fsencode(url)).hexdigest()[:32]
     deadline_s = time.monotonic() + limit_s
     try:
         with _turn(folder, deadline_s=deadline_s) as has_turn:

@@ -27,7 +27,7 @@ class Report(ReportSums):
         html = page.whole(self)
         if path is not None:
             try:
-                replace_file(Path(path), [html.encode()], durable=False)
+                replace_file(Path(path), [html.encode(errors="replace")], durable=False)
             except OSError as error:
                 raise InvalidChoice(f"path={path} cannot be written: {error.strerror}; name another file") from None
         return html

@@ -84,7 +84,7 @@ _INSTRUCTIONS = re.compile(
 
 def _cpuinfo() -> str:
     try:
-        return Path("/proc/cpuinfo").read_text()
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return ""
 
@@ -182,9 +182,9 @@ def _caches_of(cpu: int, *, root: Path) -> list[Cache]:
     found: dict[int, Cache] = {}
     for index in (root / f"cpu{cpu}" / "cache").glob("index*"):
         with contextlib.suppress(OSError, ValueError):
-            size = re.fullmatch(r"([1-9]\d*)([KMG]?)", (index / "size").read_text().strip())
-            if size and (index / "type").read_text().strip() != "Instruction":
-                level = int((index / "level").read_text())
+            size = re.fullmatch(r"([1-9]\d*)([KMG]?)", (index / "size").read_text(encoding="utf-8").strip())
+            if size and (index / "type").read_text(encoding="utf-8").strip() != "Instruction":
+                level = int((index / "level").read_text(encoding="utf-8"))
                 bytes_ = int(size[1]) * {"": 1, "K": KiB, "M": MiB, "G": 1024 * MiB}[size[2]]
                 found[level] = Cache(level=level, bytes=bytes_, cpus=_sharing(index) | {cpu})
     return [found[level] for level in sorted(found)]
@@ -192,7 +192,7 @@ def _caches_of(cpu: int, *, root: Path) -> list[Cache]:
 
 def _sharing(index: Path) -> frozenset[int]:
     try:
-        return cpus_in((index / "shared_cpu_list").read_text())
+        return cpus_in((index / "shared_cpu_list").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return frozenset(range(os.cpu_count() or 1))
 
@@ -220,7 +220,7 @@ def _allowed_cpus(*, threads: int) -> frozenset[int]:
 def cpu_quota() -> float:
     """How many CPUs a container lets this process have at once; infinity if it sets no limit."""
     try:
-        quota, period = map(float, _QUOTA.read_text().split())
+        quota, period = map(float, _QUOTA.read_text(encoding="utf-8").split())
     except (OSError, ValueError):  # no such limit, or "max"
         return math.inf
     return quota / period

@@ -55,7 +55,7 @@ def _machine() -> _Machine:
     try:
         import psutil
     except ImportError:  # where kernels come from packs it may be missing
-        sizes = dict(line.split()[:2] for line in Path("/proc/meminfo").read_text().splitlines())
+        sizes = dict(line.split()[:2] for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
         return _Machine(*(int(sizes[name]) << 10 for name in ("MemAvailable:", "MemTotal:")))
     memory = psutil.virtual_memory()
     return _Machine(memory.available, memory.total)
@@ -65,16 +65,21 @@ def _groups() -> Iterator[tuple[int, int]]:
     """Limit and use, in bytes, of each control group (version 2) around this process that has a limit. In a container
     its own group is the root, whatever path the system has for it."""
     try:
-        lines = _MEMBERSHIP.read_text().splitlines()
+        lines = _MEMBERSHIP.read_text(encoding="utf-8").splitlines()
     except OSError:  # Linux only
         return
     path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
     group = _MOUNT / path.strip("/")
     for folder in (group, *group.parents):
         with contextlib.suppress(OSError, ValueError):  # no such group here, or "max"
-            limit = int((folder / "memory.max").read_text())
-            statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            limit = int((folder / "memory.max").read_text(encoding="utf-8"))
+            statistics = dict(
+                line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
+            )
             # Cached files are dropped when memory is needed.
-            yield limit, int((folder / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
+            yield (
+                limit,
+                int((folder / "memory.current").read_text(encoding="utf-8")) - int(statistics.get("inactive_file", 0)),
+            )
         if folder == _MOUNT:
             return

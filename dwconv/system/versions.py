@@ -53,7 +53,8 @@ def cuda_of_pytorch() -> int | None:
     if found is None or found.origin is None:
         return None
     file = Path(found.origin).with_name("version.py")
-    major = re.search(r"^cuda\b.*= ['\"](\d+)", file.read_text(), re.MULTILINE) if file.exists() else None
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    major = re.search(r"^cuda\b.*= ['\"](\d+)", text, re.MULTILINE)
     return int(major[1]) if major else None
 
 

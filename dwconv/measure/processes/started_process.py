@@ -88,7 +88,7 @@ def _sweep(parent: str) -> None:
             if not (folder / _PRINTED).exists():  # killed before there was anything in it
                 folder.rmdir()
                 continue
-            with (folder / _PRINTED).open("r+") as printed:
+            with (folder / _PRINTED).open("r+b") as printed:
                 fcntl.flock(printed, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder)
 
@@ -144,7 +144,7 @@ def _field(path: str, position: int) -> int:
 
 def _words(path: str) -> list[str]:
     try:
-        return Path(path).read_text().split()
+        return Path(path).read_text(encoding="utf-8").split()
     except OSError:  # it has ended
         return []
 
@@ -208,4 +208,4 @@ def _give_least_priority(process: int) -> None:
         if hasattr(os, "SCHED_IDLE"):  # Linux: a thread that wakes up finds the core as if it were idle
             os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))
     with contextlib.suppress(OSError):  # Linux shares cores among sessions first, whatever their processes' priorities
-        Path(f"/proc/{process}/autogroup").write_text("10")
+        Path(f"/proc/{process}/autogroup").write_text("10", encoding="utf-8")

@@ -208,7 +208,7 @@ def kill_with_children(worker: int) -> None:
 
 def _be_first_to_go_when_memory_runs_out() -> None:
     with contextlib.suppress(OSError):  # Linux only
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
 
 
 # -- the machine is short of something: that says nothing about the candidate that was running  -----------------------

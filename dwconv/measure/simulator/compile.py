@@ -189,7 +189,7 @@ def compile_kernels(source: str, launches: Sequence[Launch], *, folder: Path) ->
     runtime = compile_runtime(folder)
     with tempfile.TemporaryDirectory(prefix="dwconv-") as name:
         work = Path(name)
-        (work / "kernel.cc").write_text(code)
+        (work / "kernel.cc").write_text(code, encoding="utf-8")
         _run("g++", *_COMMON, *_KERNEL, "-I", str(_HERE), "-c", "kernel.cc", "-o", "kernel.o", folder=work)
         _run("g++", "-shared", "-Wl,-Bsymbolic", "kernel.o", str(runtime), "-o", "kernel.so", folder=work)
         write(finished, (work / "kernel.so").read_bytes(), durable=True)  # half a file would end the process
@@ -205,7 +205,9 @@ def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
     places = [hex(max(offset - 1, 0)) for offset in offsets]
     found: list[int] = []
     for place in places:  # one by one: an answer has as many lines as functions were inlined
-        done = subprocess.run([reader, "-i", "-e", str(library), place], capture_output=True, text=True)
+        done = subprocess.run(
+            [reader, "-i", "-e", str(library), place], capture_output=True, encoding="utf-8", errors="replace"
+        )
         line = re.search(r"kernel\.cc:(\d+)", done.stdout)
         found.append(int(line[1]) if line else 0)
     return found
@@ -226,11 +228,13 @@ def compile_runtime(folder: Path) -> Path:
 @cache
 def _runtime_text() -> str:
     files = sorted([*_HERE.glob("*.h"), *_HERE.glob("*.cc")])
-    return "".join(file.read_text() for file in files) + str(_version())
+    return "".join(file.read_text(encoding="utf-8") for file in files) + str(_version())
 
 
 def _run(*command: str, folder: Path) -> None:
-    done = subprocess.run(["env", "LC_ALL=C", *command], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        ["env", "LC_ALL=C", *command], cwd=folder, capture_output=True, encoding="utf-8", errors="replace"
+    )
     if done.returncode:
         complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
         raise BuildError(f"g++ for the simulator: {complaint.strip()}")
@@ -248,6 +252,6 @@ def _version() -> int:
     """Major version of g++; 0 without one."""
     if (compiler := settings.program("g++")) is None:
         return 0
-    done = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True)
+    done = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, encoding="utf-8", errors="replace")
     number = done.stdout.partition(".")[0]
     return int(number) if number.isdecimal() else 0

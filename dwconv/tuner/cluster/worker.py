@@ -131,7 +131,7 @@ class Outbox:
 def place_of(target: Target) -> str:
     """The machine that this is, as long as it runs; of a GPU, also which one."""
     boot = Path("/proc/sys/kernel/random/boot_id")
-    machine = boot.read_text().strip() if boot.exists() else platform.node()
+    machine = boot.read_text(encoding="utf-8").strip() if boot.exists() else platform.node()
     if not isinstance(target, CudaTarget):
         return machine
     return f"{machine} {torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
