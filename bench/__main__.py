@@ -8,6 +8,7 @@ import sys
 
 from dwconv import settings
 from dwconv.commands.command_line import run
+from dwconv.errors import say
 
 GROUPS = {
     "layers": {
@@ -50,11 +51,15 @@ def main(argv: list[str]) -> int:
     name = argv[0] if argv else ""
     if name in BENCHMARKS or name in READERS:
         return run(importlib.import_module(module_of(name)).command, argv[1:])
-    asked = name in ("-h", "--help")
+    return run(_usage, argv)
+
+
+def _usage(argv: list[str] | None) -> int:
+    asked = bool(argv and argv[0] in ("-h", "--help"))
     lines = ["usage: python -m bench NAME …; each has --help"]
     for group, names in (*GROUPS.items(), ("results", READERS)):
         lines += [f"\n{group}:", *(f"  {each:13}  {purpose}" for each, purpose in names.items())]
-    print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
+    (print if asked else say)("\n".join(lines))
     return 0 if asked else 2
 
 

@@ -7,14 +7,13 @@ have those of their spread.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.evidence import Ratio, name_of
 from bench.report.files import KINDS, ResultFile, over_pytorch, read
 from dwconv.commands.command_line import ArgumentParser
-from dwconv.errors import UnreadableResults
+from dwconv.errors import UnreadableResults, say
 
 
 def command(argv: Sequence[str] | None) -> int:
@@ -30,7 +29,7 @@ def command(argv: Sequence[str] | None) -> int:
             "benchmark"
         )
     for name, (one, other) in _differences(before, after).items():
-        print(f"note: {name} {one} before, {other} after", file=sys.stderr)
+        say(f"note: {name} {one} before, {other} after")
     both = [name for name in old if name in new]
     slower = [name for name in both if new[name].interval[1] < old[name].interval[0]]
     faster = [name for name in both if new[name].interval[0] > old[name].interval[1]]

@@ -13,7 +13,6 @@ import math
 import os
 import random
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from typing import Any
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.dispatch.advantage import beats_pytorch, is_safe
+from dwconv.errors import say
 from dwconv.measure.comparisons import Comparisons
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
@@ -110,7 +110,7 @@ def command(argv: Sequence[str] | None) -> int:
     arguments = parser.parse_args(argv)
     target = with_limits(cpu_target())
     known = _without(Database.usual(), target.device)
-    print(f"making a portfolio of {len(known)} records of other devices: a minute or two", file=sys.stderr)
+    say(f"making a portfolio of {len(known)} records of other devices: a minute or two")
     networks = shipped_networks()
     held_out = Held(records=known, portfolio=make_portfolio(known, networks))
     chosen = draws(networks, count=arguments.draws, seed=arguments.seed)[: arguments.first]

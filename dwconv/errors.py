@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from enum import Enum
@@ -196,6 +197,14 @@ def warn(message: str) -> None:
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("dwconv", "torch"):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, DwconvWarning, stacklevel=level)
+
+
+def say(line: str) -> None:
+    """Print a line on stderr; nowhere if that is closed or takes no more. ``print`` would write to stdout if there is
+    no stderr, and results are there."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(line, file=sys.stderr, flush=True)
 
 
 def one_line(text: str, *, most: int | None = None) -> str:

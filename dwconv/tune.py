@@ -24,6 +24,7 @@ from dwconv.commands.tune_arguments import (
     parser_of_tune,
     workloads_from,
 )
+from dwconv.errors import say
 from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
@@ -163,12 +164,12 @@ def _tune(argv: list[str] | None) -> int:
         reset()
         _make_ready(counts, target)
     if tuned.interrupted:
-        print("interrupted: run the same command to continue", file=sys.stderr)
+        say("interrupted: run the same command to continue")
         return INTERRUPTED_EXIT_CODE
     if tuned.lost:
         return NO_NODE_EXIT_CODE
     if tuned.left:
-        print(f"time is up, {tuned.left} passes are left: run the same command to continue", file=sys.stderr)
+        say(f"time is up, {tuned.left} passes are left: run the same command to continue")
     return 0 if tuned.worked else NOTHING_WORKED_EXIT_CODE
 
 
@@ -216,7 +217,7 @@ def _print(args: argparse.Namespace, tuned: Tuned | TunedDevices) -> None:
 
     print(json.dumps(tuned.as_data()) if args.json else tuned)
     if note := busy_note(tuned.outcomes):
-        print(note, file=sys.stderr)
+        say(note)
 
 
 if __name__ == "__main__":

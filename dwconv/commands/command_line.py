@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import dataclasses
 import importlib
 import io
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from dwconv.errors import DwconvError, InvalidWorkload, LogError, UnknownTarget, one_line
+from dwconv.errors import DwconvError, InvalidWorkload, LogError, UnknownTarget, one_line, say
 from dwconv.problems.as_written import along, resolve_padding
 from dwconv.problems.block import Block
 from dwconv.problems.workload import (
@@ -35,6 +36,8 @@ from dwconv.system.new_file import check_folder, check_replaceable
 from dwconv.system.remote_files import is_url
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
     from dwconv.problems.target import Target
     from dwconv.records.database import Database
 
@@ -58,23 +61,49 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(_BAD_INPUT_EXIT_CODE, f"error: {_told(message)} (see {self.prog} --help)\n")
 
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """As argparse, but raises OSError where stdout cannot be written."""
+        print(self.format_help(), end="", file=file)
+
 
 def run(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
-    """Run a command and return its exit code; a DwconvError becomes one line on stderr."""
+    """Run a command and return its exit code; a DwconvError becomes one line on stderr, and so does a stdout that takes
+    no more."""
     _open_standard_streams()
     try:
-        exit_code = command(argv)
-        sys.stdout.flush()
-        return exit_code
+        try:
+            return _exit_code(command, argv)
+        finally:
+            sys.stdout.flush()
+    except OSError:
+        error = _error_of_stdout()
+        if error is None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python prints what is left at its end
+        if isinstance(error, BrokenPipeError):  # the reader of stdout, such as `head`, has gone: no error
+            return 0
+        say(f"error: stdout cannot be written: {error.strerror}; send it elsewhere")
+        return _BAD_INPUT_EXIT_CODE
+
+
+def _exit_code(command: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
+    try:
+        return command(argv)
     except DwconvError as error:
-        print(f"error: {_told(str(error))}", file=sys.stderr)
+        say(f"error: {_told(str(error))}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
         return INTERRUPTED_EXIT_CODE
-    except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python prints what is left at its end
-        return 0
+
+
+def _error_of_stdout() -> OSError | None:
+    """Why it takes no line; None if it takes one."""
+    try:
+        print(flush=True)
+    except OSError as error:
+        return error
+    return None
 
 
 def _told(message: str) -> str:
@@ -85,7 +114,7 @@ def _told(message: str) -> str:
 
 def note(what: str) -> None:
     """Say it on stderr."""
-    print(f"note: {what}", file=sys.stderr)
+    say(f"note: {what}")
 
 
 def known_records(logs: Sequence[Path]) -> Database:
@@ -104,7 +133,14 @@ def known_records(logs: Sequence[Path]) -> Database:
 def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:
     """Run the command that ``argv`` begins with: ``main`` of the module of that name in ``package``. ``commands``: what
     each does, by name. ``--version`` names what is installed. Returns the exit code: 2 for bad input."""
-    arguments = sys.argv[1:] if argv is None else argv
+
+    def named(arguments: list[str] | None) -> int:
+        return _run_one_of(commands, arguments or [], prog=prog, package=package)
+
+    return run(named, sys.argv[1:] if argv is None else argv)
+
+
+def _run_one_of(commands: Mapping[str, str], arguments: list[str], *, prog: str, package: str) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} COMMAND …\n\ncommands (each has --help):")
         for name, purpose in commands.items():
@@ -115,7 +151,7 @@ def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str
         return 0
     if not arguments or arguments[0] not in commands:
         given = f"command={arguments[0]} is unknown" if arguments else "no command given"
-        print(f"error: {given}; use one of {', '.join(commands)}", file=sys.stderr)
+        say(f"error: {given}; use one of {', '.join(commands)}")
         return _BAD_INPUT_EXIT_CODE
     exit_code: int = importlib.import_module(f"{package}.{arguments[0]}").main(arguments[1:])
     return exit_code
@@ -130,9 +166,25 @@ def _open_standard_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
             os.set_inheritable(number, True)
-            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  lives as long as the process
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be text that can be printed
+            setattr(sys, name, open(number, mode, closefd=False, encoding="utf-8"))  # noqa: SIM115  stays open
+        if getattr(sys, name) is None:  # Python found it closed, and a file has its number since
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    codecs.register_error(_PLAINLY, _plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_PLAINLY)  # a file's name need not be text that can be printed
+
+
+_PLAINLY = "dwconv.plainly"
+_PLAIN = {"µ": "u", "×": "x", "−": "-", "–": "-", "±": "+", "…": "...", "²": "2", "→": ">", "·": ".", "─": "-"}
+"""One letter for each that stands in a table, so that its columns stay in line."""
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """For ``codecs``: what the encoding of a stream lacks, as ``_PLAIN`` has it, or else by its number."""
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(each) or each.encode("ascii", "backslashreplace").decode() for each in lacking), error.end
 
 
 def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: bool = True) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dwconv.commands.command_line import ArgumentParser, above_0, from_0, integers, run, whole, writable_file
-from dwconv.errors import DwconvWarning, NoDevice, NoPlan
+from dwconv.errors import DwconvWarning, NoDevice, NoPlan, say
 from dwconv.model.by_name import load_model
 from dwconv.parallel.planning.compare import Candidate, Proposal, propose, report
 from dwconv.parallel.planning.costs import layer_costs
@@ -88,12 +87,12 @@ def _measured(arguments: argparse.Namespace, batch: tuple[int, ...], shape: Shap
 
 def _costs(cut: nn.Sequential, images: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
     sizes = "×".join(map(str, images.shape))
-    print(f"note: timing {len(cut)} layers on {sizes}, on {images.device.type}, for {seconds:g} s", file=sys.stderr)
+    say(f"note: timing {len(cut)} layers on {sizes}, on {images.device.type}, for {seconds:g} s")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", DwconvWarning)
         costs = layer_costs(cut, images, seconds=seconds)
     for each in said:
-        print(f"note: {each.message}", file=sys.stderr)
+        say(f"note: {each.message}")
     return costs
 
 

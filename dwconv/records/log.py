@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dwconv import settings
-from dwconv.errors import LogError, one_line
+from dwconv.errors import LogError, one_line, say
 from dwconv.problems.target import Target
 from dwconv.records.line import (
     LEAST_BYTES,
@@ -245,7 +244,7 @@ class TuningLog:
             what = (
                 f"note: log={self.path} is locked by another process; waiting for it (end that, or use --log elsewhere)"
             )
-            print(one_line(what), file=sys.stderr, flush=True)
+            say(one_line(what))
 
     def _is_current(self, file: int) -> bool:
         try:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dwconv import native, settings
-from dwconv.errors import BrokenInstallation, NoTemplate, RemoteError, one_line
+from dwconv.errors import BrokenInstallation, NoTemplate, RemoteError, one_line, say
 from dwconv.measure import limits
 from dwconv.measure.clock import contention
 from dwconv.measure.simulator.compile import check_compiler
@@ -123,7 +122,7 @@ class Campaign:
 
 
 def _say(what: str) -> None:
-    print(f"note: {one_line(what)}", file=sys.stderr)
+    say(f"note: {one_line(what)}")
 
 
 def _opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:

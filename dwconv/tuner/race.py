@@ -11,7 +11,6 @@ that on stderr, a line now and then.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from dwconv.dispatch.any_size import of_any_size
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed, measured_here
 from dwconv.dispatch.legality import Broken, runnable
-from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError
+from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError, say
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload, by
@@ -331,4 +330,4 @@ class RaceProgress:
                 words.append(f"{workload.pass_} {by(workload.input_shape)} k{workload.kernel[-1]} {workload.layout}")
             if result.inconclusive:
                 words.append(f"slower since the machine is busy ({len(result.inconclusive)} inconclusive)")
-            print(", ".join([*words, f"at most {result.ends_in_s:.0f} s more"]), file=sys.stderr)
+            say(", ".join([*words, f"at most {result.ends_in_s:.0f} s more"]))

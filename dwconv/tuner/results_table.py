@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dwconv.errors import say
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.workload import Workload, by
 from dwconv.tuner.expected_gain import ToGain
@@ -77,10 +78,13 @@ class Progress:
 
         self._shown_s = time.monotonic()
         self._gain = f"; still to gain: {to_gain}" if to_gain else self._gain
-        if self._live and not stays:
-            self._live.update(Text(f"{self._short}: {words}{self._gain}", no_wrap=True, overflow="ellipsis"))
+        line = f"{self._name}: {words}{self._gain}"
+        if self._live is None:
+            say(line)
+        elif stays:
+            self._console.print(line, soft_wrap=True, markup=False)
         else:
-            self._console.print(f"{self._name}: {words}{self._gain}", soft_wrap=True, markup=False)
+            self._live.update(Text(f"{self._short}: {words}{self._gain}", no_wrap=True, overflow="ellipsis"))
 
 
 def label(workload: Workload) -> str:

@@ -6,7 +6,6 @@ running.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections import deque
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dwconv import settings
-from dwconv.errors import EnvironmentFailure, NonsenseAnswer, Shortage, WorkerCannotStart, WorkerError
+from dwconv.errors import EnvironmentFailure, NonsenseAnswer, Shortage, WorkerCannotStart, WorkerError, say
 from dwconv.measure.processes.process import MEMORY_SHARE, IsolatedProcess, Misfit, wait_for_any
 from dwconv.system import memory
 
@@ -140,7 +139,7 @@ class Patience:
         if self._failures > len(settings.RETRY_PAUSES_S):
             raise EnvironmentFailure(f"the machine is short of {_name(error)}: {error}; {_way_out(error)}") from None
         pause_s = settings.RETRY_PAUSES_S[self._failures - 1]
-        print(f"note: short of {_name(error)}: {error}; trying again in {pause_s:g} s", file=sys.stderr)
+        say(f"note: short of {_name(error)}: {error}; trying again in {pause_s:g} s")
         time.sleep(pause_s)
         return True
 

@@ -11,13 +11,12 @@ How the nodes stand goes to stderr, a line now and then.
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.errors import LogError, NoCluster, NodeLost, NoTemplate, one_line
+from dwconv.errors import LogError, NoCluster, NodeLost, NoTemplate, one_line, say
 from dwconv.problems.workload import Workload
 from dwconv.system import versions
 from dwconv.tuner.campaign import shared
@@ -174,7 +173,7 @@ class _Driver:
         self._said_s[node] = time.monotonic()
         task = workload or node.workload
         assert task is not None
-        print(f"{node.name}: {done}{task_label(task)}: {words}", file=sys.stderr)
+        say(f"{node.name}: {done}{task_label(task)}: {words}")
 
     def _give_up_the_silent(self) -> None:
         now_s = time.monotonic()
@@ -221,4 +220,4 @@ def _check_versions(there: object) -> None:
 
 
 def _note(what: str) -> None:
-    print(f"note: {what}", file=sys.stderr)
+    say(f"note: {what}")
