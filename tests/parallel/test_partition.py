@@ -26,14 +26,14 @@ def shape(world: int, link: Link = FREE_LINK, **change) -> Shape:
 
 
 def bottleneck_us(plan: Plan) -> float:
-    """The time that the slowest stage or link of a plan is busy in a step."""
+    """The time that the slowest stage, or link of a rank, is busy in a step."""
     worst = 0.0
     for number, stage in enumerate(plan.stages):
         cost = stage_cost(plan.layers, first=stage.first, last=stage.last)
         busy_us = plan.microbatches * (cost.forward_us + cost.dgrad_us + cost.wgrad_us)
         worst = max(worst, busy_us + sum_us(plan.link, cost.parameter_bytes, ranks=stage.replicas))
-        if number + 1 < len(plan.stages):
-            worst = max(worst, plan.microbatches * transfer_us(plan.link, cost.output_bytes))
+        sent = [cost.input_bytes] * (number > 0) + [cost.output_bytes] * (number + 1 < len(plan.stages))
+        worst = max(worst, plan.microbatches * sum(transfer_us(plan.link, each) for each in sent))
     return worst
 
 
@@ -170,3 +170,28 @@ def test_stages_with_their_ranks_and_layers():
     lines = [line.split() for line in report(propose(layers, shape(4, SLOW, stages=2))).splitlines()]
     assert ["0", "0", "to", "1", "0.20", "0.20", "0.20", "10.0", "30.0", "in", "…", "mid"] in lines
     assert ["1", "2", "to", "3", "0.70", "0.10", "0.10", "0.000"] in [line[:8] for line in lines]
+
+
+def test_both_neighbours_of_a_stage_use_its_link():
+    """Two messages of 600 and 600 take it longer than two of 600 and 100."""
+    sizes = (600_000, 600_000, 700_000, 100_000, 0)
+    layers = [layer(forward_us=1, dgrad_us=1, wgrad_us=1, output_bytes=size) for size in sizes]
+    found = partition(layers, shape(3, LINK), stages=3)
+    assert [stage.last for stage in found.stages] == [1, 4, 5]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
+@pytest.mark.parametrize("heaviest", [0, 1, 2])
+def test_a_plan_fits_into_just_the_memory_that_it_needs(schedule, heaviest):
+    """Whichever stage needs the most."""
+    layers = [layer(saved_bytes=50_000 if number == heaviest else 500) for number in range(3)]
+    needed = max(simulate(partition(layers, shape(3, schedule=schedule), stages=3)).memory_bytes)
+    assert partition(layers, shape(3, schedule=schedule, memory_bytes=needed), stages=3)
+    with pytest.raises(NoPlan, match="no plan of 3 stages for 3 ranks fits into memory="):
+        partition(layers, shape(3, schedule=schedule, memory_bytes=needed - 1), stages=3)
+
+
+def test_a_pipeline_that_pytorch_would_refuse_is_left_out():
+    proposal = propose([layer()] * 4, shape(4, microbatches=2), on_whole_share=[layer()] * 4)
+    assert [each.name for each in proposal.candidates] == ["data parallelism"]
+    assert proposal.left_out[-1].startswith("4 stages: 1f1b needs at least as many microbatches as stages")

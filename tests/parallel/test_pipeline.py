@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import dwconv
 from dwconv.errors import NoPlan
 from dwconv.parallel.joining import ranks
-from dwconv.parallel.pipeline.pipeline import Pipeline
+from dwconv.parallel.pipeline.pipeline import BatchLoss, Pipeline
 from dwconv.parallel.pipeline.running_stage import Boundary, StageGradients, StageModule
 from dwconv.parallel.pipeline.stages import check_runs, check_splits
 from dwconv.parallel.planning.plan import Plan
@@ -268,3 +268,45 @@ def test_a_backward_pass_that_pytorch_cannot_split_is_refused(monkeypatch, versi
     check_splits(plan_of([1, 2], schedule="1f1b"), model)
     with pytest.raises(NoPlan, match=r"needs PyTorch 2\.13 .* use 1f1b") if refused else contextlib.nullcontext():
         check_splits(plan, model)
+
+
+# -- the loss of a batch -----------------------------------------------------------------------------------------------
+
+
+def flaw_of(loss: Callable[[Tensor, Tensor], Tensor], *, dtype: torch.dtype, images: int = 64) -> str:
+    """What is wrong with a loss that says nothing of itself, after a step of four microbatches."""
+    torch.manual_seed(0)
+    outputs, targets = (torch.randn(images, 10) + 3).to(dtype), torch.randint(0, 10, (images,))
+    checked = BatchLoss(loss, None)
+    for part in zip(outputs.chunk(4), targets.chunk(4), strict=True):
+        checked(*part)
+    return checked.flaw()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("images", [64, 60])
+def test_rounding_is_no_flaw_of_a_loss_and_a_sum_is(dtype, images):
+    """Sums in 16 bits round at the second digit."""
+
+    def summed(output: Tensor, target: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(output, target, reduction="sum")
+
+    assert not flaw_of(lambda *of: nn.functional.cross_entropy(*of), dtype=dtype, images=images)
+    assert not flaw_of(lambda y, _: y.square().mean(), dtype=dtype, images=images)
+    assert "gradients would differ" in flaw_of(summed, dtype=dtype, images=images)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_loss_that_is_off_by_a_thousandth_is_a_flaw(dtype):
+    """A weight of images that differ: gradients would be those of another loss."""
+
+    def nearly(output: Tensor, target: Tensor) -> Tensor:
+        weights = torch.linspace(1, 1.02, len(output), dtype=output.dtype)
+        return (weights * output[:, 0]).sum() / len(output) * (1 + 0.004 * len(output) / 64)
+
+    assert "gradients would differ" in flaw_of(nearly, dtype=dtype)
+
+
+def test_a_loss_of_zero_is_no_flaw():
+    assert not flaw_of(lambda y, _: (y * 0).mean(), dtype=torch.float32)
+    assert not flaw_of(lambda y, _: (y * 1e-9).sum() - (y.detach() * 1e-9).sum(), dtype=torch.float32)

@@ -107,6 +107,9 @@ def on_a_rank() -> dict[str, Any]:
     optimizer.step()
     found["first is frozen"] = gradients(model)
     found["moved"] = pipeline.state_dict()
+    with torch.no_grad():
+        for each in model.state_dict().values():
+            each.add_(1)  # those of layers that never run, too
     pipeline.load_state_dict(found["state"])
     found["loaded"] = pipeline.state_dict()
     found["another's state"] = error_of(lambda: pipeline.load_state_dict({**found["state"], "tail.bias": X}))

@@ -114,6 +114,33 @@ def test_a_link_slower_than_computing_sets_the_pace():
     assert step.step_us == pytest.approx(100 + 4 * 1000 + 100 + 200 + 4 * 1000 + 200)
 
 
+def test_messages_to_both_neighbours_share_the_link_of_a_rank():
+    """The stage in the middle computes in no time, and sends activations to one neighbour while it sends gradients to
+    the other: in a long step each microbatch takes its link both transfers."""
+    link = Link(gb_s=1.0, latency_us=0.0)
+    middle = layer(forward_us=0, dgrad_us=0, wgrad_us=0, output_bytes=1_000_000)
+    layers = [layer(output_bytes=1_000_000), middle, layer(output_bytes=0)]
+
+    def step_us(microbatches):
+        return simulate(plan(layers, microbatches=microbatches, link=link)).step_us
+
+    assert (step_us(40) - step_us(20)) / 20 == pytest.approx(2 * 1000, rel=0.05)
+    sent = [event for event in simulate(plan(layers, link=link)).events if event.what == "communication"]
+    middles = sorted((event.start_us, event.end_us) for event in sent if event.rank == 1)
+    assert len(middles) == 8 and all(one[1] <= other[0] for one, other in itertools.pairwise(middles))
+
+
+def test_a_sum_over_replicas_waits_for_what_its_rank_sends():
+    """And what is sent afterwards waits for the sum."""
+    link = Link(gb_s=1.0, latency_us=0.0)
+    layers = [layer(output_bytes=1_000_000, parameter_bytes=0), layer(output_bytes=0, parameter_bytes=2_000_000)]
+    step = simulate(plan(layers, replicas=2, microbatches=1, schedule="gpipe", link=link))
+    sends = {event.detail: (event.start_us, event.end_us) for event in step.events if event.rank == 2 and event.detail}
+    assert sends["gradients to rank 0"] == (1400, 2400)
+    assert sends["sum of gradients over 2 ranks"] == (2400, 4400)
+    assert step.step_us == 4400
+
+
 def test_gradients_of_replicas_are_summed_in_the_end():
     link = Link(gb_s=1.0, latency_us=5.0)
     layers = [layer(parameter_bytes=60_000, output_bytes=0)] * 2
@@ -149,7 +176,7 @@ def test_buckets_fill_from_the_last_layer():
 
 def test_memory_is_what_is_on_its_way():
     kept = [500, 500 + 1000, 500 + 1000]  # what a layer saves, and what it received
-    for schedule, on_their_way in (("gpipe", [6, 6, 6]), ("1f1b", [3, 2, 1])):
+    for schedule, on_their_way in (("gpipe", [6, 6, 6]), ("1f1b", [3, 2, 1]), ("zero-bubble", [3, 3, 3])):
         step = simulate(plan([layer()] * 3, microbatches=6, schedule=schedule))
         expected = [COPIES_OF_PARAMETERS * 40 + count * each for count, each in zip(on_their_way, kept, strict=True)]
         assert list(step.memory_bytes) == expected
@@ -186,8 +213,8 @@ def plans(draw: st.DrawFn) -> Plan:
 @settings(max_examples=60)
 @given(plans())
 def test_every_step_keeps_the_rules(drawn):
-    """Every pass runs once, in an order that data allows; a rank computes one thing at a time, and sends one thing at a
-    time to another; no memory is lost."""
+    """Every pass runs once, in an order that data allows; a rank computes one thing at a time, and sends and
+    receives one thing at a time, whichever its neighbour; no memory is lost."""
     step = simulate(drawn)
     computed = {
         (event.what, event.stage, event.microbatch): event for event in step.events if event.what != "communication"
@@ -206,11 +233,14 @@ def test_every_step_keeps_the_rules(drawn):
         if what == "wgrad":
             assert computed["dgrad", stage, microbatch].end_us <= event.start_us
     assert step.step_us >= max(event.end_us for event in step.events) - 1e-6
-    by_thread = {}
+    by_part = {}
     for event in step.events:
-        receiver = event.detail.rpartition(" to ")[2]
-        by_thread.setdefault((event.rank, event.what == "communication", receiver), []).append(event)
-    for some in by_thread.values():
+        is_sent = event.what == "communication"
+        by_part.setdefault((event.rank, "sends" if is_sent else "computes"), []).append(event)
+        if is_sent:
+            receiver = event.detail.rpartition(" to rank ")[2]
+            by_part.setdefault((int(receiver) if receiver.isdigit() else event.rank, "receives"), []).append(event)
+    for some in by_part.values():
         assert all(one.end_us <= other.start_us + 1e-6 for one, other in itertools.pairwise(some))
     assert len(step.memory_bytes) == drawn.world and all(each > 0 for each in step.memory_bytes)
     assert 0 <= step.bubble < 1 and step.exposed_communication_us >= 0

@@ -1,10 +1,11 @@
 """Cut layers into stages so that the slowest part of the pipeline is as fast as possible.
 
-The parts are the stages, each with the sum of its gradients over its replicas, and the links between them. In the long
-run a step takes as long as its slowest part: the bottleneck. It is found by dynamic programming: what the layers i to
-the end take at best, in s stages, is
+The parts are the stages, each with the sum of its gradients over its replicas, and the links of their ranks, which send
+gradients to the stage before and activations to the one after, one at a time. In the long run a step takes as long as
+its slowest part: the bottleneck. It is found by dynamic programming: what the layers i to the end take at best, in s
+stages, is
 
-    best(i, s) = min over j of  max( stage(i to j),  link(at j),  best(j, s − 1) )
+    best(i, s) = min over j of  max( stage(i to j),  link(at i and j),  best(j, s − 1) )
 
 A stage that does not fit into the memory of a rank counts as impossible.
 """
@@ -100,7 +101,7 @@ def partition(layers: Sequence[LayerCost], shape: Shape, *, stages: int) -> Plan
         """The bottleneck of the layers from ``first`` on in ``left`` stages, and where these end; none if they do not
         fit."""
         if left == 1:
-            us = price.stage_us(first, len(layers), number=stages - 1)
+            us = max(price.stage_us(first, len(layers), number=stages - 1), price.link_us(first))
             return us, (len(layers),) if us < math.inf else ()
         found: tuple[float, tuple[int, ...]] = (math.inf, ())
         for last in range(first + 1, len(layers) - left + 2):
@@ -108,7 +109,7 @@ def partition(layers: Sequence[LayerCost], shape: Shape, *, stages: int) -> Plan
             if own_us >= found[0]:  # with more layers it only grows
                 break
             rest_us, ends = best(last, left - 1)
-            us = max(own_us, price.link_us(last), rest_us)
+            us = max(own_us, price.link_us(first, last), rest_us)
             if us < found[0]:
                 found = us, (last, *ends)
         return found
@@ -158,9 +159,11 @@ class _Prices:
         on_their_way = {"gpipe": self._microbatches, "1f1b": self._stages - number, "zero-bubble": self._stages}
         return min(self._microbatches, on_their_way[self._shape.schedule])
 
-    def link_us(self, cut: int) -> float:
-        """The time that the link before layer ``cut`` is busy."""
-        return self._microbatches * transfer_us(self._shape.link, self._carried_bytes[cut])
+    def link_us(self, *cuts: int) -> float:
+        """The time that a rank sends to its neighbours: what crosses the model before each of these layers, either
+        way. Nothing crosses before the first."""
+        sent_us = sum(transfer_us(self._shape.link, self._carried_bytes[cut]) for cut in cuts if cut)
+        return self._microbatches * sent_us
 
 
 # -- a plan for the ranks that run -------------------------------------------------------------------------------------
