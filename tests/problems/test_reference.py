@@ -207,14 +207,15 @@ def test_bound_holds_for_float32_sums_of_extreme_values_and_not_for_lost_ones(pa
 @pytest.mark.parametrize(
     ("stride", "dilation", "padding"), [(1, 1, (1, 1)), (2, 1, (2, 0)), (1, 2, (0, 3)), (3, 2, (1, 2))]
 )
-def test_an_infinite_weight_may_meet_zeros_of_the_padding(pass_, stride, dilation, padding, kind):
+@pytest.mark.parametrize("tap_row", [0, 1])
+def test_an_infinite_weight_may_meet_zeros_of_the_padding(pass_, stride, dilation, padding, kind, tap_row):
     """To the left and right in NCHW on the CPU, all around with CUDA."""
     workload = Workload(
         pass_=pass_, batch=1, channels=2, input_size=(4, 9), kernel=(2, 3), stride=(1, stride), dilation=(1, dilation),
         padding=((1, 1), padding),
     )  # fmt: skip
     images, weights = operands(workload, data="normal", seed=0)
-    weights[1, 0, 0, [0, 2]] = torch.inf
+    weights[1, 0, tap_row, [0, 2]] = torch.inf
     (answer,) = right_answers(workload, images, weights, kind=kind)
     _, _, rows, columns = answer.expected.shape
     size = workload.input_size if pass_ == "fprop" else workload.output_size
@@ -227,7 +228,7 @@ def test_an_infinite_weight_may_meet_zeros_of_the_padding(pass_, stride, dilatio
         return None if (at + before - spread) % step else not 0 <= (at + before - spread) // step < size[axis]
 
     def may_be_nan(row, column):
-        above_or_below = is_outside(0, row, 0)
+        above_or_below = is_outside(0, row, tap_row)
         beside = [is_outside(1, column, tap) for tap in (0, 2)]
         if kind == "cuda":
             return any(each is not None and (above_or_below or each) for each in beside)

@@ -119,8 +119,9 @@ def test_what_files_of_a_place_say_of_one_candidate_is_weighed(tmp_path, names):
     assert best(Database.load([tmp_path])) == (A, 4, 8)
     files[1].append(known(config=A, median_us=3))
     assert best(Database.load([tmp_path])) == (A, 9, 8), "a file's last line is its word"
+    files[0].append(confirmed(config=A, median_us=9))
     files[1].append(known(config=A, status=Status.WRONG))
-    assert best(Database.load([tmp_path])) == (B, 20, 8)
+    assert best(Database.load([tmp_path])) == (B, 20, 8), "however sure the other file is"
 
 
 @pytest.mark.parametrize(("asked", "answered"), [(8, 8), (1, 2), (3, 2), (5, 8), (16, 8), (40, 64), (1000, 64), (4, 8)])
@@ -259,6 +260,17 @@ def test_the_best_of_a_kind_are_of_all_sizes_devices_and_versions(places):
     found.places.clear()
     assert found.bests_of_kind(wide) == kind[:2], "looked for once"
     assert found.bests_of_kind(WORKLOAD.for_pass("dgrad")) == []
+
+
+def test_of_a_kind_the_best_of_each_arithmetic_is_known(places):
+    usual, slower, fast, faster = (
+        dataclasses.replace(known(config=config, median_us=us), versions={"math": "fast"} if is_fast else {})
+        for config, us, is_fast in ((A, 5, False), (B, 6, False), (A, 9, True), (C, 1, True))
+    )
+    for order in ([usual, slower, fast, faster], [faster, fast, slower, usual], [fast, slower, usual, faster]):
+        assert sorted(places(order).bests_of_kind(WORKLOAD), key=lambda best: best.fast_math) == [usual, faster]
+    only_slower = places([usual, fast]).bests_of_kind(WORKLOAD)
+    assert sorted(only_slower, key=lambda best: best.fast_math) == [usual, fast], "a slow one is the best of its own"
 
 
 def test_a_record_that_is_added_is_known_as_if_it_had_been_read(tmp_path):

@@ -245,6 +245,35 @@ def test_threads_that_share_a_log_write_into_no_other_file(tmp_path):
     assert {other.read_text() for other in others} == {"mine"}
 
 
+def test_a_thread_has_the_file_to_itself(tmp_path):
+    """Another one, which would find the file open and locked, waits for its turn."""
+    log, waits, has_it = TuningLog(tmp_path / "log.jsonl"), threading.Event(), threading.Event()
+    turn = log._turn
+
+    class Turn:
+        def __enter__(self):
+            if threading.current_thread() is other:
+                waits.set()
+            return turn.__enter__()
+
+        def __exit__(self, *error):
+            return turn.__exit__(*error)
+
+    def take():
+        with log.locked():
+            has_it.set()
+        waits.set()
+
+    other, log._turn = threading.Thread(target=take), Turn()
+    with log.locked():
+        other.start()
+        assert waits.wait(60)
+        assert not has_it.is_set()
+        log.append(RECORD)
+    other.join(60)
+    assert has_it.is_set() and log.load().records == [RECORD]
+
+
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 

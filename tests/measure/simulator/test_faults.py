@@ -155,6 +155,18 @@ def test_blocks_may_not_touch_what_another_writes(objects: Path) -> None:
     assert run(source, objects, threads=32, blocks=2).kinds == {Kind.RACE}
 
 
+@pytest.mark.parametrize("writer", [0, 1])
+def test_a_block_may_not_write_what_another_read_even_if_it_read_it_itself(writer: int, objects: Path) -> None:
+    first = kernel("  workspace_ptr[((b * 32) + t)] = x_ptr[t];")
+    body = "  y_ptr[((b * 32) + t)] = workspace_ptr[t];\n{}"
+    write = f"  if (b == {writer}) {{\n    workspace_ptr[t] = 0.0f;\n  }}"
+    for line, kinds in (("", set()), (write, {Kind.RACE})):
+        second = kernel(body.format(line), name="second")
+        ran = run(first + second, objects, threads=32, blocks=2, kernels=("k", "second"))
+        assert ran.kinds == kinds
+    assert "another block" in ran.report.faults[0].detail
+
+
 def test_a_second_kernel_may(objects: Path) -> None:
     first = kernel("  workspace_ptr[((b * 32) + t)] = x_ptr[t];")
     second = kernel("  y_ptr[((b * 32) + t)] = workspace_ptr[t] + workspace_ptr[(32 + t)];", name="second")
