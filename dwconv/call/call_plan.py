@@ -34,7 +34,7 @@ from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import PASSES, Pass
-from dwconv.system import versions
+from dwconv.system import interpreter, versions
 
 if TYPE_CHECKING:
     from dwconv.call.background_builds import Maker
@@ -75,6 +75,8 @@ class Plan:
         self._ask_from_s = 0.0
         self._arrived: dict[Pass, DispatchDecision] | None = None
         """What was decided in the background, with kernels that are ready."""
+        self._unmade = ""
+        """Why that will not be, until a warning has reported it."""
         self._settle(decisions)
 
     def _settle(self, decisions: dict[Pass, DispatchDecision]) -> None:
@@ -111,6 +113,9 @@ class Plan:
         may be alike. What is on disk is loaded when it comes again. True if they are there: from now on they run."""
         work: Callable[[Maker], None] | None = None
         calls = 0
+        if self._unmade:
+            warn_of_first("unmade", f"{self.problem} runs on PyTorch's own op, {self._unmade}")
+            self._unmade = ""
         if self._arrived is None and loaded.state.changes != self._looked_at:
             self._arrived = self._by_any_size()
         if self._arrived is None and time.monotonic() >= self._ask_from_s:
@@ -165,6 +170,9 @@ class Plan:
         made, reason = loaded.attempt(lambda: self._predicted(maker))
         if made is None:
             _log.info("nothing is built in the background for %s now: %s", self.problem, reason)
+            if again_s and (why := interpreter.why_none()):
+                self._unmade = f"since no process can build its kernels: {why}"
+                again_s = math.inf
             self._ask_from_s = time.monotonic() + again_s
         self._arrived = made
         self._look_after(0)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BuildError, NotKept
-from dwconv.system import forks, private_files
+from dwconv.system import forks, interpreter, private_files
 
 try:
     import fcntl
@@ -46,8 +46,7 @@ _NICENESS = 10
 _POLL_S = 0.1
 _WHAT = "the C++ of calls"
 
-# It has the import path of the process that starts it: with -m it would also import from the current folder.
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dwconv.native.making import serve; serve()"
+_BOOT = "from dwconv.native.making import serve; serve()"
 
 _log = logging.getLogger(__name__)
 
@@ -171,14 +170,13 @@ def _by_another_process(
 ) -> Made:
     """It belongs to no terminal, and goes on if this process ends. A program that has Python inside cannot start it,
     and makes it itself. ``path``: where it is kept, if it is."""
-    if getattr(sys, "frozen", False) or not Path(sys.executable or "").name.startswith("python"):
+    if interpreter.interpreter() is None:
         answer, content = keep(path, build)
     else:
         request = {"path": path and str(path), "build": vars(build), "niceness": _NICENESS if in_background else 0}
-        imports = [str(entry) or str(Path.cwd()) for entry in sys.path]
         process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(imports)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, start_new_session=True, pass_fds=[lock.number] if lock else [],
+            interpreter.command(_BOOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True, pass_fds=[lock.number] if lock else [],
         )  # fmt: skip
         try:
             output, _ = process.communicate(json.dumps(request).encode(), timeout=max(0.0, limit_s))

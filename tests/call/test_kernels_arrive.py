@@ -251,6 +251,18 @@ def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_o
     assert (maker.made, builders) == (["fprop"], []), "it is not tried again, least of all in a step"
 
 
+def test_a_frozen_application_says_once_that_no_process_builds(maker, said, monkeypatch):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    maker.starts = False
+    maker.may.set()
+    for x, w in (tensors(), tensors(11, 7)):
+        for _ in range(4):
+            step(dwconv.conv2d, x, w)
+            arrive()
+    (line,) = said()
+    assert "is a frozen application; name a Python interpreter with multiprocessing" in line and not running()
+
+
 def test_a_builder_that_cannot_start_is_started_again_later(maker, said, monkeypatch):
     maker.starts = False
     maker.may.set()

@@ -36,7 +36,7 @@ from dwconv.measure.processes.worker import (
     shortage_in,
     shortage_of,
 )
-from dwconv.system import memory
+from dwconv.system import interpreter, memory
 
 Misfit = Callable[[Any, Any], str]
 """From a request and its answer to the reason why the answer does not fit; empty if it fits."""
@@ -178,6 +178,8 @@ class IsolatedProcess:
             self._lose(error)
 
     def _launch(self) -> None:
+        if why := interpreter.why_none():
+            raise WorkerCannotStart(f"a worker cannot start: {why}")
         try:
             self._running = Running.start(
                 self._role, threads=self._threads, vector_set=self._vector_set, gpu=self._gpu, makes_way=self._makes_way

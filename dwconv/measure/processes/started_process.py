@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import resource
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.measure.processes.worker import kill_with_children
+from dwconv.system import interpreter
 
 _PREFIX = "dwconv-worker-"
 _PRINTED = "printed"
@@ -149,11 +148,7 @@ def _words(path: str) -> list[str]:
         return []
 
 
-# The worker has the import path of this process: with -m it would also import from the current folder.
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from dwconv.measure.processes.worker import main; main(int(sys.argv[2]), *sys.argv[3:])"
-)
+_BOOT = "from dwconv.measure.processes.worker import main; main(int(sys.argv[2]), *sys.argv[3:])"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +167,6 @@ class Running:
         """Start a worker, in which PyTorch uses no wider vectors than ``vector_set``, and which has this process's
         ``gpu``; one that ``makes_way`` takes idle cores alone. Raises OSError, and then leaves nothing behind."""
         environment = settings.worker_environment(threads=threads, vector_set=vector_set, gpu=gpu)
-        path = [entry or str(Path.cwd()) for entry in sys.path]
         with contextlib.ExitStack() as undo:
             scratch = Scratch.make()
             undo.callback(scratch.remove)
@@ -180,7 +174,7 @@ class Running:
             undo.callback(ours.close)
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-c", _BOOT, json.dumps(path), str(theirs.fileno()), role, scratch.folder],
+                    interpreter.command(_BOOT, str(theirs.fileno()), role, scratch.folder),
                     stdin=subprocess.DEVNULL,
                     stdout=scratch.descriptor,
                     stderr=scratch.descriptor,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, DwconvError, NoCluster, NodeLost, described_error, one_line
 from dwconv.measure.processes.worker import locate
+from dwconv.system import interpreter
 
 if TYPE_CHECKING:
     import ray
@@ -128,6 +129,8 @@ def _ray() -> Any:
 def _connect(address: str | None) -> None:
     if address:
         _check_answers(address)
+    elif not interpreter.runs_python():
+        raise NoCluster("ray=local would start this program again, as Python; give the address of a cluster")
     settings.quiet_ray()
     try:
         _ray().init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
