@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -61,25 +62,44 @@ def _machine() -> _Machine:
     return _Machine(memory.available, memory.total)
 
 
+class _Files(NamedTuple):
+    """Of one version of control groups: the folder of its groups, and the names of their files."""
+
+    folder: str
+    limit: str
+    used: str
+    dropped: str
+    """In memory.stat: cached files, which are dropped when memory is needed."""
+
+
+_V1 = _Files("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2 = _Files("", "memory.max", "memory.current", "inactive_file")
+
+
 def _groups() -> Iterator[tuple[int, int]]:
-    """Limit and use, in bytes, of each control group (version 2) around this process that has a limit. In a container
-    its own group is the root, whatever path the system has for it."""
+    """Limit and use, in bytes, of each control group around this process that has a limit. A system may have groups of
+    both versions."""
     try:
-        lines = _MEMBERSHIP.read_text(encoding="utf-8").splitlines()
+        lines = os.fsdecode(_MEMBERSHIP.read_bytes()).splitlines()
     except OSError:  # Linux only
         return
-    path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
-    group = _MOUNT / path.strip("/")
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            yield from _upwards(path, names=_V2)
+        elif "memory" in controllers.split(","):
+            yield from _upwards(path, names=_V1)
+
+
+def _upwards(path: str, *, names: _Files) -> Iterator[tuple[int, int]]:
+    """From the group at ``path`` to the root. In a container its own group is the root, whatever path the system has
+    for it."""
+    mount = _MOUNT / names.folder
+    group = mount / path.strip("/")
     for folder in (group, *group.parents):
         with contextlib.suppress(OSError, ValueError):  # no such group here, or "max"
-            limit = int((folder / "memory.max").read_text(encoding="utf-8"))
-            statistics = dict(
-                line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
-            )
-            # Cached files are dropped when memory is needed.
-            yield (
-                limit,
-                int((folder / "memory.current").read_text(encoding="utf-8")) - int(statistics.get("inactive_file", 0)),
-            )
-        if folder == _MOUNT:
+            limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in (names.limit, names.used))
+            lines = (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
+            yield limit, used - int(dict(line.split() for line in lines).get(names.dropped, 0))
+        if folder == mount:
             return

@@ -209,8 +209,43 @@ def groups(tmp_path, monkeypatch):
             },
             (0, 2),
         ),
+        (  # of version 1, nested; the root has the number that stands for none
+            "9:cpu,memory:/outer/inner",
+            {
+                "memory/memory.limit_in_bytes": f"{2**63 - 4096}",
+                "memory/memory.usage_in_bytes": f"{20 * GiB}",
+                "memory/memory.stat": "cache 7\n",
+                "memory/outer/memory.limit_in_bytes": f"{6 * GiB}",
+                "memory/outer/memory.usage_in_bytes": f"{4 * GiB}",
+                "memory/outer/memory.stat": f"inactive_file 5\ntotal_inactive_file {GiB}",
+                "memory/outer/inner/memory.limit_in_bytes": f"{8 * GiB}",
+                "memory/outer/inner/memory.usage_in_bytes": f"{GiB}",
+                "memory/outer/inner/memory.stat": "total_inactive_file 0\n",
+            },
+            (3, 6),
+        ),
+        (  # a container of version 1
+            "9:memory:/docker/1234",
+            {
+                "memory/memory.limit_in_bytes": f"{2 * GiB}",
+                "memory/memory.usage_in_bytes": f"{GiB}",
+                "memory/memory.stat": f"total_inactive_file {GiB // 2}\n",
+            },
+            (1.5, 2),
+        ),
+        (  # both, of which version 1 has the memory
+            "9:memory:/a:b\n0::/user",
+            {
+                "user/memory.stat": "file 1\n",
+                "memory/a:b/memory.limit_in_bytes": f"{4 * GiB}",
+                "memory/a:b/memory.usage_in_bytes": f"{GiB}",
+                "memory/a:b/memory.stat": "cache 7\n",
+            },
+            (3, 4),
+        ),
+        ("9:cpuset:/a", {"memory/memory.limit_in_bytes": "5"}, (32, 64)),
     ],
-    ids=["no limit", "nested", "a container"],
+    ids=["no limit", "nested", "a container", "version 1", "a container, 1", "both", "another controller"],
 )
 def test_memory_is_the_machines_or_what_control_groups_leave_of_it(groups, line, files, expected):
     groups(line, files)
