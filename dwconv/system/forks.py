@@ -31,13 +31,15 @@ class Lock:
     """``threading.Lock()``, or another lock that ``make`` makes. In a forked child it is free.
 
     ``holds_up_forks``: what it guards cannot be begun anew by a child, as the import of a library cannot. A fork then
-    waits for it, ``MOST_WAIT_S`` at most. It takes an RLock."""
+    waits for it, ``MOST_WAIT_S`` at most, and only once for a thread that has hung. It takes an RLock."""
 
     def __init__(self, make: Callable[[], Any] = threading.Lock, *, holds_up_forks: bool = False) -> None:
         self._make = make
         self._lock = make()
         self._holder: int | None = None
-        self._depth = 0
+        self._depth = self._turns = 0
+        self._hung: int | None = None
+        """The turn that a fork has waited for in vain."""
         self._for_fork: set[int] = set()
         """Threads that are about to fork, and have it for that."""
         self.abandoned = False
@@ -51,6 +53,7 @@ class Lock:
             return False
         if self._depth == 0:
             self._holder = threading.get_ident()
+            self._turns += 1
         self._depth += 1
         return True
 
@@ -70,8 +73,11 @@ class Lock:
         self.release()
 
     def _before_fork(self) -> None:
-        if self.acquire(timeout=MOST_WAIT_S):
+        has_hung = self._depth > 0 and self._hung == self._turns
+        if self.acquire(timeout=0 if has_hung else MOST_WAIT_S):
             self._for_fork.add(threading.get_ident())
+        else:
+            self._hung = self._turns
 
     def _after_fork(self) -> None:
         if (thread := threading.get_ident()) in self._for_fork:

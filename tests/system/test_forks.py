@@ -116,6 +116,21 @@ def test_a_fork_waits_no_longer_for_a_thread_that_has_hung(
         began = time.monotonic()
         assert in_child(lambda: held_up.abandoned and held_up.acquire(blocking=False))
         assert time.monotonic() - began >= 0.5
+        monkeypatch.setattr(forks, "MOST_WAIT_S", 600.0)  # the next fork does not wait again
+        assert in_child(lambda: held_up.abandoned and held_up.acquire(blocking=False))
+    assert in_child(lambda: not held_up.abandoned)
+
+
+def test_a_fork_waits_for_the_next_turn_of_a_lock_that_has_hung(
+    held_up: forks.Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forks, "MOST_WAIT_S", 0.0)
+    with another_thread(held_up):
+        assert in_child(lambda: held_up.abandoned)
+    monkeypatch.setattr(forks, "MOST_WAIT_S", 600.0)
+    with another_thread(held_up) as go:
+        threading.Timer(0.2, go.set).start()
+        assert in_child(lambda: not held_up.abandoned)
 
 
 def test_a_descriptor_is_closed_once_and_in_a_child_at_once() -> None:
