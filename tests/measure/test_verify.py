@@ -4,6 +4,7 @@ catalogue of wrong ones, and in kernels as they are built.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import re
 from functools import lru_cache
@@ -14,6 +15,7 @@ import torch
 from dwconv.errors import BuildError
 from dwconv.kernels import build
 from dwconv.kernels.kernel import AnySize, Kernel
+from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.measuring import Measurer
 from dwconv.measure.requests import Check, MeasureSetup, Time
 from dwconv.measure.runner import LocalRunner
@@ -165,6 +167,39 @@ def found(fault):
 def test_it_is_found(fault):
     with torch.inference_mode():
         assert found(fault)
+
+
+def flush_denormals_in_the_team(flushes):
+    """On every thread that PyTorch's operators run on, but this one. How many those are."""
+    process, seen = ctypes.CDLL(None), []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def on_each(_):
+        if process.omp_get_thread_num():
+            seen.append(torch.set_flush_denormal(flushes))
+
+    process.GOMP_parallel(on_each, None, torch.get_num_threads(), 0)
+    return len(seen)
+
+
+def test_a_kernel_that_leaves_a_team_flushing_denormals_is_wrong():
+    """Then PyTorch's operators would compute otherwise on that thread."""
+    if not openmp_is_here():
+        pytest.skip("PyTorch's threads are not OpenMP's here")
+    kernel = load(artifact(candidate()))
+    compute = kernel.compute
+    torch.set_num_threads(2)
+    try:
+        if flush_denormals_in_the_team(False) != 1:
+            pytest.skip("OpenMP has one thread here")
+        cases = [make_case(kernel.artifact.candidate.workload, data="normal")]
+        assert verify_finalist(kernel, cases).right
+        kernel.compute = lambda *inputs: (flush_denormals_in_the_team(True), compute(*inputs))[1]
+        verdict = verify_finalist(kernel, cases)
+    finally:
+        flush_denormals_in_the_team(False)
+    assert not verdict.right and verdict.reason.startswith("float mode: ")
+    assert torch.full((1 << 16,), torch.finfo(torch.float32).tiny).mul_(0.5).ne_(0.0).all(), "it is restored"
 
 
 def test_a_right_kernel_has_no_blind_spot():
