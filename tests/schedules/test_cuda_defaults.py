@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from dwconv.errors import NoTemplate
 from dwconv.problems.block import Block
-from dwconv.problems.workload import BLOCK_PASSES, DTYPES, LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, ITEMSIZE, LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.template import templates_for
 from tests.schedules.cuda_layers import SM_90
 from tests.schedules.test_cuda_block import BLOCKS, BOTH_GRADIENTS
@@ -57,3 +58,25 @@ def test_what_fits_has_a_default(pass_: Pass, layout: Layout, data: st.DataObjec
         assert space.why_illegal(space.default) is None, template.name
         threads = [space.default.to_dict().get(name, 1) for name in ("threads_c", "threads_w", "threads_h")]
         assert threads[-1] <= 64, "CUDA allows 64 threads on z"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("channels", [3, 20, 58, 96])
+def test_a_thread_has_as_many_channels_as_whole_vectors_of_16_bytes_take(dtype: DType, channels: int) -> None:
+    """No load is wider, and none goes from the channels of one pixel to those of the next."""
+    of: list[tuple[Pass, str | None]] = [*((pass_, None) for pass_ in PASSES)]
+    of += [("forward", BLOCKS[0]), ("backward", BLOCKS[0]), ("backward", BOTH_GRADIENTS)]
+    seen = set()
+    for pass_, text in of:
+        workload = Workload(
+            pass_=pass_, batch=1, channels=channels, input_size=(14, 14), kernel=(3, 3), padding=((1, 1), (1, 1)),
+            layout="nhwc", dtype=dtype, block=Block.parse(text) if text else None,
+        )  # fmt: skip
+        most = 16 // ITEMSIZE[dtype]
+        for template in templates_for(workload, SM_90):
+            for knob in template.space(workload, SM_90).knobs:
+                if knob.name == "vector_c":
+                    seen.add(template.name)
+                    assert all(lanes <= most and channels % lanes == 0 for lanes in knob.values), template.name
+                    assert math.gcd(channels, most) in knob.values, template.name
+    assert len(seen) >= 5
