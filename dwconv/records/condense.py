@@ -19,19 +19,19 @@ from dwconv.system.new_file import new_file, sync_folder
 def condensed(database: Database, *, keep: int) -> list[TuningRecord]:
     """The best ``keep`` records of every workload on every device, best first, in the order of devices and workloads.
 
-    Readers may have any version of PyTorch and TVM, so each pair of versions has its own best; of a template
-    only the newest version counts. Failed and computed records are left out. Unconfirmed ones are kept only if a
-    workload has no confirmed one."""
-    workloads: dict[tuple[str, Workload], list[TuningRecord]] = {}
+    Readers may have any version of PyTorch and TVM, so each pair of versions has its own best, and each kind of
+    arithmetic; of a template only the newest version counts. Failed and computed records are left out. Unconfirmed ones
+    are kept only if a workload has no confirmed one."""
+    workloads: dict[tuple[str, Workload, bool], list[TuningRecord]] = {}
     for record in database:
-        workloads.setdefault((record.device, record.workload), []).append(record)
+        workloads.setdefault((record.device, record.workload, record.fast_math), []).append(record)
     kept: list[TuningRecord] = []
-    for (device, workload), records in sorted(workloads.items(), key=lambda item: (item[0][0], item[0][1].key)):
+    ordered = sorted(workloads.items(), key=lambda item: (item[0][0], item[0][1].key, item[0][2]))
+    for (device, workload, fast_math), records in ordered:
         for is_made_with in _each_of_versions(records):
+            by_batch = database.ranked_by_batch(workload, device, is_current=is_made_with, fast_math=fast_math)
             ranked = [
-                record
-                for record in database.ranked(workload, device, is_current=is_made_with)
-                if record.workload == workload and is_made_with(record)
+                record for record in next(iter(by_batch), []) if record.workload == workload and is_made_with(record)
             ]
             confirmed = [record for record in ranked if record.confirmed]
             kept += (confirmed or ranked)[:keep]

@@ -106,3 +106,20 @@ def test_each_pair_of_versions_has_its_own_best(tmp_path):
     database = Database.load([write(tmp_path / "log.jsonl", records)])
     assert condensed(database, keep=1) == [records[1], records[4]]
     assert condensed(database, keep=9) == [records[1], records[2], records[4], records[0]], "each once"
+
+
+def test_each_arithmetic_has_its_own_best(tmp_path):
+    """A kernel that was tuned with --fast-math runs for no other, and none runs for it."""
+    fast = {"math": "fast"}
+    records = [
+        dataclasses.replace(record_of(SMALL, device="here", config=config, median_us=us), versions=versions)
+        for config, us, versions in (
+            (CONFIGS[0], 5, {}),
+            (CONFIGS[1], 1, fast),
+            (CONFIGS[2], 6, {}),
+            (CONFIGS[0], 9, fast),
+        )
+    ]
+    database = Database.load([write(tmp_path / "log.jsonl", records)])
+    assert condensed(database, keep=1) == [records[0], records[1]]
+    assert condensed(database, keep=9) == [records[0], records[2], records[1], records[3]]
