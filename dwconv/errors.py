@@ -23,11 +23,11 @@ class InvalidCall(InvalidWorkload, RuntimeError):
 
 
 class InvalidArgument(InvalidWorkload, TypeError):
-    """A call with something other than tensors and whole numbers; PyTorch's own op raises TypeError, too."""
+    """An argument of another type than it can have; PyTorch's own op raises TypeError, too."""
 
 
 class InvalidChoice(DwconvError, ValueError):
-    """A limit of a search that makes no sense."""
+    """An argument, such as a limit of a search, with a value that makes no sense."""
 
 
 class InvalidConfig(DwconvError, ValueError):

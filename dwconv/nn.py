@@ -15,7 +15,8 @@ from dwconv.call.arguments import Arguments
 from dwconv.call.deferred import deferred
 from dwconv.call.functional import conv_of_layer
 from dwconv.call.traced import entered
-from dwconv.errors import InvalidWorkload
+from dwconv.errors import InvalidArgument, InvalidChoice, InvalidWorkload
+from dwconv.system import given
 
 Size = int | tuple[int, ...]
 """A number, or one for each axis."""
@@ -98,13 +99,24 @@ class _Depthwise(Revertible, metaclass=AsPlain):
         self, in_channels: int, out_channels: int, kernel_size: Size, *others: Any, **options: Any
     ) -> None: ...
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        if len(given) + ("kernel_size" in options) > 2 or not _OF_PYTORCH.isdisjoint(options):
-            super().__init__(*given, **options)
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        if len(sizes) + ("kernel_size" in options) > 2 or not _OF_PYTORCH.isdisjoint(options):
+            super().__init__(*sizes, **options)
         else:
-            self._make_depthwise(*given, **options)
+            self._make_depthwise(*sizes, **options)
 
     def _make_depthwise(self, channels: int, kernel_size: Size, *, multiplier: int = 1, **options: Any) -> None:
+        channels = given.whole("channels", channels, least=1)
+        multiplier = given.whole("multiplier", multiplier, least=1)
+        for name, least in _LEAST.items():
+            value = kernel_size if name == "kernel_size" else options.get(name, least)
+            if not (name == "padding" and isinstance(value, str)):  # which PyTorch checks
+                _check_sizes(name, value, least=least, axes=self.axes)
+        if "bias" in options:
+            options["bias"] = given.flag("bias", options["bias"])
+        dtype = options.get("dtype")
+        if dtype is not None and not isinstance(dtype, torch.dtype):
+            raise InvalidArgument(f"dtype={given.shown(dtype)} is not a torch.dtype; give one, such as torch.float32")
         super().__init__(channels, channels * multiplier, kernel_size, groups=channels, **options)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -120,11 +132,24 @@ class _Depthwise(Revertible, metaclass=AsPlain):
         if self.padding_mode != "zeros":
             input, padding = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
         elif self.axes == 1:
-            given = Arguments(input, weight, bias, self.stride, padding, self.dilation, self.groups, 1)
-            waiting = deferred(given)
+            arguments = Arguments(input, weight, bias, self.stride, padding, self.dilation, self.groups, 1)
+            waiting = deferred(arguments)
             if waiting is not None:
                 return waiting
         return conv_of_layer(input, weight, bias, self.stride, padding, self.dilation, self.groups, self.axes)
+
+
+_LEAST = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+
+
+def _check_sizes(name: str, value: Any, *, least: int, axes: int) -> None:
+    """Raises InvalidArgument or InvalidChoice unless ``value`` is a whole number from ``least`` on, or one for each
+    axis."""
+    sizes = value if isinstance(value, (tuple, list)) else (value,)
+    if len(sizes) not in (1, axes):
+        raise InvalidChoice(f"{name}={value} has {len(sizes)} numbers; give one, or {axes}")
+    for size in sizes:
+        given.whole(name, size, least=least)
 
 
 _OF_PYTORCH = frozenset({"in_channels", "out_channels", "groups"})
@@ -172,7 +197,8 @@ class DepthwiseBlock(nn.Module):
 
     ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and
     activations as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks
-    of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise.
+    of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise, InvalidArgument for
+    a part that is no module.
 
     One op is for training, or for evaluation where nothing is recorded, as under ``torch.no_grad()``; channels_last, in
     float32 or, but for the norms, in 16 bits, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
@@ -193,6 +219,9 @@ class DepthwiseBlock(nn.Module):
     ) -> None:
         if not isinstance(conv, nn.Conv2d) or conv.groups != conv.in_channels:
             raise InvalidWorkload(f"conv={conv} is not depthwise; use one with groups=in_channels")
+        for name, part in (("bn1", bn1), ("act1", act1), ("bn2", bn2), ("act2", act2)):
+            if part is not None and not isinstance(part, nn.Module):
+                raise InvalidArgument(f"{name}={given.shown(part)} is not a torch.nn.Module; give a module, or None")
         super().__init__()
         self.traces: tuple[Any, ...] = ()
         self.bn1, self.act1, self.conv, self.bn2, self.act2 = bn1, act1, conv, bn2, act2

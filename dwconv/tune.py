@@ -24,7 +24,8 @@ from dwconv.commands.tune_arguments import (
     parser_of_tune,
     workloads_from,
 )
-from dwconv.errors import say
+from dwconv.errors import InvalidArgument, say
+from dwconv.system import given
 from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def tune(
     Calls in this process use the kernels found. The result prints as the table of the command. Ctrl-C raises
     KeyboardInterrupt; what was measured is kept, and the same call goes on from there.
 
-    Raises InvalidWorkload if no depthwise convolution ran, BrokenInstallation without TVM, or without Ray where that is
+    Raises InvalidArgument and InvalidChoice for arguments that make no sense, InvalidWorkload if no depthwise
+    convolution ran, BrokenInstallation without TVM, or without Ray where that is
     requested, NoCluster if no node of it can tune.
     """
     check_can_build()  # first: what is imported next may be missing, too
@@ -77,7 +79,9 @@ def tune(
     from dwconv.tuner.choices import Choices
     from dwconv.tuner.cluster.on_ray import check_ray_is_here
 
-    path = None if log is None else Path(log)
+    path = None if log is None else given.path("log", log)
+    if not isinstance(ray, (str, bool)):
+        raise InvalidArgument(f"ray={given.shown(ray)} is not an address; give a str such as 10.0.0.1:6379, or True")
     choices = Choices(minutes=minutes, trials=trials, seconds=seconds, until=until, jobs=cores(), log=path)
     if path is not None:
         TuningLog(path)  # checked first: a step of the model may take long

@@ -154,6 +154,8 @@ def _check_tensors(given: Arguments) -> None:
     channels = input.shape[-axes - 1]
     out_channels = weight.shape[0] if weight.dim() else 0
     if given.groups is not None and given.groups != channels:
+        if not hasattr(given.groups, "__index__"):
+            raise InvalidArgument(f"groups={given.groups!r} is not a whole number")
         raise InvalidCall(
             f"groups={given.groups} with {channels} input channels is not depthwise; "
             f"use groups={channels}, or torch.nn.functional.conv{axes}d"
@@ -231,6 +233,8 @@ def _sides(padding: Sequence[Sequence[int]], *, axes: int) -> Ints:
         raise InvalidCall(f"padding={padding} is not one number, or {axes}, or {_SIDES[axes]}")
     sides = tuple(number for pair in pairs for number in pair)
     for number in sides:
+        if isinstance(number, bool) or not hasattr(number, "__index__"):
+            raise InvalidArgument(f"padding={padding!r} holds {number!r}, which is not a whole number")
         if number < 0:
             raise InvalidCall(f"padding={number} must be at least 0")
     return (0, 0, *sides) if axes == 1 else sides
@@ -239,13 +243,15 @@ def _sides(padding: Sequence[Sequence[int]], *, axes: int) -> Ints:
 def whole(name: str, value: Any) -> int | Ints:
     """A number, or one for each axis, as ints. Integers of numpy, and tensors of one integer, count as numbers, as they
     do for PyTorch's op."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
     try:
         return tuple(each if isinstance(each, int) else index(each) for each in value)
     except TypeError:  # one number, or none at all
         pass
     try:
+        if isinstance(value, bool):
+            raise TypeError
         return index(value)
     except TypeError:
         raise InvalidArgument(f"{name}={value!r} is not a whole number, or one for each axis") from None

@@ -17,7 +17,7 @@ from dwconv.call.active import named_weight
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
 from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
-from dwconv.errors import InvalidCall
+from dwconv.errors import InvalidArgument, InvalidCall
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import by
 
@@ -178,9 +178,16 @@ def _check(
     initial_states: Tensor | None,
     activation: str | None,
 ) -> None:
-    """Raises InvalidCall. What is left for ``conv1d`` to check it does."""
+    """Raises InvalidCall, and InvalidArgument for what is no tensor. What is left for ``conv1d`` to check it does."""
     if activation is not None and activation not in ACTIVATIONS:
         raise InvalidCall(f"activation={activation!r} is unknown; use None, 'silu' or 'swish'")
+    if not (isinstance(x, Tensor) and isinstance(weight, Tensor)):
+        name, other = ("weight", weight) if isinstance(x, Tensor) else ("x", x)
+        raise InvalidArgument(f"{name} must be a Tensor, not {type(other).__name__}")
+    if not (bias is seq_idx is initial_states is None):
+        for name, tensor in (("bias", bias), ("seq_idx", seq_idx), ("initial_states", initial_states)):
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise InvalidArgument(f"{name} must be a Tensor, not {type(tensor).__name__}")
     if x.dim() != 3:
         raise InvalidCall(f"x of shape {by(x.shape)} is not (B, C, L)")
     batch, channels, length = x.shape

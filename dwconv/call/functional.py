@@ -26,6 +26,7 @@ from dwconv.call.watchers import is_watched_beside_autocast
 from dwconv.dispatch import locked
 from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload, warn
 from dwconv.problems import pytorch
+from dwconv.system import given
 
 
 def conv2d(
@@ -188,13 +189,14 @@ def lock(path: Path | str) -> None:
     counts the passes whose kernels are still being built. With ``DWCONV_LOCK=path`` another process, or another rank,
     runs the same on a device of that name, on as many threads, and gives the same bits; one line names what cannot run
     there. Raises InvalidSetting, naming the file, if it cannot be written."""
+    file = given.path("path", path)
     calls = {
         (plan.problem, plan.target): {pass_: (made, plan.kernels.code(pass_)) for pass_, made in plan.decisions.items()}
         for plan in call_plan.plans()
         if plan.target is not None
     }
     try:
-        locked.write(Path(path), calls)
+        locked.write(file, calls)
     except OSError as error:
         raise InvalidSetting(f"lock={path} cannot be written: {error.strerror}; name another file") from None
     made = [each for of_call in calls.values() for each, _ in of_call.values()]

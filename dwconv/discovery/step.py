@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from torch.nn.parameter import is_lazy
 from torch.utils import checkpoint
 
 from dwconv.discovery.unchanged import held
-from dwconv.errors import InvalidWorkload
+from dwconv.errors import InvalidArgument, InvalidWorkload
+from dwconv.system import given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,12 @@ class ExampleStep:
 
     @classmethod
     def of(cls, model: nn.Module, example_inputs: Any, *, trains: bool | None) -> ExampleStep:
-        """Raises InvalidWorkload for an example that is not on the model's device, or of another kind, and for a model
-        with lazy layers that were never called."""
+        """Raises InvalidArgument for what is no model and for a ``trains`` that is no flag; InvalidWorkload for an
+        example that is not on the model's device, or of another kind, and for a model with lazy layers that were never
+        called."""
+        check_model(model)
+        trains = None if trains is None else given.flag("trains", trains)
+        _check_no_shape(example_inputs)
         positional: tuple[Any, ...] = ()
         keywords: Mapping[str, Any] = {}
         if isinstance(example_inputs, Tensor):
@@ -115,6 +121,47 @@ def without_replays(model: nn.Module) -> Iterator[None]:
     finally:
         for forward in forwards:
             forward.is_paused = False
+
+
+def check_model(model: object) -> None:
+    """Raises InvalidArgument for what is no ``nn.Module``."""
+    if isinstance(model, nn.Module):
+        return
+    if isinstance(model, type):
+        way_out = f"make one: {model.__name__}(…)" if issubclass(model, nn.Module) else "give a torch.nn.Module"
+        raise InvalidArgument(f"model is the class {model.__name__}, not a model; {way_out}")
+    if isinstance(module := getattr(model, "module", None), (type(check_model), MethodType)) and callable(module):
+        way_out = "give the module that was exported, before the export"
+    elif callable(model):
+        way_out = "give the torch.nn.Module that it runs; dwconv.conv2d is the function"
+    elif isinstance(model, Mapping):
+        way_out = "load it into a torch.nn.Module, and give that"
+    elif isinstance(model, (list, tuple)):
+        way_out = "give one torch.nn.Module, such as torch.nn.Sequential(*model)"
+    else:
+        way_out = "give one"
+    raise InvalidArgument(f"model={given.shown(model)} is not a torch.nn.Module; {way_out}")
+
+
+def _check_no_shape(example_inputs: object) -> None:
+    """Raises InvalidArgument for sizes where a tensor of these sizes is meant."""
+    found = example_inputs
+    while isinstance(found, (tuple, list)) and len(found) == 1:
+        found = found[0]
+    if isinstance(found, torch.Size) or (
+        isinstance(found, (tuple, list))
+        and len(found) >= _FEWEST_SIZES
+        and all(isinstance(size, int) and not isinstance(size, bool) for size in found)
+    ):
+        sizes = ", ".join(map(str, found))
+        raise InvalidArgument(
+            f"example_inputs=({sizes}) is a shape; give a tensor of it, such as torch.randn({sizes}), or numbers that "
+            "are arguments as a dict of keyword arguments"
+        )
+
+
+_FEWEST_SIZES = 3
+"""Of an input, (C, L)'s being rare: fewer numbers may be arguments."""
 
 
 def _check(step: ExampleStep) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from dwconv.discovery.step import unwrapped
+from dwconv.discovery.step import check_model, unwrapped
 from dwconv.errors import InvalidWorkload
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class ConversionSummary:
             lines[0] += f", {self.converted_before} were before"
         if self.skipped:
             lines[0] += f", {len(self.skipped)} left as they are"
+        if not (self.converted or self.converted_before or self.skipped or self.functional or self.discovery):
+            lines[0] += (
+                ": no Conv1d, Conv2d or Conv3d of torch.nn with groups is in it; an example shows functional calls, too"
+            )
         lines += ["functional calls run on dwconv, wherever the model makes them"] if self.functional else []
         lines += self._of_the_example()
         alike: dict[str, list[str]] = {}
@@ -82,7 +86,8 @@ class ConversionSummary:
 
 def summary(model: nn.Module) -> ConversionSummary:
     """What the latest ``convert`` of ``model`` did in this process; wrappers are looked through. Raises InvalidWorkload
-    for a model that was not converted, and for a copy of one."""
+    for a model that was not converted, and for a copy of one; InvalidArgument for what is no model."""
+    check_model(model)
     found = _summaries.get(unwrapped(model))
     if found is None:
         raise InvalidWorkload(

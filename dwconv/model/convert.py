@@ -18,12 +18,13 @@ from dwconv import settings
 from dwconv.call.background_builds import make_ready
 from dwconv.call.call_plan import kernel_state
 from dwconv.call.functional import reset
-from dwconv.discovery.step import unwrapped
+from dwconv.discovery.step import check_model, unwrapped
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
 from dwconv.model.swaps import Swaps, swap_blocks, swap_layers
+from dwconv.system import given
 
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
@@ -67,18 +68,20 @@ def convert(
     sizes; without an example none. True: those as well that may be faster at other sizes; it needs the example. False:
     none.
 
-    Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
-    InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C,
+    Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device,
+    InvalidArgument for what is no model and for other arguments of another type, and InvalidChoice for ``seconds`` that
+    are no time and for ``blocks`` without an example. Then, and after ctrl-C,
     nothing in the model has changed; what was measured is kept. If it cannot race for another reason, the summary gives
     the reason, and the model is converted.
     """
+    check_model(model)
+    functional = None if functional is None else given.flag("functional", functional)
+    blocks = None if blocks is None else given.flag("blocks", blocks)
     if example_inputs is None and seconds is not None:
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")
     if example_inputs is None and blocks:
         raise InvalidChoice("blocks=True needs example_inputs, which show what comes before and after each layer")
-    seconds = settings.RACE_SECONDS if seconds is None else seconds
-    if not seconds >= 0:
-        raise InvalidChoice(f"seconds={seconds} is not a time; use 0 or more")
+    seconds = settings.RACE_SECONDS if seconds is None else given.seconds("seconds", seconds)
     swaps = Swaps()
     try:
         outcome = swap_layers(model, swaps)

@@ -20,11 +20,12 @@ from dwconv.call.call_plan import decide_open_plans
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_looked_at
 from dwconv.discovery import discover
-from dwconv.discovery.step import ExampleStep, outputs_in, without_replays
+from dwconv.discovery.step import ExampleStep, check_model, outputs_in, without_replays
 from dwconv.discovery.unchanged import unchanged
-from dwconv.errors import CannotBeCaptured, InvalidChoice, described_error
+from dwconv.errors import CannotBeCaptured, described_error
 from dwconv.model.convert import race_and_build
 from dwconv.model.converted_classes import is_functional
+from dwconv.system import given
 
 Model = TypeVar("Model", bound=nn.Module)
 _MOST_STEPS = 5
@@ -52,11 +53,10 @@ def graphed(model: Model, example_inputs: Any, *, seconds: float | None = None) 
     Raises CannotBeCaptured, in one line, for a model without a GPU or on several, with hooks, or buffers that require a
     gradient, wrapped or compiled, that is to train where nothing requires a gradient, and where the capture fails, as
     it does if the model reads numbers on the host. Then nothing in the model has changed. Raises the model's own error
-    if it fails on the example.
+    if it fails on the example, InvalidArgument for what is no model, InvalidChoice for ``seconds`` that are no time.
     """
-    seconds = settings.RACE_SECONDS if seconds is None else seconds
-    if not seconds >= 0:
-        raise InvalidChoice(f"seconds={seconds} is not a time; use 0 or more")
+    check_model(model)
+    seconds = settings.RACE_SECONDS if seconds is None else given.seconds("seconds", seconds)
     name = type(model).__name__
     without_graphs(model)
     step = ExampleStep.of(model, example_inputs, trains=None)

@@ -15,10 +15,11 @@ from torch import nn
 from dwconv.discovery import DiscoveredLayer, Discovery, alike, discover
 from dwconv.discovery.step import unwrapped
 from dwconv.discovery.watch import Watch
-from dwconv.errors import InvalidWorkload, warn
+from dwconv.errors import InvalidArgument, InvalidWorkload, warn
 from dwconv.problems.layer_files import Layer, check_can_write, write_layers
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass
+from dwconv.system import given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class ModelLayers:
     def save(self, path: Path | str) -> None:
         """Write the file that ``python -m dwconv.tune --layers PATH`` tunes. Raises InvalidWorkload if it cannot be
         written."""
-        write_layers(Path(path), {self.network: self.layers})
+        write_layers(given.path("path", path), {self.network: self.layers})
 
     def __str__(self) -> str:
         return f"{self.network}: {self.discovery}"
@@ -68,7 +69,9 @@ class collect:
     the file. Raises InvalidWorkload, naming the file, if it cannot be written; warns if nothing ran."""
 
     def __init__(self, path: Path | str, *, name: str = "collected") -> None:
-        self._path, self._name, self._watch = Path(path), name, Watch(nn.Module())
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"name={given.shown(name)} is no name of a network; give a str")
+        self._path, self._name, self._watch = given.path("path", path), name, Watch(nn.Module())
 
     def __enter__(self) -> None:
         check_can_write(self._path)

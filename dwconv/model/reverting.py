@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from torch import nn
 
+from dwconv.discovery.step import check_model
 from dwconv.errors import DwconvWarning
 from dwconv.model.conversion import shown_name
 from dwconv.model.graphed import without_graphs
@@ -21,8 +22,10 @@ def revert(model: Model) -> Model:
     The layers stay the objects they are, with their parameters, hooks, mode and names. So tools that look for PyTorch's
     classes find them: fusing layers, quantisation, pruning. What ``graphed`` captured runs op by op again. A
     ``dwconv.nn.DepthwiseConv2d`` that ``convert`` did not make becomes an ``nn.Conv2d``, too. A layer of a class that
-    was made of dwconv's stays; a warning names it. ``convert`` may be called again at any time.
+    was made of dwconv's stays; a warning names it. ``convert`` may be called again at any time. Raises InvalidArgument
+    for what is no model.
     """
+    check_model(model)
     left = []
     for name, module in model.named_modules():
         without_graphs(module)

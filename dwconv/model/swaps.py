@@ -3,6 +3,9 @@ the summary lists what became of each block."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
@@ -59,27 +62,52 @@ class Swaps:
 def swap_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
     """Give every depthwise layer that can be converted its class."""
     converted, skipped, before = [], [], 0
-    for name, module in model.named_modules():
-        if not isinstance(module, Convolution) or module.groups == 1:
-            continue
+    for name, module, reason in with_groups(model):
         if isinstance(module, LAYERS):
             before += 1
-        elif reason := why_left(module):
-            skipped.append(ConvertedLayer(name, f"stays {type(module).__name__}: {reason}"))
-        else:
+        elif isinstance(module, Convolution) and not reason:
             swaps.swap(module, _class_for(module))
             converted.append(ConvertedLayer(name, _sizes(module)))
+        else:
+            skipped.append(ConvertedLayer(name, f"stays {type(module).__name__}: {reason}"))
     return ConversionSummary(converted=tuple(converted), skipped=tuple(skipped), converted_before=before)
 
 
 # -- which class a layer gets -----------------------------------------------------------------------------------------
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+_Transposed = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 _DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {
     nn.Conv1d: DepthwiseConv1d,
     nn.Conv2d: DepthwiseConv2d,
     nn.Conv3d: DepthwiseConv3d,
 }
+
+
+def with_groups(model: nn.Module) -> Iterator[tuple[str, nn.Module, str | None]]:
+    """The convolutions with groups, transposed ones too, by name, and why each is left alone; None if it can be
+    converted. Of a part that is TorchScript it names the part."""
+    scripted: list[str] = []
+    for name, module in model.named_modules():
+        if any(name.startswith(outer and f"{outer}.") for outer in scripted):
+            continue
+        if isinstance(module, torch.jit.ScriptModule):
+            scripted.append(name)
+            if any(_has_groups_in_script(each) for each in module.modules()):
+                yield name, module, "it is TorchScript, which runs its own code; convert the model before it is made"
+        elif isinstance(module, _Transposed) and module.groups > 1:
+            yield name, module, "it is transposed; dwconv has kernels of convolutions alone"
+        elif isinstance(module, Convolution) and module.groups > 1:
+            yield name, module, None if isinstance(module, LAYERS) else why_left(module)
+
+
+def _has_groups_in_script(module: nn.Module) -> bool:
+    """Of what TorchScript keeps of a convolution: its name, and its weight of (C·multiplier, C / groups, …)."""
+    weight = getattr(module, "weight", None)
+    is_convolution = str(getattr(module, "original_name", "")).removeprefix("Depthwise").startswith("Conv")
+    return (
+        is_convolution and isinstance(weight, torch.Tensor) and weight.dim() > 2 and 1 == weight.shape[1] != len(weight)
+    )
 
 
 def why_left(module: Convolution) -> str | None:

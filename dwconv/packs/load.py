@@ -16,7 +16,7 @@ from pathlib import Path
 from dwconv import native
 from dwconv.call.functional import reset
 from dwconv.dispatch import packed
-from dwconv.errors import DwconvError, LogError, PackError, one_line
+from dwconv.errors import DwconvError, InvalidArgument, LogError, PackError, one_line
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.load import openmp_is_here
@@ -27,7 +27,7 @@ from dwconv.packs.remote import get_pack
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.records.line import decode as decode_record
 from dwconv.records.record import TuningRecord, made_with
-from dwconv.system import cpu_facts, versions
+from dwconv.system import cpu_facts, given, versions
 from dwconv.system.new_file import check_name
 from dwconv.system.remote_files import is_url, shown
 
@@ -64,13 +64,17 @@ def load_pack(
     ``path`` may be a URL. Then ``sha256`` has to be given; ``trust`` loads any pack there without it.
 
     Raises PackError if the pack is damaged, or made for another device or other versions; if it cannot be fetched, or
-    comes from a URL without a digest."""
+    comes from a URL without a digest; InvalidArgument and InvalidChoice for arguments that are none."""
+    named = given.path("path", path)
     url = str(path) if is_url(str(path)) else None
+    if sha256 is not None and not isinstance(sha256, str):
+        raise InvalidArgument(f"sha256={given.shown(sha256)} is not a digest; give the str that dwconv.export printed")
+    unmeasured, trust = given.flag("unmeasured", unmeasured), given.flag("trust", trust)
     try:
-        folder = get_pack(url, sha256=sha256, trust=trust) if url else Path(path)
+        folder = get_pack(url, sha256=sha256, trust=trust) if url else named
         return _load(folder, sha256=folder.name if url else sha256, unmeasured=unmeasured)
     except DwconvError as error:
-        raise PackError(one_line(f"pack={shown(url) if url else Path(path)}: {error}")) from None
+        raise PackError(one_line(f"pack={shown(url) if url else named}: {error}")) from None
 
 
 def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:

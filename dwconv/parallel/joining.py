@@ -28,6 +28,7 @@ from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import (
     BrokenInstallation,
     DwconvError,
+    InvalidArgument,
     InvalidChoice,
     InvalidWorkload,
     NoDevice,
@@ -35,6 +36,7 @@ from dwconv.errors import (
     StageFailed,
     one_line,
 )
+from dwconv.system import given
 
 TIMEOUT_S = 600.0
 _LOST = r"Connection (?:closed|reset) by peer|Timed out waiting|Application timeout caused pair closure|Broken pipe"
@@ -71,6 +73,7 @@ def ranks(*, timeout_s: float = TIMEOUT_S, device: str | None = None) -> Iterato
     Raises RankLost where communication fails, because another rank has ended or does not answer."""
     if not dist.is_available():
         raise BrokenInstallation("this PyTorch was built without torch.distributed; install one that has it")
+    timeout_s = given.number("timeout_s", timeout_s, way_out="give seconds, such as 600")
     if timeout_s <= 0:
         raise InvalidChoice(f"timeout_s={timeout_s:g} leaves no time to wait for ranks; give seconds, such as 600")
     own = _device(device)
@@ -92,6 +95,9 @@ def run(train: Callable[[Rank], object], *, timeout_s: float = TIMEOUT_S, device
     """Joins the job, calls ``train(rank)``, and returns the exit code, for ``sys.exit``. dwconv's errors become one
     line on stderr and exit code 2; the errors of ``train`` are raised as they are. Where a rank is lost, the process
     ends with that line: ``run`` does not return."""
+
+    if not callable(train):
+        raise InvalidArgument(f"train={given.shown(train)} cannot be called; give a function of a Rank")
 
     def command(argv: list[str] | None) -> int:
         with ranks(timeout_s=timeout_s, device=device) as rank:
@@ -159,7 +165,7 @@ def _device(named: str | None) -> torch.device:
     """The device of this rank, which becomes the process's own."""
     try:
         chosen = torch.device(named or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise InvalidChoice(f"device={named} is unknown; use cpu, cuda or cuda:N") from None
     place = settings.local_rank()
     if chosen.type != "cuda":
@@ -216,6 +222,12 @@ def check_same(mine: Sequence[str], *, group: dist.ProcessGroup | None = None) -
                 f"rank {rank} has {other or 'nothing more'} where rank 0 has {first or 'nothing more'}; give every "
                 "rank the same model and plan"
             )
+
+
+def check_joined() -> None:
+    """Raises InvalidChoice in a process that has not joined a job."""
+    if not dist.is_available() or not dist.is_initialized():
+        raise InvalidChoice("this process has not joined a job; call it inside `with dwconv.parallel.ranks():`")
 
 
 def described(model: nn.Module) -> list[str]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from dwconv.discovery.step import unwrapped
+from dwconv.discovery.step import check_model, unwrapped
 from dwconv.errors import InvalidWorkload
 from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
-from dwconv.model.swaps import Convolution, why_left
+from dwconv.model.swaps import with_groups
 from dwconv.nn import LAYERS
 from dwconv.reporting.ran import in_an_example, so_far, step_on_gpu
 from dwconv.reporting.result import Report
@@ -39,8 +39,10 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
     ``convert``) the model takes a step on them, which changes nothing in it, and the report is of such a step; on a GPU
     it takes a few, and the time of the host, op by op, is shown beside that of the kernels.
 
-    Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
+    Raises InvalidArgument for what is no model, InvalidWorkload for a model without layers of dwconv, and the model's
+    own error if it fails on the example.
     """
+    check_model(model)
     layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
     left = _left(model)
     if not layers and not any(is_functional(module) for module in model.modules()):
@@ -60,9 +62,8 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
 
 def _left(model: nn.Module) -> tuple[ConvertedLayer, ...]:
     return tuple(
-        ConvertedLayer(without_wrappers(name), why_left(module) or "not converted; dwconv.convert(model) swaps it")
-        for name, module in model.named_modules()
-        if isinstance(module, Convolution) and module.groups > 1
+        ConvertedLayer(without_wrappers(name), reason or "not converted; dwconv.convert(model) swaps it")
+        for name, module, reason in with_groups(model)
         if not isinstance(module, LAYERS)
     )
 

@@ -14,7 +14,7 @@ from dwconv.call.call_plan import decisions_for
 from dwconv.call.plan_kernels import reads_slices
 from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
-from dwconv.errors import InvalidWorkload
+from dwconv.errors import InvalidArgument, InvalidWorkload
 from dwconv.kernels.operand import alignment_bytes, why_copied, x_pitch_of
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import Block
@@ -23,6 +23,7 @@ from dwconv.problems.workload import IMAGES, Layout, Pass, by
 from dwconv.records.record import Measurement, TuningRecord, in_us
 from dwconv.schedules.template import template
 from dwconv.system import versions
+from dwconv.system.given import shown
 from dwconv.untuned.gain import Expected
 
 
@@ -117,6 +118,10 @@ def explain(
 
     Raises InvalidWorkload, as the call itself would.
     """
+    if not isinstance(weight, Tensor):
+        raise InvalidArgument(f"weight must be a Tensor, not {type(weight).__name__}")
+    if block is not None and not isinstance(block, str):
+        raise InvalidArgument(f"block={shown(block)} is not a str; give it as in bn+relu6,bn+relu6")
     axes = weight.dim() - 2
     if axes not in (1, 2, 3):
         raise InvalidWorkload(

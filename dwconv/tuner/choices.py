@@ -15,9 +15,11 @@ from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.schedules.template import templates_for
+from dwconv.system import given
 from dwconv.tuner.search.loop import SearchPlan
 from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, Search
 
+_UNTIL = "use one above 0, up to 1"
 _LEAST_MINUTES_TO_COMPILE = 5.0
 """Compiling takes half a minute, and beside other work more than one."""
 
@@ -52,12 +54,22 @@ class Choices:
 
     def __post_init__(self) -> None:
         """Raises InvalidChoice."""
+        way_out = "leave it out for the default"
         for name in ("trials", "seconds", "minutes", "patience", "jobs"):
             limit = getattr(self, name)
-            if limit is not None and not 0 < limit < math.inf:
-                raise InvalidChoice(f"{name}={limit} must be above 0 and finite; leave it out for the default")
-        if self.until is not None and not 0 < self.until <= 1:
-            raise InvalidChoice(f"until={self.until:g} is not a share of the device's limit; use one above 0, up to 1")
+            if limit is None:
+                continue
+            is_time = name in ("seconds", "minutes") or isinstance(limit, float)  # nan and inf are floats
+            if is_time and not isinstance(limit, float):
+                limit = given.number(name, limit, way_out=way_out)
+            if is_time and not 0 < limit < math.inf:
+                raise InvalidChoice(f"{name}={getattr(self, name)} must be above 0 and finite; {way_out}")
+            if name not in ("seconds", "minutes"):
+                given.whole(name, limit, least=1, way_out=way_out)
+        if self.until is not None:
+            until = self.until if isinstance(self.until, float) else given.number("until", self.until, way_out=_UNTIL)
+            if not 0 < until <= 1:
+                raise InvalidChoice(f"until={until:g} is not a share of the device's limit; {_UNTIL}")
 
     def search_on(self, target: Target) -> Search:
         """The search; the usual one for ``target`` if none was chosen."""

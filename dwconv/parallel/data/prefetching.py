@@ -20,9 +20,10 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from dwconv.errors import InvalidChoice, NoDevice
+from dwconv.errors import InvalidArgument, InvalidChoice, NoDevice
 from dwconv.parallel.data.callers_state import CallersState
 from dwconv.parallel.data.copies import Copies
+from dwconv.system import given
 
 Batch = TypeVar("Batch")
 
@@ -40,9 +41,18 @@ def prefetch(loader: Iterable[Batch], device: torch.device | str | None = None, 
     An error of the loader is raised where its batch would have come, with the traceback that it had. The thread ends
     with its epoch, with ``break``, and when the iterator is closed or dropped; the end of an epoch waits for the batch
     that is being loaded."""
-    if depth < 0:
-        raise InvalidChoice(f"depth={depth} is negative; use 0 to load nothing ahead, or 2")
-    chosen = None if device is None else torch.device(device)
+    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+        raise InvalidArgument(
+            f"loader={given.shown(loader)} gives no batches; give a DataLoader, or what a for loop takes"
+        )
+    way_out = "use 0 to load nothing ahead, or 2"
+    if isinstance(depth, int) and depth < 0:
+        raise InvalidChoice(f"depth={depth} is negative; {way_out}")
+    depth = given.whole("depth", depth, least=0, way_out=way_out)
+    try:
+        chosen = None if device is None else torch.device(device)
+    except (RuntimeError, TypeError):
+        raise InvalidChoice(f"device={given.shown(device)} is unknown; use cpu, cuda or cuda:N") from None
     if chosen is not None and chosen.type == "cuda" and not torch.cuda.is_available():
         raise NoDevice(f"device={chosen}: PyTorch finds no GPU here; use device='cpu'")
     return Prefetched(loader, copies=Copies(chosen), depth=depth)

@@ -14,11 +14,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dwconv.discovery.step import ExampleStep
-from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.discovery.step import ExampleStep, check_model
+from dwconv.errors import InvalidArgument, InvalidChoice, InvalidWorkload
 from dwconv.parallel.data.choose_way import DEFAULT, Contest, Loss, choose, gradient_bytes
 from dwconv.parallel.data.ways import Communication, CommunicationReport
-from dwconv.parallel.joining import check_same, described
+from dwconv.parallel.joining import check_joined, check_same, described
+from dwconv.system import given
 
 SECONDS = 60.0
 _reports: WeakKeyDictionary[nn.Module, CommunicationReport] = WeakKeyDictionary()
@@ -47,6 +48,15 @@ def data_parallel(
     ``options`` are DistributedDataParallel's, such as ``process_group`` or ``find_unused_parameters``.
 
     Raises InvalidChoice and InvalidWorkload."""
+    check_model(model)
+    seconds = given.number("seconds", seconds, way_out="give seconds above 0")
+    compress = given.flag("compress", compress)
+    if communication is not None and not isinstance(communication, Communication):
+        raise InvalidArgument(
+            f"communication={given.shown(communication)} is no way to communicate; give a Communication(bucket_mb=25)"
+        )
+    if loss is not None and not callable(loss):
+        raise InvalidArgument(f"loss={given.shown(loss)} cannot be called; give a function of what the model returns")
     group = _group(model, options)
     if not seconds > 0:
         raise InvalidChoice(f"seconds={seconds:g} leaves no time to measure; without an example nothing is measured")
@@ -64,6 +74,7 @@ def data_parallel(
 
 def communication(model: nn.Module) -> CommunicationReport:
     """How ``model``, which ``data_parallel`` gave, communicates, and why. Raises InvalidWorkload for another model."""
+    check_model(model)
     if model not in _reports:
         raise InvalidWorkload(
             f"{type(model).__name__} does not come from dwconv.parallel.data_parallel; pass the model that it returned"
@@ -73,8 +84,7 @@ def communication(model: nn.Module) -> CommunicationReport:
 
 def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
     """The ranks that share the model, once all arguments are in order, and the model the same on all of them."""
-    if not dist.is_available() or not dist.is_initialized():
-        raise InvalidChoice("this process has not joined a job; call it inside `with dwconv.parallel.ranks():`")
+    check_joined()
     if isinstance(model, DistributedDataParallel):
         raise InvalidWorkload("the model is in a DistributedDataParallel already; give its .module")
     if "bucket_cap_mb" in options:

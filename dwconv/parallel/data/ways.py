@@ -10,6 +10,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.errors import InvalidChoice
+from dwconv.system import given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,8 @@ class Communication:
     """Sent as bfloat16, and summed in it: 8 bits of each gradient are kept."""
 
     def __post_init__(self) -> None:
-        if self.bucket_mb is not None and not self.bucket_mb > 0:
+        given.flag("compressed", self.compressed)
+        if self.bucket_mb is not None and not given.number("bucket_mb", self.bucket_mb, way_out="give MiB") > 0:
             raise InvalidChoice(f"bucket_mb={self.bucket_mb} holds no gradient; give MiB above 0, such as 25")
 
     def __str__(self) -> str:

@@ -23,8 +23,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dwconv import settings
-from dwconv.errors import NoPlan
-from dwconv.parallel.joining import check_same, described
+from dwconv.discovery.step import check_model
+from dwconv.errors import InvalidArgument, NoPlan
+from dwconv.parallel.joining import check_joined, check_same, described
 from dwconv.parallel.pipeline.stages import (
     as_on_the_first,
     boundaries,
@@ -36,6 +37,7 @@ from dwconv.parallel.pipeline.stages import (
 )
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import Plan
+from dwconv.system import given
 
 TIMEOUT_S = 300.0
 _PRINTS_SCHEDULES = "torch.distributed.pipelining.schedules"
@@ -75,6 +77,15 @@ class Pipeline:
         mean in which images count differently. ``example``: one replica's share of a batch, on the device that this
         rank computes on. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and InvalidWorkload if ranks
         have different models."""
+        check_model(model)
+        check_joined()
+        if not isinstance(plan, Plan):
+            raise InvalidArgument(f"plan={given.shown(plan)} is no Plan; dwconv.parallel.plan_for_ranks makes one")
+        if not isinstance(example, Tensor):
+            raise InvalidArgument(f"example={given.shown(example)} is no Tensor; give a replica's share of a batch")
+        if not callable(loss):
+            raise InvalidArgument(f"loss={given.shown(loss)} cannot be called; give a function of (output, target)")
+        timeout_s = given.seconds("timeout_s", timeout_s)
         check_runs(plan)
         check_splits(plan, model)
         if plan.world != dist.get_world_size():
@@ -131,8 +142,8 @@ class Pipeline:
         inputs: tuple[Tensor, ...] = ()
         if self._stages[0].is_first:
             if x is None or x.shape != self._example_shape:
-                given = None if x is None else tuple(x.shape)
-                raise NoPlan(f"x of shape {given}; this pipeline was made for {tuple(self._example_shape)} a replica")
+                shape = None if x is None else tuple(x.shape)
+                raise NoPlan(f"x of shape {shape}; this pipeline was made for {tuple(self._example_shape)} a replica")
             inputs = (x,)
         if self._stages[-1].is_last and (target is None or len(target) != self._example_shape[0]):
             count = None if target is None else len(target)

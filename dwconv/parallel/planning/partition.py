@@ -21,8 +21,9 @@ from itertools import accumulate, pairwise
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dwconv.errors import NoPlan
-from dwconv.parallel.joining import agreed
+from dwconv.discovery.step import check_model
+from dwconv.errors import InvalidArgument, NoPlan
+from dwconv.parallel.joining import agreed, check_joined
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import (
@@ -35,6 +36,7 @@ from dwconv.parallel.planning.plan import (
     sum_us,
     transfer_us,
 )
+from dwconv.system import given
 
 MICROBATCHES_A_RANK = 2
 _INTERLEAVED_STAGES_A_RANK = 2
@@ -190,6 +192,13 @@ def plan_for_ranks(
     of a pipeline, two with the ``interleaved`` schedule. ``replicas``: of each stage, by default as many as the ranks
     allow. ``microbatches``: that the whole batch is cut into, by default two for each rank. Raises NoPlan.
     """
+    check_model(model)
+    check_joined()
+    if not isinstance(batch, Tensor):
+        raise InvalidArgument(f"batch={given.shown(batch)} is no Tensor; give the batch of a step, of all ranks")
+    for name, count in (("stages", stages), ("replicas", replicas), ("microbatches", microbatches)):
+        if count is not None:
+            given.whole(name, count, least=1)
     world = dist.get_world_size()
     shape = Shape(world=world, link=link, microbatches=microbatches or MICROBATCHES_A_RANK * world, schedule=schedule)
     each = shape.stages_per_rank
