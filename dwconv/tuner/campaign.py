@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dwconv import native, settings
-from dwconv.errors import BrokenInstallation, NoTemplate, RemoteError, one_line, say
+from dwconv.errors import BrokenInstallation, NoTemplate, RemoteError, WorkerError, one_line, say
 from dwconv.measure import limits
 from dwconv.measure.clock import contention
 from dwconv.measure.simulator.compile import check_compiler
@@ -38,7 +38,8 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     campaign = Campaign(counts, target, choices, network=network, is_here=target.present)
     with shared(campaign.log, target, wanted=choices.log is None and target.present) as share_if_due:
         interrupted = _tune(campaign, between=share_if_due)
-    doubt_limits(campaign.outcomes, target)
+    if isinstance(target, CpuTarget) and doubt_limits(campaign.outcomes, target) and not interrupted:
+        campaign.outcomes = _beside_new_limits(campaign.outcomes, target)
     return campaign.tuned(interrupted=interrupted)
 
 
@@ -187,12 +188,24 @@ def _say_if_nothing_is_checked() -> None:
         _say(f"candidates are not checked: {error}")
 
 
-def doubt_limits(outcomes: Iterable[Outcome], target: Target) -> None:
-    """A kernel faster than the limits allow shows that they were measured on a busy machine: the next run measures them
-    again."""
+def doubt_limits(outcomes: Iterable[Outcome], target: Target) -> bool:
+    """True if a kernel is faster than the limits of this CPU allow. That shows that they were measured on a busy
+    machine: they are measured again when they are next needed."""
     if isinstance(target, CpuTarget) and target.present and any(each.beyond_limit for each in outcomes):
-        _say("a kernel is faster than this CPU's limits; the next run measures them again")
+        _say("a kernel is faster than this CPU's limits, which are measured again")
         limits.doubt(target)
+        return True
+    return False
+
+
+def _beside_new_limits(outcomes: list[Outcome], target: CpuTarget) -> list[Outcome]:
+    """The same, compared with limits that are measured now, where that works."""
+    try:
+        found = limits.with_limits(dataclasses.replace(target, limits=None)).limits
+    except WorkerError as error:
+        _say(f"the limits could not be measured: {error}")
+        return outcomes
+    return [each.beside(found) for each in outcomes] if found else outcomes
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ Progress goes to stderr: a live line a pass on a terminal, plain lines every few
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import textwrap
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dwconv.errors import say
 from dwconv.problems.as_written import workload_options
+from dwconv.problems.target import Limits
 from dwconv.problems.workload import Workload, by
 from dwconv.tuner.expected_gain import ToGain
 from dwconv.tuner.gpu_cost import resource_words
@@ -137,6 +139,13 @@ class Outcome:
     result: TuningResult | None = None
     reason: str = ""
     """Why it could not be tuned: no template fits."""
+
+    def beside(self, limits: Limits) -> Outcome:
+        """The same, compared with other limits of the device."""
+        if self.result is None:
+            return self
+        limit_us = limits.limit_us(bytes_moved=self.workload.bytes, flops=self.workload.flops)
+        return dataclasses.replace(self, result=dataclasses.replace(self.result, limit_us=limit_us))
 
     @property
     def beyond_limit(self) -> bool:

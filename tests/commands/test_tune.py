@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dwconv import settings, tune
+from dwconv.errors import WorkerCannotStart
 from dwconv.measure import limits
 from dwconv.problems import target as target_module
 from dwconv.problems.workload import Workload
@@ -81,16 +82,31 @@ def test_few_minutes_do_not_wait_for_what_takes_half_a_minute(fakes, capsys):
         assert workers.measurer._setup.compiles_calls is compiles
 
 
-def test_a_kernel_beyond_the_limits_has_them_measured_again_by_the_next_run(capsys, fakes, monkeypatch):
+def test_a_kernel_beyond_the_limits_has_them_measured_again_at_once(capsys, fakes, monkeypatch):
     """No percentage is shown above 100, neither while it is tuned nor in the end."""
-    few = dataclasses.replace(fake.TARGET.limits, memory_gb_per_s=0.1, cache_gb_per_s=0.1)
+    few, many = (
+        dataclasses.replace(fake.TARGET.limits, memory_gb_per_s=rate, cache_gb_per_s=rate) for rate in (0.1, 1e4)
+    )
     monkeypatch.setattr(target_module, "cpu_target", lambda: dataclasses.replace(fake.TARGET, limits=few))
-    doubted = []
+    doubted, measured = [], []
     monkeypatch.setattr(limits, "doubt", doubted.append)
-    assert run(*SHAPE, "--trials", "8", "--json") == 0
-    out, err = capsys.readouterr()
-    assert len(doubted) == err.count("the next run measures them again") == 1 and "% of limit" not in err
-    assert [result["percent_of_limit"] for result in json.loads(out)["results"]] == [None] * 3
+    for better in (many, few, WorkerCannotStart("no more processes")):
+
+        def measure(target, better=better):
+            measured.append(target.limits)
+            if target.limits is None and isinstance(better, Exception):
+                raise better
+            return dataclasses.replace(target, limits=target.limits or better)
+
+        monkeypatch.setattr(limits, "with_limits", measure)
+        assert run(*SHAPE, "--trials", "8", "--json", "--no-resume") == 0
+        out, err = capsys.readouterr()
+        assert err.count("which are measured again") == 1 and "% of limit" not in err
+        assert ("no more processes" in err) == isinstance(better, Exception)
+        percents = [result["percent_of_limit"] for result in json.loads(out)["results"] if result["trials"]]
+        assert len(percents) == 2
+        assert all(0 < percent < 100 for percent in percents) if better is many else percents == [None, None]
+    assert measured == [few, None] * 3 and len(doubted) == 3
 
 
 def test_json_is_one_object_on_stdout(capsys, fakes):
