@@ -238,7 +238,6 @@ def test_activation_and_gradient_are_judged_together(logs, forward_us, gradient_
     assert activated.is_at_once(Problem.of(problem), torch.device("cpu"), trains=trains) is at_once
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "activation", "dtype"),
     [

@@ -99,7 +99,6 @@ OTHERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", OTHERS)
 def test_what_is_another_block_now_stays(planted, case):
     model, seen = Parts(WHOLE), []

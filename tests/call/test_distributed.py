@@ -147,7 +147,6 @@ def job(tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
     return {kind: [torch.load(folder / f"{kind}-{rank}.pt") for rank in (0, 1)] for kind in kinds}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", BLOCK_WAYS)
 def test_blocks_learn_what_plain_ranks_learn(job, way):
     """With a layer that no step uses."""

@@ -396,7 +396,6 @@ print(*sorted(each.provider for each in plan.decisions.values()))
 """
 
 
-@pytest.mark.slow
 def test_a_process_predicts_builds_and_checks_and_the_next_one_need_not(tmp_path):
     """fprop was measured with another PyTorch: whatever is expected of the others, it is worth a kernel."""
     workload = workload_of(shape=(4, 64, 20, 20), kernel=(5, 5), padding=2, bias=True)

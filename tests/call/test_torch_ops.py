@@ -57,7 +57,6 @@ def test_derivatives_of_any_order_are_right(logs, geometry, layout):
     assert gradgradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "layout"), [("strided, dilated, asymmetric", "nhwc"), ("plain", "nchw"), ("3-D", "nhwc")]
 )

@@ -350,7 +350,6 @@ LEFT = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "written"])
 @both_ways
 @pytest.mark.parametrize("what", LEFT)

@@ -440,7 +440,6 @@ def test_copies_have_guards_of_their_own(models, copied):
     assert_runs(counted, BOTH)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("way", "kind"), [("interpreted", "written")], indirect=["way"])
 def test_a_new_process_has_guards(models, way, tmp_path):
     torch.save(models, tmp_path / "models")

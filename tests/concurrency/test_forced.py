@@ -177,7 +177,6 @@ def check(make, schedules, *, workers):
                 assert len({each.worker for each in program.engine.schedule.placements}) > 1
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:run_and_save_rng_state is a higher-order operator")
 @pytest.mark.parametrize("make", MODELS)
 def test_any_schedule_computes_what_aot_eager_computes(make):

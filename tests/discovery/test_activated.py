@@ -88,7 +88,6 @@ def test_layers_that_are_listed_say_so(tmp_path):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
 @pytest.mark.usefixtures("brief_timing")
 def test_converting_with_an_example_races_them(logs):

@@ -96,7 +96,6 @@ def built_elsewhere() -> tuple[str, bool]:
     return str(cache._checked_path(artifact, target)), '!"0x' in artifact.source
 
 
-@pytest.mark.slow
 def test_what_is_remembered_of_a_kernel_is_found_wherever_it_was_built():
     """A search builds its kernels outside of the cache, and remembers those that it confirmed."""
     other = subprocess.run(

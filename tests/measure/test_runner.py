@@ -193,7 +193,6 @@ def test_what_the_machine_was_short_of_is_no_fact_about_a_candidate(runner, tmp_
         next(stays)
 
 
-@pytest.mark.slow
 def test_a_kernel_that_writes_to_the_socket_does_not_shift_the_answers(runner):
     faults = ["answers twice", "wrong value", "none", "writes to the socket", "none"]
     records = list(runner.measure([candidate(fault, order=order) for order, fault in enumerate(faults)]))
@@ -203,7 +202,6 @@ def test_a_kernel_that_writes_to_the_socket_does_not_shift_the_answers(runner):
     assert records[3].detail.startswith("its answer is invalid: ")
 
 
-@pytest.mark.slow
 def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypatch):
     list(runner.measure([candidate()]))  # what all share is made
     monkeypatch.setattr(memory, "available_bytes", lambda: 640 << 20)
@@ -213,7 +211,6 @@ def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypat
     assert bad.detail.startswith("it took more than ") and bad.detail.endswith(" GiB of memory")
 
 
-@pytest.mark.slow
 def test_a_caller_that_stops_iterating_can_come_back(runner):
     records = runner.measure([candidate(), candidate("compiler hangs"), candidate(order=1)])
     next(records)

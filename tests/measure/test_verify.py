@@ -206,7 +206,6 @@ def test_a_right_kernel_has_no_blind_spot():
     assert found("none") is None
 
 
-@pytest.mark.slow
 def test_what_is_not_found_is_known():
     """So that this list, and what the documentation says, stay true."""
     with torch.inference_mode():

@@ -193,7 +193,6 @@ def test_a_converted_model_can_be_copied_pickled_saved_and_compiled(logs):
     torch.testing.assert_close(torch.export.export(model, (x,), strict=False).module()(x), y)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_a_video_network_trains_on_3d_kernels(logs, layout):
     shape = (2, 8, 4, 9, 7)

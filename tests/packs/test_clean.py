@@ -58,7 +58,6 @@ def program(load: str, results: Path) -> str:
     return PROGRAM.format(load=load, results=str(results), threads=torch.get_num_threads())
 
 
-@pytest.mark.slow
 def test_a_step_runs_the_packs_kernels_with_the_same_bits(pack, planted_log, no_packs, logs, tmp_path):
     moved = Path(shutil.move(pack, tmp_path / "moved"))
     results = tmp_path / "results.pt"

@@ -70,7 +70,6 @@ assert ran == {layers} * [["dgrad", "fprop", "wgrad"]], ran
 """
 
 
-@pytest.mark.slow
 def test_layers_of_any_size_train_without_tvm(of_every_layer, tmp_path):
     done = run_clean(tmp_path, TRAINING.format(pack=str(of_every_layer), threads=torch.get_num_threads(), layers=7))
     assert done.returncode == 0, done.stderr

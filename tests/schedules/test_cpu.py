@@ -38,7 +38,7 @@ from tests.schedules.cpu_layers import (
     template_of,
 )
 from tests.schedules.volumes import VOLUMES
-from tests.turns import in_turns, slow
+from tests.turns import every, in_turns, slow
 
 ALL = SHAPES | {f"3-D, {name}": volume for name, volume in VOLUMES.items()}
 TYPES: tuple[DType, ...] = ("float32", "bfloat16", "float32", "float16")
@@ -68,9 +68,8 @@ def test_right_on_odd_shapes(workload: Workload, template_layout: Layout, is_oth
     assert_right(built(workload, config), workload)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("pass_", "vector_bytes"), in_turns(PASSES, [16, 32]))
+@pytest.mark.parametrize("layout", every(2, LAYOUTS))
 def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass, layout: Layout) -> None:
     workload, target = lying(SHAPES["ragged channels"].for_pass(pass_), layout), TARGETS[vector_bytes]
     *_, config = some_configs(workload, int(vector_bytes == 32), target=target)

@@ -20,7 +20,7 @@ from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from tests.schedules.cpu_layers import SHAPES, TARGET, built, layer, lying, run, some_configs, template_of
 from tests.schedules.test_vector_sets import OTHERS, elsewhere
-from tests.turns import alternating, slow
+from tests.turns import alternating, every, slow
 
 TYPES: tuple[DType, ...] = ("bfloat16", "float16")
 
@@ -70,8 +70,7 @@ def test_every_gradient_of_a_weight_is_rounded_once_to_the_nearest(layout: Layou
     assert torch.equal(dbias, dy.flatten())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", every(2, TYPES))
 @pytest.mark.parametrize(("pass_", "layout"), alternating(PASSES, LAYOUTS))
 def test_rounding_is_that_of_the_sum_and_not_of_its_terms(pass_: Pass, layout: Layout, dtype: DType) -> None:
     """Beyond 2,048 each of many small numbers is lost, or rounded, beside what they come to. A weight's gradient has
@@ -119,8 +118,7 @@ def test_a_row_of_any_width_touches_nothing_behind_it(width: int, dtype: DType) 
         assert (verdict := verify(kernel, make_case(workload, data="normal"))).right, verdict.reason
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", every(2, TYPES[::-1]))
 @pytest.mark.parametrize(("pass_", "layout"), alternating(PASSES, LAYOUTS))
 def test_extreme_numbers(pass_: Pass, layout: Layout, dtype: DType) -> None:
     """Overflow to infinity, subnormal results, and NaN and infinity in the inputs."""

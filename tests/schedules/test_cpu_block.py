@@ -16,6 +16,7 @@ from dwconv.problems.block import ACTIVATIONS, Activation, Block
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, DType, Pass, Workload
 from dwconv.schedules.space import Config
 from tests.schedules.cpu_layers import TARGETS, built, config_in_turn, layer, run, some_configs, template_of
+from tests.turns import every
 
 LAYERS = {
     "ragged channels": layer(20, (9, 11), (3, 3), padding=((1, 1), (1, 1))),
@@ -62,8 +63,7 @@ def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
         assert verdict.right, f"{config}: {verdict.reason}"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pass_", EVERY_PASS)
+@pytest.mark.parametrize("pass_", every(3, EVERY_PASS))
 def test_the_same_bits_whatever_the_blocks_of_channels(pass_: Pass) -> None:
     """Sums are taken in the same order. Blocks of rows are parts of sums, and change it."""
     workload = block(LAYERS["stride"], pass_, "bn+relu6,bn+relu6")
@@ -98,7 +98,6 @@ def values() -> torch.Tensor:
     return torch.cat([powers, -powers, torch.linspace(-12, 12, 8001, dtype=torch.float64), torch.zeros(1)]).float()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("act", ACTIVATIONS)
 def test_activations_are_right_for_every_value(act: Activation) -> None:
     """y = act(x) by a kernel of one tap without norms, and dx = act′(x)."""

@@ -17,6 +17,7 @@ from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
 from dwconv.schedules.space import Config
 from tests.schedules.cpu_layers import TARGET, built, config_in_turn, layer, run, some_configs, template_of
 from tests.schedules.test_cpu_block import LAYERS
+from tests.turns import every
 
 LAYER = layer(20, (9, 11), (3, 3), padding=((1, 1), (1, 1)), bias=True)
 STRIDED = layer(24, (10, 11), (5, 3), padding=((2, 2), (1, 1)), stride=(2, 2), bias=True)
@@ -56,16 +57,15 @@ CUTS = {
 """Rows of a task and of a strip. A block reads rows of the gradient that another counts, before its own and after."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", CUTS.values(), ids=CUTS)
-def test_every_row_counts_once_however_images_are_cut(rows: tuple[int, int]) -> None:
+@pytest.mark.parametrize("cut", every(4, list(CUTS)))
+def test_every_row_counts_once_however_images_are_cut(cut: str) -> None:
     workload = block(STRIDED, "backward")
     space = template_of(workload).space(workload, TARGET)
-    block_h, strip_h = rows
+    block_h, strip_h = CUTS[cut]
     default = {**dict(space.default.values), "tile_h": 2, "tile_w": 2, "unroll": "taps"}
     config = Config.of(space.template, **{**default, "block_h": block_h, "strip_h": strip_h})
     kernel = built(workload, Config.of(space.template, **dict(space.nearest(config).values)))
-    assert (kernel.artifact.candidate.config.block_h, kernel.artifact.candidate.config.strip_h) == rows
+    assert (kernel.artifact.candidate.config.block_h, kernel.artifact.candidate.config.strip_h) == CUTS[cut]
     verdict = verify(kernel, make_case(workload, data="normal", seed=2))
     assert verdict.right, verdict.reason
 
@@ -80,8 +80,7 @@ def test_rows_that_meet_padding_alone_count_too() -> None:
         assert verdict.right, f"{config}: {verdict.reason}"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+@pytest.mark.parametrize("pass_", every(2, BLOCK_PASSES))
 def test_eps_counts(pass_: Pass) -> None:
     """It shows where it is about as large as a variance."""
     workload = block(LAYER, pass_, text="none,ln@0.25")

@@ -47,7 +47,6 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(name, layout, pass_, 16 << turn % 3, id=f"{name}-{layout}-{pass_}", marks=marks)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "layout", "pass_", "vector_bytes"), list(cases()))
 def test_right_and_blind_to_what_lies_between(name: str, layout: Layout, pass_: Pass, vector_bytes: int) -> None:
     target = TARGETS[min(vector_bytes, 32)]

@@ -115,7 +115,6 @@ def test_unused_memory_costs_nothing(objects: Path) -> None:
         assert machine.sample(batch=140, most_blocks=2).clean
 
 
-@pytest.mark.slow
 def test_what_hangs_or_crashes_costs_its_worker(objects: Path) -> None:
     setup = HandlerSetup(target=SM_90, folder=str(objects))  # type: ignore[arg-type]
     worker = IsolatedProcess("tests.measure.simulator.sources:Vandal", setup, threads=1)
