@@ -23,37 +23,32 @@ from dwconv.problems.workload import PASSES
 from tests import forked
 from tests.pages import ROOT, table_row, text_of
 
-END = "-- the end of a page --"
 
-
-def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
-    """What the Python examples of each page print, run one after the other in one process: starts take seconds.
-    What a page names no other one knows."""
-    blocks = [re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL) for page in pages]
-    programs = ["\n".join(each) for each in blocks]
-    program = f"for program in {programs!r}:\n    exec(program, {{'__name__': '__main__'}})\n    print({END!r})"
+def _output_of_the_examples(page: str, folder: Path) -> str:
+    """What the Python examples of a page print, run one after the other in one process."""
     # with OMP_DYNAMIC, PyTorch's own gradients are wrong on a busy machine
-    command = [sys.executable, "-W", "ignore", "-c", program]
+    command = [sys.executable, "-W", "ignore", "-c", "\n".join(_examples(page))]
     known = os.environ | {"OMP_DYNAMIC": "false", forked.BRIEF: "1"}
     done = forked.run(command, cwd=folder, env=known, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split(f"{END}\n")[:-1]
+    return done.stdout
 
 
-RUN_TOGETHER = ("README.md", "docs/dispatch.md", "docs/blocks.md", "docs/pipelines.md", "docs/parallel.md")
+PRINTED = {
+    "README.md": ("1 depthwise layer converted", "fprop", "dgrad", "wgrad"),
+    "docs/dispatch.md": ("fprop", "dgrad", "wgrad"),
+    "docs/blocks.md": ("block bn+relu6,bn+relu6 from 1 runs",),
+    "docs/pipelines.md": ("data parallelism", "2 stages", "4 tensors"),  # it trains, too, on the only rank
+    "docs/parallel.md": ("1 rank, ", "chosen: buckets of 1", "16 batches, 2 loaded ahead"),
+}
+"""Pages whose examples follow each other, and parts of what they print."""
 
 
-@pytest.mark.slow
-def test_the_examples_run(tmp_path):
+@pytest.mark.parametrize("page", PRINTED)
+def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path):
     native.native()  # a process that ends before it is compiled would leave another one behind
-    trains, explains, with_blocks, plans, on_ranks = _output_of_the_examples(*RUN_TOGETHER, folder=tmp_path)
-    assert "1 depthwise layer converted" in trains
-    assert all(pass_ in trains for pass_ in ("fprop", "dgrad", "wgrad"))
-    assert all(pass_ in explains for pass_ in ("fprop", "dgrad", "wgrad"))
-    assert "block bn+relu6,bn+relu6 from 1 runs" in with_blocks
-    assert "data parallelism" in plans and "2 stages" in plans
-    assert "4 tensors" in plans, "it trains, too, on the only rank"
-    assert "1 rank, " in on_ranks and "chosen: buckets of 1" in on_ranks and "16 batches, 2 loaded ahead" in on_ranks
+    printed = _output_of_the_examples(page, tmp_path)
+    assert [said for said in PRINTED[page] if said not in printed] == [], printed
 
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
@@ -80,9 +75,8 @@ def test_every_example_names_what_it_uses():
     assert sum(len(_examples(page)) for page in PAGES) > 15 and not unknown
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if _examples(page) and page not in (*RUN_TOGETHER, "docs/packs.md")]
+    "page", [page for page in PAGES if _examples(page) and page not in (*PRINTED, "docs/packs.md")]
 )
 def test_every_other_example_runs_in_an_empty_folder_with_an_empty_home(page, tmp_path):
     """Those of a page in one process, and none knows another's names; but for the cache with the C++ of calls. Those of

@@ -19,6 +19,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
 from tests.planted_records import plant, record_of
+from tests.turns import slow
 
 CHANNELS, TAPS = 8, 4
 SEQUENCES = [[0, 0, 0, 1, 1, 1, 1, 2, 0, -1, -1], [5, 5, 5, 5, 5, 5, 4, 5, 5, 5, 5]]
@@ -243,7 +244,7 @@ def test_activation_and_gradient_are_judged_together(logs, forward_us, gradient_
     [
         ("eager", None, torch.float16),
         ("eager", "silu", torch.bfloat16),
-        ("compiled", "silu", torch.float16),
+        slow("compiled", "silu", torch.float16),
     ],
 )
 def test_autocast_lowers_what_meets_states_and_other_sequences(logs, way, activation, dtype):
