@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dwconv.commands.command_line import ArgumentParser, integers, known_records, note, run, with_arithmetic
+from dwconv.commands.command_line import ArgumentParser, integers, known_records, named_path, note, run, with_arithmetic
 from dwconv.commands.tune_arguments import (
     add_passes,
     add_what_to_tune,
@@ -47,7 +46,11 @@ def parser_of_export() -> ArgumentParser:
     add_passes(parser)
     output = parser.add_argument_group("pack")
     output.add_argument(
-        "--log", type=Path, nargs="+", metavar="PATH", help="logs, or folders of logs, to choose from; default your own"
+        "--log",
+        type=named_path,
+        nargs="+",
+        metavar="PATH",
+        help="logs, or folders of logs; default your own",
     )
     output.add_argument(
         "--generic",
@@ -56,7 +59,8 @@ def parser_of_export() -> ArgumentParser:
         "vectors of --target cpu:avx2, cpu:avx512 or cpu:neon, or for all GPUs of --target cuda:sm_90 or another "
         "architecture; with --dtype, of the usual kernel sizes or --kernel",
     )
-    output.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the pack; it must not exist")
+    out = "the pack; it must not exist"
+    output.add_argument("-o", "--out", type=named_path, required=True, metavar="DIR", help=out)
     output.add_argument("--put", metavar="URL", help="also put the pack there, among others")
     return parser
 
@@ -102,7 +106,7 @@ def _generic(parser: ArgumentParser, args: argparse.Namespace) -> MadePack:
     for option in ("shape", "network", "model", "log"):
         if getattr(args, option) is not None:
             parser.error(f"--{option} goes without --generic, whose kernels run layers of any size")
-    taps = integers("kernel", args.kernel) if args.kernel else ()
+    taps = integers("kernel", args.kernel) if args.kernel is not None else ()
     wanted = candidates(target, dtype=args.dtype, taps=taps)
     if not wanted:
         parser.error(f"kernel={args.kernel}: no pack for every layer has it; leave it out")

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from dwconv.commands.command_line import ArgumentParser, note, path_or_url, run
+from dwconv.commands.command_line import ArgumentParser, note, path_or_url, run, whole
 from dwconv.errors import LogError
 from dwconv.system.remote_files import shown
 
@@ -32,10 +32,8 @@ def _merge(argv: list[str] | None) -> int:
         metavar="FILE",
         help="the log to write, or its URL; it must not exist",
     )
-    parser.add_argument("--keep", type=int, default=_KEPT, metavar="N", help=f"records a workload, default {_KEPT}")
+    parser.add_argument("--keep", type=whole, default=_KEPT, metavar="N", help=f"records a workload, default {_KEPT}")
     args = parser.parse_args(argv)
-    if args.keep < 1:
-        parser.error(f"--keep {args.keep}: keep at least 1 record a workload")
 
     from dwconv.records.condense import condensed, write_whole
     from dwconv.records.database import Database

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.commands.command_line import ArgumentParser, note, run, writable_file
+from dwconv.commands.command_line import ArgumentParser, named_path, note, run, writable_file
 from dwconv.errors import LogError
 from dwconv.system.new_file import replace_file
 
@@ -29,7 +29,7 @@ def _portfolio(argv: list[str] | None) -> int:
         "how sure that is. It decides where such layers run on a predicted kernel.",
     )
     parser.add_argument(
-        "logs", type=Path, nargs="*", metavar="LOG", help="a log, or a folder of logs; default those that ship"
+        "logs", type=named_path, nargs="*", metavar="LOG", help="a log, or a folder of logs; default those that ship"
     )
     parser.add_argument("--without", action="append", default=[], metavar="DEVICE", help="leave out a device's records")
     parser.add_argument(

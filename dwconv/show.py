@@ -17,6 +17,7 @@ from dwconv.commands.command_line import (
     ArgumentParser,
     add_workload_arguments,
     known_records,
+    named_path,
     note,
     run,
     with_arithmetic,
@@ -88,7 +89,7 @@ def parser_of_show() -> argparse.ArgumentParser:
         help="the best recorded configuration, the template's default, or knobs as JSON, the rest as in the default; "
         "without it: the best if there is one, else the default",
     )
-    parser.add_argument("--log", type=Path, metavar="PATH", help="records to read, instead of the usual places")
+    parser.add_argument("--log", type=named_path, metavar="PATH", help="records to read, instead of the usual places")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
 

@@ -9,6 +9,7 @@ import importlib
 import io
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,11 @@ INTERRUPTED_EXIT_CODE = 130
 _BAD_INPUT_EXIT_CODE = 2
 _MOST_SAID = 1000
 """Characters of an error that are printed, and as many of its end: it may quote all of a bad value."""
+_DIGITS = 10
+"""A longer whole number is no size and no count."""
+_DIGITS_OF_A_SEED = 18
+_WHOLE = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,15}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][-+]?[0-9]{1,3})?")
 _NO_ELEMENTS = 2**31
 _NO_TAPS = 2**40
 """Pairs of a row of the output and a row of the kernel, or of columns."""
@@ -289,14 +295,23 @@ def _padding(text: str | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes)
     return resolve_padding(given, kernel=kernel, stride=stride, dilation=dilation)
 
 
+def is_whole(text: str) -> bool:
+    """True for digits, as people write them: Python also takes ``1_0``, ``١`` and blanks."""
+    return _WHOLE.fullmatch(text) is not None
+
+
 def whole(text: str) -> int:
     """The type of an option that takes 1, 2, 3, …"""
-    try:
-        if (number := int(text)) > 0:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    if is_whole(text) and (number := int(text)) > 0:
+        return number
+    raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1, of {_DIGITS} digits at most")
+
+
+def whole_from_0(text: str) -> int:
+    """The type of an option that takes 0, 1, 2, …, such as a seed."""
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_OF_A_SEED:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on, of up to {_DIGITS_OF_A_SEED} digits")
 
 
 def above_0(text: str) -> float:
@@ -317,10 +332,7 @@ def from_0(text: str) -> float:
 
 def _number(text: str) -> float:
     """NaN for what is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    return float(text) if _NUMBER.fullmatch(text) else math.nan
 
 
 def writable_file(text: str) -> Path:
@@ -334,7 +346,7 @@ def writable_folder(text: str) -> Path:
 
 
 def _writable(text: str, check: Callable[[Path], None], *, kind: str) -> Path:
-    path = Path(text)
+    path = named_path(text)
     try:
         check(path)
     except OSError as error:
@@ -344,12 +356,20 @@ def _writable(text: str, check: Callable[[Path], None], *, kind: str) -> Path:
 
 def path_or_url(text: str) -> Path | str:
     """The type of an option that takes the name of a file or folder, or a URL, which stays text."""
-    return text if is_url(text) else Path(text)
+    return text if is_url(text) else named_path(text)
+
+
+def named_path(text: str) -> Path:
+    """The type of an option that names a file or a folder. An empty name would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names no file or folder; give a name, or . for the current folder")
+    return Path(text)
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:
     """``3,5`` as numbers. Raises InvalidWorkload, which calls them ``name``."""
-    try:
-        return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas") from None
+    words = [word.strip(" ") for word in text.split(",")]
+    if not all(is_whole(word.removeprefix("-")) for word in words):
+        few = f", of {_DIGITS} digits at most" if any(len(word) > _DIGITS for word in words) else ""
+        raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas{few}")
+    return tuple(map(int, words))

@@ -7,7 +7,6 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from dwconv import settings
 from dwconv.commands.command_line import (
@@ -16,7 +15,10 @@ from dwconv.commands.command_line import (
     add_workload_arguments,
     checked_pass,
     integers,
+    is_whole,
+    named_path,
     whole,
+    whole_from_0,
     workload_from,
 )
 from dwconv.errors import InvalidWorkload
@@ -24,8 +26,6 @@ from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, Pass, Workload
 from dwconv.tuner.search.search_result import SEARCHES
 
-_DIGITS = 10
-"""A longer number is no size."""
 _GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier")
 _GIVEN_BY_A_MODEL = (*_GIVEN_BY_A_NETWORK, "layout", "bias")
 _GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "blocks", "infer")
@@ -70,7 +70,9 @@ def parser_of_tune() -> ArgumentParser:
         help="ends a pass at this share of the device's limit, or where further trials are expected to gain less than "
         "1%% of a step and than the rest of the pass, here 5%%; prints what is left",
     )
-    search.add_argument("--seed", type=_seed, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
+    search.add_argument(
+        "--seed", type=whole_from_0, default=settings.SEED, metavar="N", help=f"default {settings.SEED}"
+    )
     search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
     search.add_argument(
         "--caches",
@@ -89,7 +91,7 @@ def parser_of_tune() -> ArgumentParser:
     )
     output = parser.add_argument_group("output")
     usual = "log to read and extend, default your own: <device>.jsonl in your data folder"
-    output.add_argument("--log", type=Path, metavar="PATH", help=usual)
+    output.add_argument("--log", type=named_path, metavar="PATH", help=usual)
     output.add_argument("--no-resume", action="store_true", help="measure again what the log has")
     output.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
@@ -106,7 +108,7 @@ def add_what_to_tune(parser: ArgumentParser) -> None:
     network.add_argument("--batch", type=whole, metavar="N", help="batch size, for layers that name none")
     network.add_argument(
         "--layers",
-        type=Path,
+        type=named_path,
         metavar="FILE",
         help="JSON: a list of layers by the network's name, such as dwconv.layers(model, x).save(FILE) writes; all its "
         "networks without --network",
@@ -138,16 +140,6 @@ def _share(text: str) -> float:
     return above_0(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
-def _seed(text: str) -> int:
-    """The type of an option that takes 0, 1, 2, …"""
-    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_OF_A_SEED:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on, of up to {_DIGITS_OF_A_SEED} digits")
-
-
-_DIGITS_OF_A_SEED = 18
-
-
 def check_together(parser: ArgumentParser, args: argparse.Namespace) -> None:
     """Ends with an error for options of a cluster, or of several sizes, that do not go with others."""
     if args.sizes is not None and (args.network or args.layers):
@@ -165,8 +157,8 @@ def check_together(parser: ArgumentParser, args: argparse.Namespace) -> None:
 def input_shapes(shape: Sequence[int], sizes: str | None) -> list[tuple[int, ...]]:
     """The shape, then the same with each of ``--sizes``. Raises InvalidWorkload."""
     found = [tuple(shape)]
-    for text in sizes.split(",") if sizes else ():
-        numbers = [int(each) if each.isdecimal() and len(each) < _DIGITS else 0 for each in text.split("x")]
+    for text in sizes.split(",") if sizes is not None else ():
+        numbers = [int(each) if is_whole(each) else 0 for each in text.split("x")]
         axes = max(1, len(shape) - 2)
         is_row = axes > 1 and all(size == 1 for size in shape[2:-1])
         if len(numbers) == 1:

@@ -6,13 +6,12 @@ import argparse
 import statistics
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from dwconv import convert
-from dwconv.commands.command_line import ArgumentParser, above_0, integers, whole
+from dwconv.commands.command_line import ArgumentParser, above_0, integers, named_path, whole, whole_from_0
 from dwconv.errors import DwconvWarning, NoPlan
 from dwconv.model.by_name import load_model
 from dwconv.parallel.joining import ParserOfRanks, Rank, agreed, ranks, run_on_ranks
@@ -143,11 +142,11 @@ def parser_of_train() -> ArgumentParser:
     add_pipeline(parser)
     parser.add_argument("--convert", action="store_true", help="convert depthwise layers first")
     for name, kind, default, meta, told in (
-        ("plan", Path, None, "FILE", "that python -m dwconv.parallel plan --json wrote"),
+        ("plan", named_path, None, "FILE", "that python -m dwconv.parallel plan --json wrote"),
         ("replicas", whole, None, "R", "of each stage, default as many as ranks allow"),
         ("steps", whole, 10, "N", "default 10"),
         ("rate", above_0, 0.01, "X", "learning rate, default 0.01"),
-        ("seed", int, 0, "N", "of parameters and images, default 0"),
+        ("seed", whole_from_0, 0, "N", "of parameters and images, default 0"),
         ("timeout", above_0, TIMEOUT_S, "S", f"seconds to wait for another rank, default {TIMEOUT_S:g}"),
     ):
         parser.add_argument(f"--{name}", type=kind, default=default, metavar=meta, help=told)

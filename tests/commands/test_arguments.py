@@ -2,6 +2,7 @@
 
 import pytest
 
+from dwconv.__main__ import main
 from dwconv.commands import command_line
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.as_written import workload_options
@@ -34,19 +35,26 @@ def test_default_padding_rounds_down():
     assert _workload("--shape 2,8,7,9,10 --kernel 3,4,5 --dilation 1,1,2").padding == ((1, 1), (1, 1), (4, 4))
 
 
-def _workload(options: str) -> Workload:
+def _workload(options: str | list[str]) -> Workload:
     parser = command_line.ArgumentParser(prog="test", description="")
     command_line.add_workload_arguments(parser)
-    return command_line.workload_from(parser.parse_args(options.split()), "fprop")
+    return command_line.workload_from(
+        parser.parse_args(options.split() if isinstance(options, str) else options), "fprop"
+    )
 
 
 @pytest.mark.parametrize(
     ("type_", "texts"),
     [
         (int, ["", "1.5", "9" * 5000, "a\nb", "\x1b[31m"]),
-        (command_line.whole, ["", "0", "-1", "1.5", "a\nb", "9" * 5000]),
-        (command_line.above_0, ["", "0", "-1", "nan", "inf", "a\nb"]),
-        (command_line.from_0, ["", "-1", "nan", "inf", "soon"]),
+        (command_line.whole, ["", "0", "-1", "1.5", "1_0", "١", " 1", "+1", "a\nb", "9" * 23, "9" * 5000]),
+        (command_line.whole_from_0, ["", "-1", "1.5", "1_0", "١", "9" * 23]),
+        (command_line.above_0, ["", "0", "-1", "nan", "inf", "1_0", "١", " 1", "1e", "9" * 23, "1e999", "a\nb"]),
+        (command_line.from_0, ["", "-1", "nan", "inf", "1_0", "soon"]),
+        (command_line.named_path, ["", " "]),
+        (command_line.path_or_url, ["", " "]),
+        (command_line.writable_file, ["", " "]),
+        (command_line.writable_folder, [""]),
     ],
 )
 def test_an_unusual_number_is_one_line(capsys, type_, texts):
@@ -58,8 +66,54 @@ def test_an_unusual_number_is_one_line(capsys, type_, texts):
         err = capsys.readouterr().err
         assert ended.value.code == 2
         assert err.startswith("error: ") and err.endswith("\n") and err[:-1].isprintable() and len(err) < 2500, text
-    number = {int: "-12", command_line.whole: "1", command_line.above_0: "1e-3", command_line.from_0: "0"}[type_]
+    if type_ not in _NUMBERS:
+        return
+    number = _NUMBERS[type_]
     assert parser.parse_args([f"--option={number}"]).option == float(number)
+
+
+_NUMBERS = {
+    int: "-12",
+    command_line.whole: "1",
+    command_line.whole_from_0: "0",
+    command_line.above_0: "1e-3",
+    command_line.from_0: "0",
+}
+
+
+@pytest.mark.parametrize(
+    "text", ["2,8,9,1_0", "2,8,9,", "2,8,9,١", "2,8,9," + "9" * 23, "2,8,9,1e1", "2,8,9,0x9", "", "nan"]
+)
+def test_sizes_are_plain_digits(text):
+    with pytest.raises(InvalidWorkload, match=r"shape=.* is not whole numbers separated by commas"):
+        _workload(["--shape", text, "--kernel", "3"])
+
+
+def test_sizes_may_have_blanks_between_them():
+    assert _workload(["--shape", "2, 8, 9, 10", "--kernel", "3"]) == _workload("--shape 2,8,9,10 --kernel 3")
+
+
+COMMANDS = {
+    "show": ["--shape", "2,8,9,10", "--kernel", "3", "--what", "log", "--log", ""],
+    "merge": ["", "--out", "out.jsonl"],
+    "export": ["--shape", "2,8,9,10", "--kernel", "3", "--out", ""],
+    "portfolio": [""],
+    "tune": ["--shape", "2,8,9,10", "--kernel", "3", "--log", ""],
+}
+
+
+@pytest.mark.parametrize(("name", "options"), COMMANDS.items(), ids=COMMANDS)
+def test_an_empty_name_is_not_the_current_folder(name, options, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main([name, *options])
+    assert ended.value.code == 2 and "'' names no file or folder; give a name" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_further_sizes_are_none(capsys):
+    assert main(["tune", "--shape", "2,8,9,10", "--kernel", "3", "--sizes", ""]) == 2
+    assert "is not a size of 2 axes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
