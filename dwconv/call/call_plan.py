@@ -255,18 +255,17 @@ class Plan:
         epilogues and blocks: without a kernel the plan without one runs."""
         if self.target is None or self._refused or self.problem.epilogue != "none" or self.problem.block:
             return
-        sizes = self.problem.alone.workload("fprop").for_pass("dgrad").batchless_key  # with a bias or without
+        sizes = untuned_warnings.sizes_of(self.problem)
         if sizes in _met:
             return
         _met.add(sizes)
         if refused := [pass_ for pass_, each in self.decisions.items() if each.too_many_sizes]:
             self._warn_of_many_sizes(refused[0])
-        slow = {
-            pass_: each
-            for pass_, each in self.decisions.items()
-            if each.command and each.provider == "pytorch" and not each.too_many_sizes
-        }
-        if slow:
+        slow = untuned_warnings.left_to_pytorch(self.decisions)
+        if slow and (message := untuned_warnings.of_an_example(sizes, _slow_passes)):
+            is_first("untuned")
+            warn(message)
+        elif slow:
             warn_of_first("untuned", untuned(self.problem, slow, fate="run on PyTorch's own op"))
 
     def _warn_of_many_sizes(self, pass_: Pass) -> None:
@@ -277,6 +276,11 @@ class Plan:
             f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
             f"{tune_command(self.problem.workload('fprop'), PASSES)}",
         )
+
+
+def _slow_passes(problem: Problem, device: torch.device) -> Collection[Pass]:
+    found = decisions_for(problem, device)[0]
+    return () if any(each.is_open for each in found.values()) else untuned_warnings.left_to_pytorch(found)
 
 
 def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.device] | None:

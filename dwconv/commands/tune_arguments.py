@@ -103,7 +103,10 @@ def add_what_to_tune(parser: ArgumentParser) -> None:
     add_workload_arguments(parser, shape_required=False)
     network = parser.add_argument_group("or all depthwise layers of a network")
     network.add_argument(
-        "--network", metavar="NAME", action="append", help="a network that dwconv lists, or FILE; may be repeated"
+        "--network",
+        metavar="NAME",
+        action="append",
+        help="a network that dwconv lists, or FILE; may be repeated; list prints all names",
     )
     network.add_argument("--batch", type=whole, metavar="N", help="batch size, for layers that name none")
     network.add_argument(
@@ -207,16 +210,19 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
 
 
 def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:
-    """Those of ``--network`` and ``--layers``. Raises InvalidWorkload."""
+    """Those of ``--network`` and ``--layers``; ``--network list`` ends here. Raises InvalidWorkload."""
+    from dwconv.problems.layer_files import LIST, networks_in, read_layers, shipped_layers
+
+    path = args.layers or shipped_layers()
+    if args.network == [LIST] and LIST not in (names := networks_in(path)):
+        print(*names, sep="\n")
+        parser.exit()
     if args.shape is not None:
         parser.error(f"give --shape or --{'layers' if args.network is None else 'network'}, not both")
     _check_goes_with(parser, args, "--shape", _GIVEN_BY_A_NETWORK, because="; the network gives it for every layer")
     if args.batch is None and args.layers is None:
         parser.error("--network needs --batch N")
 
-    from dwconv.problems.layer_files import networks_in, read_layers, shipped_layers
-
-    path = args.layers or shipped_layers()
     counts: Counter[Workload] = Counter()
     for network in dict.fromkeys(args.network or networks_in(path)):
         for layer in read_layers(path, network=network):

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from dwconv.errors import BrokenInstallation, InvalidWorkload, described_error
@@ -95,10 +98,39 @@ def _made_by(module: str, factory: str) -> Any:
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except (ImportError, RuntimeError, OSError) as error:  # as of torchvision that was built for another PyTorch
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:  # as of what was built for another PyTorch
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             raise BrokenInstallation(f"{name} is not installed; pip install {name}") from None
-        raise BrokenInstallation(f"{name} cannot be imported: {error}; pip install --upgrade {name}") from None
+        told = f"{name} cannot be imported: {described_error(error)}"
+        raise BrokenInstallation(f"{told}; {_way_out(name, error)}") from None
+
+
+_OF_PYTORCHS_VERSION = re.compile(r"(?:operator |ops\.)?(torchvision|torchaudio)(?:::|\.)")
+"""In errors of a library whose compiled part was built for another PyTorch, and did not load."""
+
+
+def _way_out(name: str, error: BaseException) -> str:
+    """By the package that failed: what is imported may import another that is missing or broken."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        missing = error.name.partition(".")[0]
+        if missing != name:
+            return f"pip install {missing}"
+    failed = _failed_in(error) or name
+    if found := _OF_PYTORCHS_VERSION.search(str(error)):
+        failed = found[1]
+    if failed in ("torchvision", "torchaudio"):
+        return f"{failed} is of another PyTorch than {torch.__version__}; install the {failed} that goes with it"
+    return f"pip install --upgrade {failed}"
+
+
+def _failed_in(error: BaseException) -> str:
+    """The package whose code raised; empty if that is not one of those that depend on PyTorch's version."""
+    found = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if module in ("torchvision", "torchaudio", "timm", "transformers"):
+            found = module
+    return found
 
 
 def _unknown(text: str, known: Iterable[str]) -> InvalidWorkload:

@@ -18,6 +18,7 @@ from dwconv import settings
 from dwconv.call.background_builds import make_ready
 from dwconv.call.call_plan import kernel_state
 from dwconv.call.functional import reset
+from dwconv.call.untuned_warnings import LayerOfExample, expect
 from dwconv.discovery.step import check_model, unwrapped
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import target_of
@@ -106,7 +107,18 @@ def convert(
         swaps.undo()
         raise
     remember(model, outcome)
+    if outcome.discovery is not None:
+        _count_untuned_together(outcome.discovery)
     return model
+
+
+def _count_untuned_together(discovery: Discovery) -> None:
+    """One warning, at the first call of one of them, counts the layers of the example that are untuned."""
+    layers = (layer for layer in discovery.layers if layer not in discovery.left_out)
+    once = {layer.name: layer for layer in layers}.values()
+    expect(
+        LayerOfExample(name=each.name, problem=each.problem, device=each.device, passes=each.passes) for each in once
+    )
 
 
 def race_and_build(discovery: Discovery, *, seconds: float) -> list[RaceResult]:

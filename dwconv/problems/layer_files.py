@@ -13,10 +13,11 @@ these in 3-D. With ``causal`` a 1-D layer has none after the end.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import errno
 import json
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,9 @@ from dwconv.problems.workload import (
 )
 from dwconv.system.new_file import check_name, check_replaceable, replace_file
 
+LIST = "list"
+"""In the place of a network's name: the names of all."""
+_MOST_NEAR = 4
 _MOST_BYTES = 2**26
 _Size = Annotated[int, msgspec.Meta(ge=1)]
 _Sizes = Annotated[tuple[_Size, ...], msgspec.Meta(min_length=1, max_length=3)]
@@ -145,15 +149,29 @@ def shipped_networks() -> dict[str, list[Layer]]:
 
 
 def read_layers(path: Path, *, network: str) -> list[Layer]:
-    """The layers of ``network``. Raises InvalidWorkload, naming all for an unknown one."""
+    """The layers of ``network``. Raises InvalidWorkload, naming near ones for an unknown one."""
     networks = _networks(path)
     if network not in networks:
         where = "dwconv's own list" if path == shipped_layers() else path
-        raise InvalidWorkload(f"network={network} is not in {where}; it has {', '.join(networks)}")
+        near = _near(network, networks)
+        did_you_mean = f"did you mean {', '.join(near)}? " if near else ""
+        raise InvalidWorkload(
+            f"network={network} is not in {where}; {did_you_mean}"
+            f"--network {LIST} prints the names of all {len(networks)}"
+        )
     layers = networks[network]
     if not isinstance(layers, list) or not layers:
         raise InvalidWorkload(f"network={network} in {path} lists no layers")
     return [_layer(fields, name=f"{network}[{i}]") for i, fields in enumerate(layers)]
+
+
+def _near(network: str, names: Iterable[str]) -> list[str]:
+    """The names that are close to a wrong one, or have it in them."""
+    known = {name.casefold(): name for name in names}
+    wrong = network.strip().casefold()
+    near = [name for name in known if wrong and wrong in name]
+    near += difflib.get_close_matches(wrong, known, n=_MOST_NEAR, cutoff=0.5)
+    return [known[name] for name in dict.fromkeys(near)][:_MOST_NEAR]
 
 
 def networks_in(path: Path) -> list[str]:

@@ -135,3 +135,49 @@ def test_an_unknown_setting_stops_the_call(logs, said, monkeypatch, setting, wor
             call(*tensors(), padding=1)
         assert len(str(raised.value)) < 200 and raised.value.exit_code == 2
     assert said() == []
+
+
+# -- the layers of an example ------------------------------------------------------------------------------------------
+
+
+class Three(torch.nn.Module):
+    def __init__(self, *, layers: int = 3) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(
+            torch.nn.Conv2d(8, 8, 3 + 2 * number, padding=1 + number, groups=8) for number in range(layers)
+        )
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_one_warning_counts_the_untuned_layers_of_an_example(logs, said, monkeypatch, trains):
+    monkeypatch.setenv("DWCONV_UNTUNED", "pytorch")
+    x = torch.randn(2, 8, 9, 7)
+    with torch.set_grad_enabled(trains):
+        model = dwconv.convert(Three(), x, seconds=0)
+        assert said() == []
+        model(x)
+        model(x)
+    passes = 8 if trains else 3  # x needs no gradient
+    assert said() == [
+        f"{passes} passes of 3 depthwise layers run on PyTorch's own op, untuned: layers.0, layers.1, layers.2; tune "
+        "them: dwconv.tune(model, example_inputs); dwconv.report(model) lists all"
+    ]
+
+
+def test_tuned_layers_do_not_count_and_one_is_named_with_its_command(logs, said, monkeypatch):
+    monkeypatch.setenv("DWCONV_UNTUNED", "pytorch")
+    x = torch.randn(2, 8, 9, 7)
+    tuned = workload_of(shape=(2, 8, 9, 7), layout="nchw")
+    plant(logs / "log.jsonl", [dataclasses.replace(tuned, bias=True)], baseline_us=1e6, template_layout="nchw")
+    dwconv.convert(Three(), x, seconds=0)(x)
+    (line,) = said()
+    assert " passes of 2 depthwise layers run on PyTorch's own op, untuned: layers.1, layers.2; tune" in line
+    dwconv.reset()
+    dwconv.convert(Three(layers=2), x, seconds=0)(x)
+    line = said()[-1]
+    assert "kernel 5×5, padding 2 with a bias run on PyTorch's own op" in line and "--kernel 5" in line

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from dwconv.__main__ import main
 from dwconv.commands.tune_arguments import at_any_size, parser_of_tune, workloads_from
 from dwconv.problems import target
-from dwconv.problems.layer_files import read_layers, write_layers
+from dwconv.problems.layer_files import networks_in, read_layers, shipped_layers, write_layers
 from dwconv.system import cpu_facts
 from tests import fake_tuning as fake
 from tests.tune_command import SHAPE, error_of, plant, run
@@ -78,7 +79,7 @@ SMALL, TINY = ("--shape", "1,8,8,8", "--kernel", "3"), ("--model", "tests.models
         ([*SMALL, "--ray", "--fast-math"], "with --ray it goes with --target cuda"),
         (["--shape", "1,8,8,8", "--layers", "layers.json"], "give --shape or --layers, not both"),
         (["--network", "MobileNetV2@224"], "--network needs --batch"),
-        (["--network", "MobileNetV2", "--batch", "8"], "not in dwconv's own list; it has MobileNetV1@224, "),
+        (["--network", "MobileNetV2", "--batch", "8"], "not in dwconv's own list; did you mean MobileNetV2@224, "),
         (["--network", "MobileNetV2@224", "--batch", "8", "--sizes", "9"], "--sizes goes with --shape or --model"),
         (["--layers", "layers.json", "--network", "Net@32", "--batch", "8", "--stride", "2"], "--stride goes with"),
         (["--layers", "absent.json", "--network", "Net@32", "--batch", "8"], "layers=absent.json: No such file"),
@@ -148,7 +149,7 @@ def test_bad_input_and_help_are_answered_at_once():
 
 def test_unknown_networks_are_answered_with_those_of_the_file(capsys, layers):
     error = error_of(capsys, "--layers", layers, "--network", "net", "--batch", "8")
-    assert "network=net is not in" in error and "it has Net@32, " in error
+    assert "network=net is not in" in error and "did you mean Net@32? --network list" in error
     network = ("--layers", layers, "--network", "Net@32", "--batch", "8")
     assert "passes=backward: no layer of" in error_of(capsys, *network, "--passes", "backward", "--target", "cpu")
 
@@ -297,3 +298,30 @@ def test_a_file_of_layers_lists_sizes(tmp_path, capsys):
     path.write_text(json.dumps({"Net": [PLAIN | {"sizes": [[12, 12]], "block": "none,ln"}]}))
     (block,) = read_layers(path, network="Net")
     assert block.workload("backward", batch=2, dtype="float32", layout="nhwc", bias=False).also_at == ((12, 12),)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("MobileNetV2", "did you mean MobileNetV2@224, MobileNetV2 blocks@192"),
+        ("mobilnetv2@224", "did you mean MobileNetV2@224, "),
+        ("efficientnet_b0", "did you mean EfficientNet-B0"),
+        ("ResNet", "is not in dwconv's own list; "),
+        ("", "is not in dwconv's own list; --network list"),
+        ("xyzzy", "is not in dwconv's own list; --network list"),
+    ],
+)
+def test_an_unknown_network_names_the_near_ones(name, near, capsys):
+    assert main(["tune", "--network", name, "--batch", "8"]) == 2
+    err = capsys.readouterr().err
+    assert near in err and "--network list prints the names of all" in err and len(err) < 300
+
+
+def test_the_names_of_all_networks(capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", "--network", "list"])
+    assert ended.value.code == 0 and capsys.readouterr().out.splitlines() == networks_in(shipped_layers())
+    (tmp_path / "mine.json").write_text('{"Mine": [{"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1]}]}')
+    with pytest.raises(SystemExit):
+        main(["export", "--layers", str(tmp_path / "mine.json"), "--network", "list", "--out", str(tmp_path / "pack")])
+    assert capsys.readouterr().out == "Mine\n"

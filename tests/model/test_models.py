@@ -110,12 +110,40 @@ def test_a_package_that_is_missing_or_broken_is_named_with_the_way_out(monkeypat
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     with pytest.raises(BrokenInstallation, match="timm is not installed; pip install timm"):
         load_model("timm:convnext_tiny")
-    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
-    with pytest.raises(BrokenInstallation, match=r"timm cannot be imported: operator .*; pip install --upgrade timm"):
-        load_model("timm:convnext_tiny")
     (tmp_path / "timm.py").write_text("import something_else_that_is_missing")
-    with pytest.raises(BrokenInstallation, match=r"No module named 'something_else_that_is_missing'; .* timm$"):
+    with pytest.raises(BrokenInstallation, match=r"'something_else_that_is_missing'; pip install something_else_that_"):
         load_model("timm:convnext_tiny")
+    (tmp_path / "timm.py").write_text("raise ImportError('cannot import name x')")
+    with pytest.raises(BrokenInstallation, match=r"timm cannot be imported: .*; pip install --upgrade timm$"):
+        load_model("timm:convnext_tiny")
+
+
+_OF_ANOTHER_PYTORCH = [
+    "raise RuntimeError('operator torchvision::nms does not exist')",
+    "raise ImportError('libtorch_cuda.so: undefined symbol')",
+    "raise OSError('libc10.so: cannot open shared object file')",
+    "raise AttributeError('partially initialized module torchvision has no attribute extension')",
+]
+
+
+@pytest.mark.usefixtures("libraries")
+@pytest.mark.parametrize("fault", _OF_ANOTHER_PYTORCH)
+@pytest.mark.parametrize("library", ["timm", "torchvision", "transformers"])
+def test_a_torchvision_of_another_pytorch_is_what_to_install_anew(monkeypatch, tmp_path, library, fault):
+    """Also where another library imports it: that one is sound."""
+    for name in ("timm", "torchvision", "transformers"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "MAPPING")])
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    (tmp_path / "torchvision.py").write_text(fault)
+    if library != "torchvision":
+        (tmp_path / f"{library}.py").write_text("import torchvision")
+    with pytest.raises(BrokenInstallation) as raised:
+        load_model(f"{library}:any")
+    line = str(raised.value)
+    assert line.startswith(f"{library} cannot be imported: ") and "pip install --upgrade timm" not in line
+    of_another = f"torchvision is of another PyTorch than {torch.__version__}"
+    assert line.endswith(f"; {of_another}; install the torchvision that goes with it")
 
 
 @pytest.mark.usefixtures("libraries")
