@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dwconv.concurrency.engine import Engine, Workers
 from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.schedule import Schedule, drawn
+from dwconv.concurrency.schedule import Placement, Schedule, drawn
 from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.tasks import cut
 from dwconv.errors import InvalidChoice
@@ -137,6 +137,39 @@ def test_an_error_reaches_the_caller_as_it_is_and_the_next_run_is_right(graph, e
         assert type(error) is Broken and str(error) == f"task {fails % (last + 1)}"
         failing[0] = False
         assert all(map(torch.equal, in_time(lambda: engine.run([*INPUTS])), expected))
+
+
+def test_where_a_task_fails_the_other_workers_start_no_other(monkeypatch):
+    """The worker is in its first task when the caller's task fails; its other tasks wait for nothing."""
+    graph = cut(traced(lambda x: [x.sin() @ x, x.cos() @ x, x.exp() @ x, x.tanh() @ x], [torch.ones(512, 512)]))
+    tasks = len(graph.graph.tasks)
+    under_way, failed, ran = threading.Event(), threading.Event(), []
+    fail = Engine._fail
+
+    def noted(engine, run, error):
+        fail(engine, run, error)
+        failed.set()
+
+    def change(index, function):
+        def run(values):
+            ran.append(index)
+            if index == 0:
+                assert under_way.wait(LIMIT_S)
+                raise Broken("the caller's")
+            under_way.set()
+            assert failed.wait(LIMIT_S)
+
+        return run
+
+    monkeypatch.setattr(Engine, "_fail", noted)
+    placements = tuple(
+        Placement(task=task, worker=min(task, 1), threads=1, start_us=float(task), end_us=task + 1.0)
+        for task in range(tasks)
+    )
+    engine = Engine(with_functions(graph, change), Schedule(strategies=(), cores=2, placements=placements))
+    assert tasks == 4 and not any(task.needs for task in graph.graph.tasks)
+    assert type(in_time(lambda: engine.run([torch.ones(512, 512)]))) is Broken
+    assert sorted(ran) == [0, 1]
 
 
 def test_two_callers_at_once_both_get_their_results(graph, expected):

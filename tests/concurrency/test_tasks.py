@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import dwconv.call.torch_ops  # noqa: F401  # registers them
-from dwconv.concurrency.cutting import is_free, kind_of
+from dwconv.concurrency.cutting import is_free, keeps_order, kind_of
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.split_gradients import split
@@ -92,6 +92,16 @@ def test_operators_of_others_keep_their_order_too():
     assert len(drawing) == 3
     for before, after in itertools.pairwise(drawing):
         assert before in found.graph.tasks[after].needs
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch was built without torch.distributed")
+def test_collectives_keep_their_order():
+    """All processes have to call them in the same order, what waits for them too."""
+    names = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast", "all_to_all_single")
+    for name in (*names, "wait_tensor"):
+        graph = torch.fx.Graph()
+        operator = getattr(torch.ops._c10d_functional, name).default
+        assert keeps_order(graph.call_function(operator, (graph.placeholder("x"),))), name
 
 
 def test_equal_graphs_have_one_name():

@@ -173,11 +173,12 @@ def test_stages_with_their_ranks_and_layers():
 
 
 def test_both_neighbours_of_a_stage_use_its_link():
-    """Two messages of 600 and 600 take it longer than two of 600 and 100."""
-    sizes = (600_000, 600_000, 700_000, 100_000, 0)
-    layers = [layer(forward_us=1, dgrad_us=1, wgrad_us=1, output_bytes=size) for size in sizes]
-    found = partition(layers, shape(3, LINK), stages=3)
-    assert [stage.last for stage in found.stages] == [1, 4, 5]
+    """Where only the larger of two messages counted, the second cut would come a layer earlier: two of 300 kB then take
+    the link of the second stage longer than all else."""
+    costs = [(50, 200), (50, 300), (1, 0), (50, 300), (50, 300)]
+    layers = [layer(forward_us=us, dgrad_us=0, wgrad_us=0, output_bytes=kb * 1000) for us, kb in costs]
+    found = partition(layers, shape(4, Link(gb_s=1.0, latency_us=0.0)), stages=4)
+    assert [stage.last for stage in found.stages] == [1, 3, 4, 5]
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])

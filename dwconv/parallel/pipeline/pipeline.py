@@ -188,8 +188,8 @@ class Pipeline:
         return batch.chunk(self.plan.replicas)[self.mesh.get_local_rank("data")]
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the whole model, as its own ``state_dict()`` has it, on every rank (on the CPU). Running
-        statistics are those of this rank's replica."""
+        """A copy of the state of the whole model, as its own ``state_dict()`` has it, on every rank (on the CPU).
+        Running statistics are those of this rank's replica."""
         mine = {
             name: tensor.cpu()
             for stage in self._stages
@@ -198,7 +198,7 @@ class Pipeline:
         }
         all_of_them: list[dict[str, Any]] = [{} for _ in range(self.plan.groups)]
         dist.all_gather_object(all_of_them, mine, group=self.mesh.get_group("pipeline"))
-        found = {name: tensor.detach().cpu() for name, tensor in self._unused.items()}
+        found = {name: tensor.detach().cpu().clone() for name, tensor in self._unused.items()}
         for part in all_of_them:
             found |= part
         return {key: found[key] for key in self._keys}
@@ -273,7 +273,7 @@ class BatchLoss:
         parts = zip(outputs.chunk(count), targets.chunk(count), strict=True)
         whole, together = self._of(outputs, targets), torch.stack([self._of(*each) for each in parts])
         found = together.mean() if self.reduction == "mean" else together.sum()
-        if torch.allclose(found.double(), whole.double(), rtol=max(1e-4, 32 * torch.finfo(whole.dtype).eps), atol=1e-6):
+        if torch.allclose(found.double(), whole.double(), rtol=max(1e-4, 32 * torch.finfo(whole.dtype).eps), atol=0):
             return ""
         return (
             f"the loss of {len(outputs)} images is {float(whole):.6g}, and the {self.reduction} of {count} equal parts "
