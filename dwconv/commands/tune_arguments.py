@@ -53,7 +53,12 @@ def parser_of_tune() -> ArgumentParser:
     usual = "default evolve; for a GPU of another machine analytic: the configuration of least computed cost"
     search.add_argument("--search", choices=SEARCHES, help=usual)
     search.add_argument("--trials", type=whole, metavar="N", help="candidates a pass, those in the log included")
-    search.add_argument("--seconds", type=above_0, metavar="S", help="seconds a pass")
+    search.add_argument(
+        "--seconds",
+        type=above_0,
+        metavar="S",
+        help="seconds a pass, its finalists included, and some seconds more if they need them",
+    )
     search.add_argument(
         "--minutes",
         type=above_0,

@@ -17,6 +17,7 @@ from dwconv.errors import say
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import Limits
 from dwconv.problems.workload import Workload, by
+from dwconv.records.record import TuningRecord
 from dwconv.tuner.expected_gain import ToGain
 from dwconv.tuner.gpu_cost import resource_words
 from dwconv.tuner.search.search_result import Stop, TuningResult
@@ -112,14 +113,14 @@ def state(result: TuningResult) -> str:
     elif result.confirming:
         words.append("confirming")
     elif result.time_left_s is not None:
-        words.append(f"{result.time_left_s:.0f} s left")
+        words.append(f"{result.time_left_s:.0f} s left" if result.time_left_s >= 1 else "about to confirm the best")
     best = result.best
     if best is None or result.median_us is None:
         words.append("none worked" if result.stopped else "none worked yet")
     else:
         doubt = " (computed)" if result.computed else " (contended)" if best.contended else ""
         words.append(f"best {microseconds(result.median_us)} µs{doubt}")
-        if best.speedup and best.baseline:
+        if best.speedup and best.baseline and not best.contended:  # what was timed beside other work has no ratio
             words.append(f"{best.speedup:.2f}× {best.baseline[0]}")
     if result.percent_of_limit is not None:
         words.append(f"{result.percent_of_limit:.0f} % of limit")
@@ -225,9 +226,13 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
     time = f"{time} computed" if result.computed else f"{time} ± {microseconds(best.measurement.spread_us)}"
     time += " (contended)" if best.contended else ""
     baseline = f"{best.baseline[0]} {microseconds(best.baseline[1].median_us)}" if best.baseline else "–"
-    speedup = f"{best.speedup:.2f}" if best.speedup else "–"
+    speedup = f"{best.speedup:.2f}" if best.speedup and not best.contended else "–"
     percent = f"{result.percent_of_limit:.0f}" if result.percent_of_limit is not None else "–"
     return (name, time, baseline, speedup, percent, str(result.trials), failures)
+
+
+def _over_baseline(record: TuningRecord) -> str:
+    return f", {record.speedup:.2f}× the baseline" if record.speedup and not record.contended else " (contended)"
 
 
 def _beneath(outcome: Outcome) -> list[str]:
@@ -243,7 +248,7 @@ def _beneath(outcome: Outcome) -> list[str]:
         return [f"none of {result.trials} candidates worked: {failures}; the last one: {detail}"]
     lines = [f"{result.best.config.template} {result.best.config}"]
     lines += [
-        f"{by(each.workload.input_size)}: {microseconds(each.time_us)} µs, {each.speedup or 0:.2f}× the baseline"
+        f"{by(each.workload.input_size)}: {microseconds(each.time_us)} µs{_over_baseline(each)}"
         for each in result.best.at_each_size[1:]
     ]
     if result.best.resources:

@@ -22,6 +22,7 @@ from dwconv.tuner.search import loop, search_state
 from dwconv.tuner.search.evolve import Evolve
 from dwconv.tuner.search.loop import FINALISTS, SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Stop
+from dwconv.tuner.search.search_state import SearchState
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
@@ -121,14 +122,49 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
     runner = SlowRunner(monkeypatch)
     result = tune(log, runner, trials=None, seconds=18)
     assert result.stopped is Stop.SECONDS
-    assert runner.batches == [search_state.FIRST_BATCH, Evolve.FEW, loop.BATCH, 2]
-    assert result.trials == 18
+    assert runner.batches == [search_state.FIRST_BATCH, Evolve.FEW, 6], "4 s are for the finalists"
+    assert result.trials == 14
+
+
+class SlowFinals(SlowRunner):
+    """Finalists take so many seconds; other work disturbs them, or all are wrong."""
+
+    def __init__(self, monkeypatch, *, seconds: float, wrong: bool = False) -> None:
+        super().__init__(monkeypatch)
+        self._seconds, self._wrong, self.ended_s = seconds, wrong, []
+
+    def confirm(self, candidates):
+        self.now_s += self._seconds
+        self.ended_s.append(self.now_s)
+        for record in super().confirm(candidates):
+            measured = dataclasses.replace(record.measurement, contention=0.5)
+            bad = (
+                {"status": Status.WRONG, "measurement": None, "detail": "wrong"}
+                if self._wrong
+                else {"measurement": measured}
+            )
+            yield dataclasses.replace(record, confirmed=False, **bad)
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["disturbed", "wrong"])
+@pytest.mark.parametrize("finals_s", [1, 8])
+def test_seconds_hold_finalists_included(log, monkeypatch, wrong, finals_s):
+    """What has begun ends; nothing begins later than some seconds after the time is up. The first finalists are always
+    tried."""
+    runner = SlowFinals(monkeypatch, seconds=finals_s, wrong=wrong)
+    monkeypatch.setattr(SearchState, "wait", lambda state, **limits: True)
+    began_s = runner.now_s
+    tune(log, runner, trials=None, seconds=10)
+    took_s = runner.now_s - began_s
+    assert runner.ended_s and took_s <= 10 + 5 + finals_s
+    if finals_s == 1:
+        assert len(runner.ended_s) > 1, "they have another chance while there is time"
 
 
 def test_what_is_built_at_once_is_tried_at_once(log, monkeypatch):
     monkeypatch.setattr(SearchPlan, "at_once", lambda self, target: 12)
     runner = SlowRunner(monkeypatch)
-    assert tune(log, runner, trials=None, seconds=18).trials == 23  # the last batch in overtime
+    assert tune(log, runner, trials=None, seconds=18).trials == 18  # the last batch in overtime
     assert runner.batches == [12, 12]
 
 

@@ -9,7 +9,7 @@ import pytest
 import rich.console
 
 from dwconv.problems.workload import Workload
-from dwconv.tuner.results_table import Progress, label
+from dwconv.tuner.results_table import Outcome, Progress, label, state, table_lines
 from dwconv.tuner.search.search_result import Budget, TuningResult
 from tests.planted_records import record_of, workload_of
 
@@ -53,3 +53,24 @@ def test_the_time_left_is_that_of_the_budget_that_ends_first(trials, seconds, le
     budget = Budget(trials=trials, seconds=seconds)
     result = TuningResult(workload=workload_of(), device="d", budget=budget, trials=10, resumed=6, elapsed_s=4.0)
     assert result.time_left_s == left_s
+
+
+def test_less_than_a_second_left_is_no_time():
+    """What comes then, the finalists, takes some seconds."""
+    result = TuningResult(workload=workload_of(), device="d", budget=Budget(trials=None, seconds=9.0), trials=10)
+    assert ", 5 s left," in state(dataclasses.replace(result, elapsed_s=4.0))
+    for elapsed_s in (8.6, 9.0, 11.0):
+        words = state(dataclasses.replace(result, elapsed_s=elapsed_s))
+        assert "s left" not in words and "about to confirm the best" in words
+
+
+def test_a_contended_time_has_no_ratio():
+    record = record_of(workload_of(), median_us=50.0, baseline_us=50.0 * 4928)
+    taken = dataclasses.replace(record.measurement, contention=0.5)
+    contended = dataclasses.replace(record, measurement=taken, confirmed=False)
+    assert contended.contended
+    for best, ratio in ((record, "4928.00"), (contended, None)):
+        result = TuningResult(workload=workload_of(), device="d", budget=Budget(), trials=10, best=best)
+        lines = [state(result), *table_lines([Outcome(workload=workload_of(), result=result)])]
+        assert any("4928" in line.replace(" 246400", "") for line in lines) is (ratio is not None), lines
+        assert any("(contended)" in line for line in lines) is (ratio is None)

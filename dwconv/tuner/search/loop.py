@@ -32,7 +32,7 @@ FINALISTS = 4
 _MOST_GROUPS = 4
 """Groups of finalists to try if none of a group passes."""
 _CONFIRM_S = 30.0
-"""No further group begins after this time, or after the seconds that the search may take if those are more."""
+"""No further group begins after this time, or after the seconds that the search may take."""
 _ATTEMPTS = 3
 _QUIET_WAIT_S = 30.0
 """The machine may become quiet for this long, and no longer than the search may take, before contended finalists are
@@ -42,17 +42,17 @@ timed again."""
 def confirm(state: SearchState, log: RecordWriter, runner: Callable[[], Runner]) -> None:
     """Verify and time the finalists once more, side by side; if none of them passes, the next best.
 
-    It gives up, and leaves the rest to the next run, if many are wrong in a row, or if they have taken as long as the
-    search might. An earlier run's confirmation stands unless something new was measured since. If other work disturbs
-    the timing, the finalists get another chance when the machine is quiet. If it stays busy, nothing is confirmed, and
-    the next run tries again.
+    It gives up, and leaves the rest to the next run, if many are wrong in a row, or if they have taken long: the first
+    group is always tried, and nothing else begins some seconds after those that the search may take. An earlier run's
+    confirmation stands unless something new was measured since. If other work disturbs the timing, the finalists get
+    another chance when the machine is quiet. If it stays busy, nothing is confirmed, and the next run tries again.
     """
     if state.nothing_new and state.has_confirmed:
         return
     ranking = state.ranking[: _MOST_GROUPS * FINALISTS]
-    until_s = time.monotonic() + max(_CONFIRM_S, state.budget_s)
+    until_s = time.monotonic() + _CONFIRM_S
     for start in range(0, len(ranking), FINALISTS):
-        if start and time.monotonic() > until_s:
+        if start and (time.monotonic() > until_s or not state.confirming_left_s):
             return
         records = _confirm_together(ranking[start : start + FINALISTS], state, log, runner)
         if not records or any(record.confirmed for record in records):
@@ -74,7 +74,7 @@ def _confirm_together(
                 log.append(record)
                 state.add(record, confirming=True)
             records.append(record)
-        if attempt == _ATTEMPTS or not state.history.contended(records):
+        if attempt == _ATTEMPTS or not state.confirming_left_s or not state.history.contended(records):
             break
         if not state.wait(at_most_s=_QUIET_WAIT_S / (_ATTEMPTS - 1)):
             break

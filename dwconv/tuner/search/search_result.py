@@ -59,7 +59,8 @@ class Budget:
     trials: int | None = settings.TRIALS
     """Candidates, including those known from the log."""
     seconds: float | None = settings.SECONDS
-    """Not counting the start of workers."""
+    """Finalists included, and within some seconds: what has begun is not cut off. Not counting the start of
+    workers."""
     patience: int | None = settings.PATIENCE
     """Candidates in a row that bring no improvement."""
     until: Until | None = None
@@ -128,7 +129,7 @@ class TuningResult:
 
     @property
     def time_left_s(self) -> float | None:
-        """Time left in the budget, at the pace so far; None if that is unknown."""
+        """Time left in the budget, finalists included, at the pace so far; None if that is unknown."""
         left = [] if self.budget.seconds is None else [self.budget.seconds - self.elapsed_s]
         if self.budget.trials is not None and self.measured:
             left.append((self.budget.trials - self.trials) * self.elapsed_s / self.measured)

@@ -67,6 +67,10 @@ class History:
 
 FIRST_BATCH = 4
 """Size of the first batch under a time limit: the pace is not known yet."""
+_CONFIRM_SHARE, _CONFIRM_USUAL_S = 0.25, 4.0
+"""Of the seconds of a search this share, and this long at most, is kept for the finalists."""
+_CONFIRM_OVER_S = 5.0
+"""What finalists need beyond their share begins no later than so long after the seconds of the search."""
 IMPROVEMENT = 0.99
 """A candidate is an improvement if it takes at most this share of the best time so far; less is noise."""
 
@@ -164,21 +168,31 @@ class SearchState:
     # -- budget --------------------------------------------------------------------------------------------------
 
     @property
-    def budget_s(self) -> float:
-        """Seconds that the search may take; 0 without a limit."""
-        return self._budget.seconds or 0.0
+    def confirming_left_s(self) -> float:
+        """Seconds in which finalists may still be tried again; infinite without a limit."""
+        seconds = self._budget.seconds
+        return math.inf if seconds is None else max(0.0, seconds + _CONFIRM_OVER_S - self._elapsed_s)
+
+    @property
+    def _search_s(self) -> float | None:
+        """Seconds for all but the finalists."""
+        seconds = self._budget.seconds
+        return None if seconds is None else seconds - min(_CONFIRM_SHARE * seconds, _CONFIRM_USUAL_S)
 
     @property
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
 
     def spent(self, *, overtime: float = 1.0) -> Stop | None:
-        """The part of the budget that is used up, if one is; ``overtime`` times as many seconds are allowed."""
+        """The part of the budget that is used up, if one is, but for the time of the finalists; ``overtime`` times as
+        many seconds are allowed, up to all of the budget's."""
         budget = self._budget
         if budget.trials is not None and len(self._latest) >= budget.trials:
             return Stop.TRIALS
-        if budget.seconds is not None and self._elapsed_s >= overtime * budget.seconds and self._latest:
-            return Stop.SECONDS
+        if self._search_s is not None and budget.seconds is not None and self._latest:
+            over = self._elapsed_s >= min(overtime * self._search_s, budget.seconds)
+            if over:
+                return Stop.SECONDS
         if budget.patience is not None and self._since_improvement >= budget.patience:
             return Stop.PATIENCE
         if budget.until and self._bests_us and budget.until.is_near(self._bests_us[-1], self._limit_us):
@@ -195,9 +209,9 @@ class SearchState:
             most = min(most, budget.trials - len(self._latest))
         if budget.seconds is not None and not measured:
             most = min(most, max(FIRST_BATCH, at_once))
-        elif budget.seconds is not None:
+        elif self._search_s is not None:
             pace_s = max(self._elapsed_s / measured, 1e-6)
-            in_time = round((budget.seconds - self._elapsed_s) / pace_s)
+            in_time = round((self._search_s - self._elapsed_s) / pace_s)
             most = min(most, max(at_once, in_time))
         return most
 
@@ -213,7 +227,8 @@ class SearchState:
         self._waiting = True
         self._tell()
         try:
-            return self._quiet.wait(timeout_s=min(at_most_s, share * (self._budget.seconds or at_most_s / share)))
+            most_s = share * (self._budget.seconds or at_most_s / share)
+            return self._quiet.wait(timeout_s=min(at_most_s, most_s, self.confirming_left_s))
         finally:
             self._waiting = False
             self._busy = max(self._busy, self._quiet.busy)
