@@ -57,7 +57,7 @@ def parser_of_tune() -> ArgumentParser:
         "--seconds",
         type=above_0,
         metavar="S",
-        help="seconds a pass, its finalists included, and some seconds more if they need them",
+        help="about so many seconds a pass",
     )
     search.add_argument(
         "--minutes",

@@ -10,7 +10,8 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.progress import track
 
 from dwconv import native, settings
-from dwconv.errors import BuildError, PackError, WorkerError
+from dwconv.errors import BuildError, PackError, WorkerError, say
 from dwconv.kernels import entry, nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
@@ -115,7 +116,8 @@ def _write(
     """The manifest, and why the C++ of calls is left out; empty if it is not."""
     is_generic = any(each.workload.any_channels for each in kernels)
     packed: dict[Candidate, File] = {}
-    for artifact in _built_at_once([*kernels], target) if is_generic else starmap(built, kernels.items()):
+    building = _built_at_once([*kernels], target) if is_generic else starmap(built, kernels.items())
+    for artifact in counted(building, total=len(kernels)):
         content = entry.encode(dataclasses.replace(artifact, source="", build_s=0.0))
         packed[artifact.candidate] = _put(folder, _path_of(artifact.candidate), content)
     lines = dict.fromkeys(encode_record(record) for record in records)
@@ -154,6 +156,24 @@ def _path_of(candidate: Candidate) -> str:
 
 
 _BUILD_TIMEOUT_S = 600.0
+_LINE_EVERY_S = 5.0
+
+
+def counted(building: Iterable[Artifact], *, total: int) -> Iterator[Artifact]:
+    """``building``, which takes minutes: a bar on a terminal; else now and then a line on stderr, with the time that is
+    left at the pace so far."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        yield from track(building, "compiling", total, console=console, transient=True)
+        return
+    began_s = said_s = time.monotonic()
+    for count, artifact in enumerate(building, start=1):
+        now_s = time.monotonic()
+        if now_s - said_s >= _LINE_EVERY_S and count < total:
+            said_s, left_s = now_s, (now_s - began_s) / count * (total - count)
+            left = f"{left_s:.0f} s" if left_s < 120 else f"{left_s / 60:.0f} minutes"
+            say(f"note: {count} of {total} kernels compiled, about {left} left")
+        yield artifact
 
 
 def _built_at_once(candidates: Sequence[Candidate], target: Target) -> Iterator[Artifact]:
@@ -163,7 +183,7 @@ def _built_at_once(candidates: Sequence[Candidate], target: Target) -> Iterator[
     pool = Pool("dwconv.measure.building:Builder", setup, size=size, misfit=partial(misfit, target=target))
     try:
         ended = pool.map(candidates, timeout_s=_BUILD_TIMEOUT_S)
-        for number, one in track(ended, "compiling", len(candidates), console=Console(stderr=True), transient=True):
+        for number, one in ended:
             if isinstance(one, WorkerError):
                 raise BuildError(f"{candidates[number].workload.key}: {one}")
             yield one
@@ -243,6 +263,8 @@ def _compiler(target: Target) -> dict[str, str]:
 
 def _native(folder: Path) -> tuple[Native | None, str]:
     """The C++ of calls, compiled now if need be; None, and why."""
+    if settings.cpp_compiler() and Extension().kept() is None:
+        say("note: compiling what lets calls bypass Python, about a minute")
     if native.native() is None:
         return None, native.why_not
     content = Extension().kept()

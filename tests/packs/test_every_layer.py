@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dwconv.call.call_plan import plans
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.artifact import Artifact
 from dwconv.packs.every_layer import any_layer, candidates, configs, passes_of, target_of_vector_set
-from dwconv.packs.make import make_pack_for_every_layer
+from dwconv.packs.make import counted, make_pack_for_every_layer
 from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target
 from dwconv.problems.workload import LAYOUTS
 from dwconv.schedules.space import Config
@@ -156,6 +157,17 @@ def test_a_kernel_that_cannot_be_built_is_named_and_no_pack_is_left(tmp_path):
     with pytest.raises(BuildError, match=r"fprop-n\d+-c192-28x28-k3x3.*tile_w"):
         make_pack_for_every_layer(many, target, folder=tmp_path / "pack")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_count_the_kernels_now_and_then(capsys, monkeypatch):
+    """Two seconds each: without a terminal a line comes after five seconds, with the time left at that pace."""
+    now_s = iter(range(0, 4000, 2))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now_s))
+    assert [*counted(iter(range(400)), total=400)] == [*range(400)]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "note: 3 of 400 kernels compiled, about 13 minutes left"
+    assert lines[-1] == "note: 399 of 400 kernels compiled, about 2 s left" and len(lines) == 133
+    assert [*counted(iter([1]), total=1)] == [1] and capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("target", SETS)
