@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCT = ("dwconv", "schedules")
+PRODUCT = ("dwconv", "schedules", "bench")
 RUN_CUDA_KERNELS = ("tests/measure/simulator/test_simulate.py", "tests/kernels")
 """Pytest runs nothing at all where one of the paths that it is given does not exist."""
 TIMEOUT_S = 1800.0
@@ -194,7 +194,8 @@ def tests_for(file: Path) -> list[list[str]]:
 
 def _importers(file: Path) -> list[str]:
     """Test files, whatever their folder, that import something of ``file``."""
-    module = ".".join(("dwconv", *file.with_suffix("").parts[file.parts[0] == "dwconv" :]))
+    parts = file.with_suffix("").parts
+    module = ".".join(("dwconv", *parts) if parts[0] == "schedules" else parts)
     package, _, name = module.rpartition(".")
     imports = re.compile(rf"^\s*(from {module} import |import {module}\b|from {package} import .*\b{name}\b)", re.M)
     return sorted(test for test, lines in _imports_of_tests(ROOT).items() if imports.search(lines))
