@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 
 import pytest
 
+from dwconv.errors import LogError
 from dwconv.merge import main
-from dwconv.records.condense import condensed
+from dwconv.records.condense import condensed, write_whole
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
@@ -123,3 +126,29 @@ def test_each_arithmetic_has_its_own_best(tmp_path):
     database = Database.load([write(tmp_path / "log.jsonl", records)])
     assert condensed(database, keep=1) == [records[0], records[1]]
     assert condensed(database, keep=9) == [records[0], records[2], records[1], records[3]]
+
+
+@pytest.mark.parametrize("refused", [None, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_log_is_written_whole_also_where_there_are_no_links(tmp_path, monkeypatch, refused):
+    def link(*paths):
+        raise OSError(refused, os.strerror(refused))
+
+    if refused:
+        monkeypatch.setattr(os, "link", link)
+    records = [record_of(SMALL), record_of(LARGE)]
+    path = tmp_path / "new" / "out.jsonl"
+    write_whole(path, records)
+    assert TuningLog(path).load().records == records
+    with pytest.raises(LogError, match="exists already"):
+        write_whole(path, records[:1])
+    assert TuningLog(path).load().records == records and [*path.parent.iterdir()] == [path]
+
+
+def test_a_log_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
+    def link(*paths):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(LogError, match=r"out=.*out\.jsonl cannot be written: No space left on device"):
+        write_whole(tmp_path / "out.jsonl", [record_of(SMALL)])
+    assert not [*tmp_path.iterdir()]
