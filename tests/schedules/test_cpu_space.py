@@ -8,7 +8,9 @@ import random
 
 import pytest
 
-from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass
+from dwconv.errors import InvalidConfig
+from dwconv.problems.block import Block
+from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, Layout, Pass
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, layer, lying, some_configs
@@ -62,6 +64,32 @@ def test_the_default_leaves_work_for_every_thread() -> None:
     workload = layer(96, (28, 28), (3, 3), padding=((1, 1), (1, 1)), batch=1)
     config = some_configs(workload, 0)[0]
     assert -(-28 // config.block_h) >= 2 * TARGET.threads
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_a_block_is_as_high_as_the_image_where_there_are_two_images_for_each_thread(pass_: Pass) -> None:
+    """Then no row is computed twice, and no thread waits for long."""
+
+    def default(batch: int) -> Config:
+        problem = layer(96, (28, 28), (3, 3), padding=((1, 1), (1, 1)), batch=batch)
+        of = lying(dataclasses.replace(problem, pass_=pass_, block=Block.parse("bn+relu6,bn+relu6")), "nhwc")
+        (template,) = templates_for(of, TARGET)
+        return template.space(of, TARGET).default
+
+    assert default(2 * TARGET.threads).block_h == 28
+    assert default(1).block_h < 28
+
+
+def test_the_rows_that_a_block_holds_stay_below_four_megabytes() -> None:
+    problem = layer(1024, (8, 600), (7, 7), padding=((3, 3), (3, 3)))
+    of = lying(dataclasses.replace(problem, pass_="forward", block=Block.parse("bn+relu6,bn+relu6")), "nhwc")
+    (template,) = templates_for(of, TARGET)
+    space = template.space(of, TARGET)
+    wide, narrow = ({**space.default.to_dict(), "block_c": channels} for channels in (1024, 64))
+    with pytest.raises(InvalidConfig, match="the ring of rows is too large"):
+        space.check(wide)
+    assert space.check(narrow).block_c == 64
+    assert 4 * 7 * 606 * space.default.block_c <= 2**22 < 4 * 7 * 606 * 2 * space.default.block_c
 
 
 def test_code_too_long_to_compile_is_not_in_the_space() -> None:
