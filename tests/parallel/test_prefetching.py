@@ -259,3 +259,54 @@ def test_bad_input_is_one_line():
     if not torch.cuda.is_available():
         with pytest.raises(NoDevice, match="device=cuda: PyTorch finds no GPU here"):
             prefetch([], "cuda")
+
+
+# -- loaders of all kinds ----------------------------------------------------------------------------------------------
+
+
+class Endless(torch.utils.data.IterableDataset):
+    """Shared out to the worker processes, with a last batch that is smaller."""
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        for number in range(first, 11, step):
+            yield {"number": torch.tensor(number), "name": str(number)}
+
+
+LOADERS = {
+    "iterable": lambda: DataLoader(Endless(), batch_size=3),
+    "iterable, workers": lambda: DataLoader(Endless(), batch_size=3, num_workers=1),
+    "persistent workers": lambda: DataLoader(
+        TensorDataset(torch.arange(7.0)), batch_size=2, num_workers=1, persistent_workers=True, prefetch_factor=3
+    ),
+    "the last is dropped": lambda: DataLoader(torch.arange(7), batch_size=2, drop_last=True),
+    "without batches": lambda: DataLoader(torch.arange(3), batch_size=None),
+    "a generator function": lambda: (torch.tensor([number]) for number in range(3)),
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_loaders_of_all_kinds_give_what_they_give_alone(name):
+    def found(loader):
+        return [(type(batch), str(batch)) for batch in loader]
+
+    plain, ahead = LOADERS[name](), prefetch(LOADERS[name]())
+    for _ in range(2):  # epochs; what can be gone through once gives nothing in the second
+        assert found(ahead) == found(plain)
+
+
+def test_ctrl_c_while_a_step_waits_ends_the_thread(monkeypatch):
+    """The batch that is being loaded comes first."""
+    loader = Slow()
+    epoch = iter(prefetch(loader))
+    next(epoch)
+
+    def interrupted(ahead):
+        threading.Timer(0.05, loader.gate.set).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dwconv.parallel.data.prefetching._Ahead.next", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(epoch)
+    assert loader.gate.is_set() and not threads()

@@ -267,3 +267,52 @@ def test_steps_take_turns_and_each_round_begins_with_another(group):
     seconds = take_turns(steps, rounds=4, group=group, device=torch.device("cpu"))
     assert "".join(taken) == "abc" + "bca" + "cab" + "abc"
     assert list(seconds) == ["a", "b", "c"] and all(len(each) == 4 for each in seconds.values())
+
+
+# -- what DistributedDataParallel can do, with a measured way ---------------------------------------------------------
+
+
+class Parts(nn.Module):
+    """In two types of numbers; one layer is frozen, and one does not run."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.frozen = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
+        self.unused, self.last = nn.Linear(4, 4), nn.Linear(4, 2).double()
+
+    def forward(self, x):
+        return self.last(self.frozen(self.first(x)).double())
+
+
+def gradients_of(wrap):
+    """After each of two steps, whose gradients add up over two passes without communication before."""
+    torch.manual_seed(0)
+    model = Parts()
+    parallel = wrap(model)
+    found = []
+    for step in range(2):
+        model.zero_grad()
+        numbers = torch.Generator().manual_seed(10 * step + dist.get_rank())
+        with parallel.no_sync():
+            for _ in range(2):
+                parallel(torch.randn(3, 4, generator=numbers)).mean().backward()
+        parallel(torch.randn(2, 4, generator=numbers)).mean().backward()  # an uneven last batch
+        found += [None if each.grad is None else each.grad.clone() for each in model.parameters()]
+    return found
+
+
+def both_ways():
+    options = {"find_unused_parameters": True}
+    plain = gradients_of(lambda model: nn.parallel.DistributedDataParallel(model, **options))
+    example = torch.randn(3, 4)
+    ours = gradients_of(lambda model: data_parallel(model, example, seconds=0.1, **options))
+    return plain, ours
+
+
+def test_gradients_add_up_with_unused_and_frozen_layers_as_with_pytorchs_own(two_ranks):
+    answers = two_ranks.run(both_ways)
+    for plain, ours in answers:
+        assert [each is None for each in ours] == [each is None for each in plain]
+        torch.testing.assert_close([each for each in ours if each is not None], [e for e in plain if e is not None])
+    assert set(answers[0][1][2:4]) == {None}, "frozen layers have no gradient"
+    assert all(torch.equal(*pair) for pair in zip(answers[0][1], answers[1][1], strict=True) if pair[0] is not None)
