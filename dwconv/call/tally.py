@@ -16,6 +16,8 @@ from torch import Tensor
 
 from dwconv.problems.workload import Pass
 
+_FORWARD: tuple[Pass, ...] = ("fprop", "forward", "inference")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
@@ -71,6 +73,14 @@ class Tally:
             for weight, calls, for_x, for_w in (*here, *taken)
             if weight is not None
         ]
+
+    def roads(self) -> tuple[int, int]:
+        """Forward calls in C++, and through Python."""
+        in_cpp = sum(each[1] for call in self.taught for each in call.counted())
+        in_cpp += sum(call.calls for passes, call in self.taken if passes[0] in _FORWARD)
+        in_cpp += 0 if self.block is None else self.block.forwards
+        in_python = sum(each.calls for each in self._of_weights.values()) + sum(self.ops[pass_] for pass_ in _FORWARD)
+        return in_cpp, in_python
 
     def counted_ops(self) -> Counter[Pass]:
         """``ops``, and those that C++ ran, with the passes of the block."""

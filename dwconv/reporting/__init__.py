@@ -2,6 +2,7 @@
 
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
+  ├─ road         which way calls take: through C++, through Python and why, to PyTorch's op
   ├─ rows         what runs them and how long that takes, by the tuning log; and the expected gain
   └─ result       the report, with sums: as a table for a terminal, as HTML (page); both in the same words
        └─ frame, drawing    what pages look like, and are drawn with; benchmarks use them, too
@@ -19,6 +20,7 @@ from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
 from dwconv.model.swaps import with_groups
 from dwconv.nn import LAYERS
+from dwconv.reporting import road
 from dwconv.reporting.ran import in_an_example, so_far, step_on_gpu
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
@@ -48,14 +50,17 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
     if not layers and not any(is_functional(module) for module in model.modules()):
         raise InvalidWorkload(_without_layers(model, left))
     ran: Sequence[Ran] = so_far(model) if example_inputs is None else in_an_example(model, example_inputs)
+    rows = rows_of(ran)
     return Report(
         model=type(unwrapped(model)).__name__,
         converted=len(layers),
-        rows=rows_of(ran),
+        rows=rows,
         idle=_idle(layers, ran),
         left=left,
         is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
         of_an_example=example_inputs is not None,
+        road=road.of_calls([each.provider for row in rows for each in row.passes]),
+        calls_by_road=road.calls_so_far(),
         on_gpu=None if example_inputs is None else step_on_gpu(model, example_inputs),
     )
 

@@ -21,6 +21,7 @@ from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import IMAGES, Layout, Pass, by
 from dwconv.records.record import Measurement, TuningRecord, in_us
+from dwconv.reporting import road
 from dwconv.schedules.template import template
 from dwconv.system import versions
 from dwconv.system.given import shown
@@ -80,6 +81,8 @@ class Explanation:
     logs: tuple[Path, ...]
     problems: tuple[str, ...]
     """Logs that could not be read, or not whole."""
+    road: str
+    """Which way a call takes now: through C++, through Python and why, or to PyTorch's op."""
     command: str
     """The command that tunes the passes of which nothing was measured with the versions installed; empty if there are
     none."""
@@ -91,6 +94,7 @@ class Explanation:
         logs = ", ".join(str(log) for log in self.logs) or "no tuning log"
         lines = [f"{self.call} on {self.device}", *(str(each) for each in self.passes), f"  known from {logs}"]
         lines += [f"  {problem}" for problem in self.problems]
+        lines.append(f"  calls go {self.road}")
         if self.command:
             lines += [f"  race: {_RACE}"] if versions.can_build() else []
             lines.append(f"  tune{versions.where_to_tune()}: {self.command}")
@@ -155,6 +159,7 @@ def explain(
         ),
         logs=tuple(database().logs),
         problems=tuple(database().problems),
+        road=road.of_calls([made.provider for made in decisions.values()]),
         command=tune_command(problem.workload(problem.passes[0]), untuned) if untuned else "",
     )
 

@@ -26,7 +26,7 @@ def fragment(report: ReportSums) -> str:
     parts = [f"<h1>{text(words.heading(report))}</h1>"]
     if report.rows:
         parts += [_lines(words.sums(report)), _commands(report)]
-        parts += [_table(report), _lines([words.TIMES_ARE, words.COUNTS_ARE], kind="dim")]
+        parts += [_table(report), _lines([words.TIMES_ARE, words.COUNTS_ARE, words.roads(report)], kind="dim")]
     else:
         parts.append(_lines([words.nothing_ran(report)]))
     parts.append(_lines(words.notes(report), kind="dim"))

@@ -49,7 +49,7 @@ def _as_text(report: Report) -> str:
         lines += [
             f"{name} {command}" for name, command in zip(("tune:", "  or:"), words.commands(report), strict=False)
         ]
-        lines += [words.TIMES_ARE, words.COUNTS_ARE]
+        lines += [words.TIMES_ARE, words.COUNTS_ARE, words.roads(report)]
     else:
         lines.append(words.nothing_ran(report))
     lines += words.notes(report)

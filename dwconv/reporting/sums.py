@@ -35,6 +35,10 @@ class ReportSums:
     """True if torch.compile compiles the model or a part of it."""
     of_an_example: bool
     """True if a step is one on the example; else it is taken from what was counted."""
+    road: str = ""
+    """Which way calls of these layers take now, and why."""
+    calls_by_road: tuple[int, int] = (0, 0)
+    """Forward calls of dwconv's kernels so far: in C++, and through Python."""
     on_gpu: OnGpu | None = None
     """What a step on the example takes of the host and of the GPU, without the optimizer; None on a CPU."""
 
@@ -57,6 +61,11 @@ class ReportSums:
     def to_win_us(self) -> float:
         """What tuning is expected to win of a step."""
         return sum(each.step_to_win_us for each in self.passes)
+
+    @property
+    def guessed(self) -> int:
+        """Passes whose expected gain rests on no measurement here."""
+        return sum(bool(each.to_win_us) and each.basis != "measured" for each in self.passes)
 
     @property
     def unknown(self) -> int:

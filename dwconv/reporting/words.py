@@ -56,10 +56,30 @@ def sums(report: ReportSums) -> list[str]:
         lines.append(f"without {passes} whose time is not known")
     if report.to_win_us:
         share = f" ({report.to_win_us / now_us:.0%})" if now_us and not report.unknown else ""
-        lines.append(f"still to win by tuning: about {in_ms(report.to_win_us)} a step{share}")
+        lines.append(f"still to win by tuning: about {in_ms(report.to_win_us)} a step{share}{_guess(report)}")
     else:
         lines.append("still to win by tuning: nothing is expected")
     return lines
+
+
+def _guess(report: ReportSums) -> str:
+    """What is known of passes that were never measured here is how much others gained."""
+    if not report.guessed:
+        return ""
+    of = "" if report.guessed == len(report.passes) else f" of {len(report.passes)}"
+    passes = "1 pass was" if report.guessed == 1 and not of else f"{report.guessed}{of} passes were"
+    return f"; a guess: {passes} never measured here"
+
+
+def roads(report: ReportSums) -> str:
+    """``calls go through C++, after the first of their kind; so far 40 in C++, 2 through Python``"""
+    in_cpp, in_python = report.calls_by_road
+    line = f"calls go {report.road}"
+    if in_cpp or in_python:
+        line += f"; so far {in_cpp} in C++, {in_python} through Python"
+    if in_python > in_cpp or report.road.startswith("through Python"):
+        line += ", which takes a call some µs more than the times above"
+    return line
 
 
 def commands(report: ReportSums) -> list[str]:
@@ -108,7 +128,7 @@ def figures(row: LayerRow, each: PassRow) -> dict[str, str]:
         "×": f"{each.times:.2f}" if each.times else _UNKNOWN,
         "basis": basis + (f" on {each.threads} thread{'s' if each.threads > 1 else ''}" if each.threads else ""),
         "µs a step": _us(each.step_us),
-        "to win µs/step": _us(each.step_to_win_us) if each.to_win_us else "",
+        "to win µs/step": _to_win(each),
     }
 
 
@@ -122,6 +142,12 @@ def in_ms(time_us: float) -> str:
     if abs(time_us) < 1e3:
         return f"{time_us:.3g} µs"
     return f"{time_us / 1e3:.3g} ms" if abs(time_us) < 1e6 else f"{time_us / 1e3:.0f} ms"
+
+
+def _to_win(each: PassRow) -> str:
+    if not each.to_win_us:
+        return ""
+    return _us(each.step_to_win_us) if each.basis == "measured" else f"~{_us(each.step_to_win_us)}"
 
 
 def _us(time_us: float | None) -> str:

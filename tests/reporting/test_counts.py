@@ -54,6 +54,11 @@ def test_each_layer_has_its_own_calls(logs, way, tuned):
         model[1](X)
     model[1](X)
     assert calls(model) == {("0",): (3, 3), ("1",): (5, 3, 4)}, "the input of the first needs no gradient"
+    in_cpp, in_python = dwconv.report(model).calls_by_road
+    if tuned:
+        assert (in_cpp, in_python) == ((0, 8) if way == "interpreted" else (8, 0))
+    else:
+        assert (in_cpp, in_python) == (0, 0), "PyTorch's op runs"
 
 
 @both_ways

@@ -37,6 +37,7 @@ def test_untuned(logs):
         f"  dgrad  pytorch  untuned on {DEVICE}\n"
         f"  wgrad  pytorch  untuned on {DEVICE}\n"
         "  known from no tuning log\n"
+        "  calls go to PyTorch's op, as without dwconv\n"
         "  race: dwconv.convert(model, example_inputs) times a few configurations of each layer\n"
         "  tune: python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --passes fprop,dgrad,wgrad"
     )
@@ -84,6 +85,7 @@ def test_predicted(logs, monkeypatch):
         "         dwconv 50.0 µs (±1.0 µs), onednn-nhwc 70.0 µs (±1.0 µs)",
         f"         {record.config.template} {record.config}",
         f"  known from {logs / 'log.jsonl'}",
+        f"  calls go {explanation.road}",
         "  race: dwconv.convert(model, example_inputs) times a few configurations of each layer",
         "  tune: python -m dwconv.tune --shape 1,8,9,7 --kernel 3 --layout nhwc --passes fprop,dgrad,wgrad",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -197,6 +198,59 @@ def test_what_is_predicted_is_said_to_be(logs, monkeypatch):
     assert row.passes[0].provider == "pytorch" and row.passes[0].now_us == pytest.approx(1000)
     assert row.passes[0].to_win_us == pytest.approx(1000 * (1 - 1 / 12.3))
     assert row.passes[0].why.startswith("the predicted kernel is not sure to be faster")
+
+
+def test_what_was_never_measured_is_a_guess(logs):
+    text = str(dwconv.report(layer(), X))
+    (line,) = [line for line in text.splitlines() if line.startswith("still to win by tuning: about ")]
+    assert line.endswith(" a step; a guess: 3 passes were never measured here") and " ~" in text
+    plant_one(logs, "fprop", confirmed=False)
+    dwconv.reset()
+    assert "; a guess: 2 of 3 passes were never measured here" in str(dwconv.report(layer(), X))
+    for pass_ in ("dgrad", "wgrad"):
+        plant_one(logs, pass_, confirmed=False)
+    dwconv.reset()
+    text = str(dwconv.report(layer(), X))
+    assert "still to win by tuning: about " in text and "guess" not in text and "~" not in text
+
+
+# -- which way calls take ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_text", [str, lambda report: report.to_html()], ids=["text", "page"])
+def test_calls_through_python_are_said_to_be_with_the_reason(logs, monkeypatch, as_text):
+    plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
+    model = layer()
+    for _ in range(3):
+        model(X)
+    monkeypatch.setenv("DWCONV_NATIVE", "0")
+    said = "calls go through Python: DWCONV_NATIVE=0 is set"
+    costs = "; so far 0 in C++, 3 through Python, which takes a call some µs more than the times above"
+    assert said + costs in as_text(dwconv.report(model))
+    assert f"  {said}" in str(dwconv.explain(X, model[1].weight, padding=1))
+    monkeypatch.delenv("DWCONV_NATIVE")
+    monkeypatch.setattr("dwconv.native.why_not", "it is being compiled")
+    assert "calls go through Python: the C++ is not there, it is being compiled; so far" in as_text(
+        dwconv.report(model)
+    )
+
+
+def test_calls_in_cpp_are_counted(logs, monkeypatch):
+    plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
+    model = layer()
+    model(X)
+    monkeypatch.setattr("dwconv.reporting.road.native", SimpleNamespace(module=object()))
+    monkeypatch.setattr("dwconv.call.tally.Tally.roads", lambda tally: (9, 2))
+    text = str(dwconv.report(model))
+    assert "calls go through C++, after the first of their kind; so far 9 in C++, 2 through Python\n" in f"{text}\n"
+
+
+def test_calls_to_pytorchs_op_go_as_without_dwconv(logs):
+    model = layer()
+    model(X)
+    text = str(dwconv.report(model))
+    assert "calls go to PyTorch's op, as without dwconv" in text and "through Python" not in text
+    assert "  calls go to PyTorch's op" in str(dwconv.explain(X, model[1].weight, padding=1))
 
 
 # -- which layers ------------------------------------------------------------------------------------------------------
