@@ -61,22 +61,21 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
 def _activation_of_module(module: nn.Module) -> Activation | None:
     if type(module) is nn.GELU and module.approximate != "none":
         return None
-    if type(module) is nn.Hardtanh:
+    if type(module) in (nn.Hardtanh, nn.ReLU6):  # the limits of a ReLU6 are attributes, too
         return "relu6" if (module.min_val, module.max_val) == (0.0, 6.0) else None
     return _MODULES.get(type(module))
 
 
 def _activation_of(function: Any, node: Node) -> Activation | None:
     name, others = _FUNCTIONS.get(function, (None, ()))
-    given: dict[str, Any] = {**dict(zip(others, node.args[1:], strict=False)), **node.kwargs}
-    asked = {key: value for key, value in given.items() if key not in ("input", "inplace")}
-    return name if asked in ({}, {"approximate": "none"}) else None
+    usual, wanted = _OPTIONS.get(function, ({}, {}))
+    given: dict[str, Any] = {**usual, **dict(zip(others, node.args[1:], strict=False)), **node.kwargs}
+    return name if {key: given[key] for key in given if key not in ("input", "inplace")} == wanted else None
 
 
 _MODULES: dict[type[nn.Module], Activation] = {
     nn.Identity: "identity",
     nn.ReLU: "relu",
-    nn.ReLU6: "relu6",
     nn.Hardswish: "hardswish",
     nn.SiLU: "silu",
     nn.GELU: "gelu",
@@ -88,11 +87,20 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[Activation, tuple[str, ...]]] = {
     Tensor.relu: ("relu", ()),
     Tensor.relu_: ("relu", ()),
     F.relu6: ("relu6", ("inplace",)),
+    F.hardtanh: ("relu6", ("min_val", "max_val", "inplace")),
+    F.hardtanh_: ("relu6", ("min_val", "max_val")),
     F.hardswish: ("hardswish", ("inplace",)),
     F.silu: ("silu", ("inplace",)),
     F.gelu: ("gelu", ()),
 }
 """By function, with what it may be given besides its input."""
+_LIMITS = {"min_val": -1.0, "max_val": 1.0}, {"min_val": 0.0, "max_val": 6.0}
+_OPTIONS: dict[Callable[..., Any], tuple[dict[str, Any], dict[str, Any]]] = {
+    F.hardtanh: _LIMITS,
+    F.hardtanh_: _LIMITS,
+    F.gelu: ({"approximate": "none"}, {"approximate": "none"}),
+}
+"""By function, the options that it has by itself, and those that it must have."""
 _TENSORS = {
     F.batch_norm: ((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")),
     F.layer_norm: ((2, "weight"), (3, "bias")),

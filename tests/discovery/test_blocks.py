@@ -59,6 +59,20 @@ BLOCKS = {
     "another activation after": (lambda net, x: F.elu(whole(net, x)), "bn+relu6,bn@0.001+relu6", "bn1"),
     "sizes are read": (lambda net, x: whole(net, x).reshape(x.shape[0], -1), "bn+relu6,bn@0.001+relu6", "bn1"),
     "the result is used twice": (lambda net, x: (lambda z: z + z * z)(whole(net, x)), "bn+relu6,bn@0.001+relu6", "bn1"),
+    "hardtanh of a ReLU6": (
+        lambda net, x: F.hardtanh(net.bn2(net.conv(F.hardtanh(net.bn1(x), 0.0, 6.0))), max_val=6, min_val=0),
+        "bn+relu6,bn@0.001+relu6", "bn1",
+    ),
+    "hardtanh of a ReLU6, in place": (
+        lambda net, x: F.hardtanh_(net.bn2(net.conv(F.hardtanh(net.bn1(x), 0.0, 6.0, True))), 0.0, 6.0),
+        "bn+relu6,bn@0.001+relu6", "bn1",
+    ),
+    "other limits": (
+        lambda net, x: F.hardtanh(net.bn2(net.conv(F.hardtanh(net.bn1(x), 0.0, 3.0)))), "none,bn@0.001", "conv",
+    ),
+    "limits of its own": (
+        lambda net, x: F.hardtanh_(net.bn2(net.conv(F.hardtanh(net.bn1(x), max_val=6.0)))), "none,bn@0.001", "conv",
+    ),
     "an unknown activation before": (lambda net, x: net.bn2(net.conv(F.elu(net.bn1(x)))), "none,bn@0.001", "conv"),
     "gelu by its tangent": (
         lambda net, x: net.bn2(net.conv(F.gelu(net.bn1(x), approximate="tanh"))), "none,bn@0.001", "conv",
@@ -131,6 +145,9 @@ CHANGES = {
         lambda net: (with_bias(net), net.bn2.eval()), None, "the convolution has a bias, and no norm after it",
     ),
     "no momentum": (lambda net: setattr(net.bn1, "momentum", None), "bn+relu6,bn@0.001+relu6", ""),
+    "a module of a ReLU6": (lambda net: setattr(net, "act", nn.Hardtanh(0, 6)), "bn+relu6,bn@0.001+relu6", ""),
+    "a module of other limits": (lambda net: setattr(net, "act", nn.Hardtanh()), "none,bn@0.001", ""),
+    "another limit of a ReLU6": (lambda net: setattr(net.act, "max_val", 3.0), "none,bn@0.001", ""),
 }  # fmt: skip
 
 
