@@ -8,12 +8,15 @@ from torch import Tensor
 from dwconv.call import torch_ops
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.call_plan import plan_for
+from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
 
 
 def convolve(given: Arguments) -> Tensor:
     """y. Raises InvalidCall, InvalidArgument."""
     if is_recorded_for_elsewhere():
+        if torch.compiler.is_compiling():
+            _warn_unless_exporting()
         return given.on_pytorch()
     if not torch.compiler.is_compiling() and is_foreign(*given[:3]):  # a compiler has made sure that they are not
         return given.on_pytorch()
@@ -26,6 +29,18 @@ def convolve(given: Arguments) -> Tensor:
     if _is_for_pytorch(call):
         return given.on_pytorch()
     return given.as_given(torch_ops.fprop(call.x, call.w, given.bias, *call.problem.geometry))
+
+
+def _warn_unless_exporting() -> None:
+    """Warns if what is compiled, not exported, gets PyTorch's op: nothing else would show it."""
+    if not torch.compiler.is_exporting():
+        warn_once(
+            "what was compiled runs its depthwise layers on PyTorch's own op: PyTorch "
+            f"{torch.__version__} treats it as an export; use another version, or do not compile these layers"
+        )
+
+
+_warn_unless_exporting._dynamo_marked_constant = True  # type: ignore[attr-defined]  # run as it is, while others trace
 
 
 def _is_for_pytorch(call: Call) -> bool:

@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
+from dwconv.call import dispatched
 from dwconv.call.watchers import is_watched
 from dwconv.errors import DwconvWarning
 from tests.model.test_subclasses import Conv2dSame
@@ -225,10 +226,11 @@ def convolutions(seen):
 
 @pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op. .*tune them")
 @pytest.mark.parametrize("make", [layer, functional, within_active, called])
-def test_a_compiled_graph_holds_dwconvs_ops(make):
+def test_a_compiled_graph_holds_dwconvs_ops(make, recwarn):
     seen: list[str] = []
     torch.compile(make(), backend=convolutions(seen), fullgraph=True)(X).sum().backward()
     assert seen == ["dwconv.fprop", "dwconv.wgrad"] or seen == ["dwconv.fprop", "dwconv.wgrad_bias"]
+    assert not [each for each in recwarn if "treats it as an export" in str(each.message)]
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -238,3 +240,12 @@ def test_what_is_exported_holds_pytorchs(make, strict, recwarn):
     names = [str(node.target) for node in graph.nodes if node.op == "call_function"]
     assert [name for name in names if "conv" in name] in (["aten.conv2d.default"], ["aten.conv1d.default"])
     assert not [each for each in recwarn if issubclass(each.category, DwconvWarning)]
+
+
+def test_a_compiler_that_exports_everything_is_named_once(monkeypatch):
+    monkeypatch.setattr(dispatched, "is_recorded_for_elsewhere", lambda: True)
+    seen: list[str] = []
+    with pytest.warns(DwconvWarning, match="treats it as an export") as warned:
+        for make in (layer, called):
+            torch.compile(make(), backend=convolutions(seen), fullgraph=True)(X)
+    assert len(warned) == 1 and "dwconv.fprop" not in seen
