@@ -1,7 +1,8 @@
 """The path of a call, from ``conv2d`` to a kernel. Imports and the input go down it.
 
     traced         a module's forward pass, its blocks as one op ──► block_call ──► blocks
-                                               (traces: what it is, and whether a module still is as it was traced)
+                                               (traces: what it is, and whether a module still is as it was traced;
+                                               signature: the arguments of the calls that it stands for)
 
     causal         causal_conv1d ──► activated                 a convolution and SiLU as one op
         │                               │

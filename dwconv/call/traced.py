@@ -1,6 +1,6 @@
 """Traced: the forward pass of a module with its blocks as one, as long as nothing about the module has changed.
 
-    parent(x) ─► does the guard hold? ─no─► its own forward pass
+    parent(x) ─► does the guard hold, is the call as it was traced? ─no─► its own forward pass
                      │ yes
                      ▼
                  the traced forward pass ─► block(x) ─► faster as one at these sizes? ─no─► its parts, one by one
@@ -48,6 +48,8 @@ class Traced:
         self._wait = 0
 
     def holds(self, parent: nn.Module) -> bool:
+        if "is_in_onnx_export" in self.trace.tools and torch.onnx.is_in_onnx_export():
+            return False
         if self._pinned is not None:
             if self._pinned.holds():
                 return True
@@ -73,7 +75,7 @@ def entered(parent: nn.Module, traces: Sequence[Trace]) -> Any:
     """The forward pass of ``parent`` with its blocks, and the blocks; None where its own has to run."""
     if torch.compiler.is_compiling():
         return entered_by_compiler(parent, traces)
-    if _symbolic_trace._is_fx_tracing_flag:
+    if _symbolic_trace._is_fx_tracing_flag or torch._C._get_tracing_state() is not None:
         return None
     known = _bound.get(id(parent))
     if known is None or known[0] is not traces or next(iter(known[1].values())).of() is not parent:
@@ -170,6 +172,7 @@ class BoundBlock:
 class _Compiled:
     """What a compiler goes on with: the traced forward pass, and its blocks, each an op of the graph."""
 
+    trace: Trace
     forward: Forward
     blocks: list[Callable[[Tensor], Tensor]]
 
@@ -180,8 +183,8 @@ def entered_by_compiler(parent: nn.Module, traces: Sequence[Trace]) -> _Compiled
     if not parent.training or not torch.is_grad_enabled():
         return None
     for trace in traces:
-        if trace.training and still_holds(parent, trace):
-            return _Compiled(trace.run, [partial(_in_graph, parent, block) for block in trace.blocks])
+        if trace.training and not trace.tools and still_holds(parent, trace):
+            return _Compiled(trace, trace.run, [partial(_in_graph, parent, block) for block in trace.blocks])
     return None
 
 

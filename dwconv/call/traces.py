@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv import native
 from dwconv.call.block_call import Place
+from dwconv.call.signature import Signature
 
 Forward = Callable[..., Any]
 
@@ -61,11 +62,13 @@ class WatchedModule:
     attributes: tuple[tuple[str, Any], ...]
     children: tuple[tuple[str, bool], ...]
     """The names in its ``_modules``, and which are None."""
+    tensors: tuple[tuple[str, str, bool], ...]
+    """Where it has parameters and buffers, their names, and which are None; of a module whose code is traced."""
     names: tuple[str, ...]
     """All that it has of its own."""
 
     @classmethod
-    def of(cls, module: nn.Module, *, path: str) -> WatchedModule:
+    def of(cls, module: nn.Module, *, path: str, is_traced: bool) -> WatchedModule:
         plain: Any = plain_class(type(module))
         forwards.setdefault(plain, plain.forward)
         return cls(
@@ -73,15 +76,20 @@ class WatchedModule:
             plain=plain,
             attributes=constants_of(module),
             children=children_of(module),
+            tensors=tensors_of(module) if is_traced else (),
             names=names_in(module),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(_Source):
-    """The forward pass of a module in one mode. ``run(parent, blocks, …)`` runs it."""
+    """The forward pass of a module in one mode. ``run(parent, blocks, *inputs)`` runs it."""
 
     training: bool
+    signature: Signature
+    tools: tuple[str, ...]
+    """The functions with which it asks if a compiler, an exporter or a tracer runs it: none does where the trace
+    runs."""
     blocks: tuple[TracedBlock, ...]
     modules: tuple[WatchedModule, ...]
 
@@ -111,6 +119,11 @@ def is_written(module: nn.Module) -> bool:
 
 def children_of(module: nn.Module) -> tuple[tuple[str, bool], ...]:
     return tuple((name, child is None) for name, child in module._modules.items())
+
+
+def tensors_of(module: nn.Module) -> tuple[tuple[str, str, bool], ...]:
+    held = (("_parameters", module._parameters), ("_buffers", module._buffers))
+    return tuple((where, name, tensor is None) for where, of in held for name, tensor in of.items())
 
 
 def names_in(module: nn.Module) -> tuple[str, ...]:
@@ -183,6 +196,7 @@ class _Pin(NamedTuple):
     """How many it has; -1: any."""
     absent: Sequence[tuple[str, None]] = ()
     """Children that are None."""
+    tensors: Sequence[tuple[str, str, bool]] = ()
 
     def holds(self, module: nn.Module | None, outer: dict[str, Any]) -> bool:
         if module is None or (self.outer >= 0 and outer.get(self.name) is not module):
@@ -196,6 +210,7 @@ class _Pin(NamedTuple):
             (len(own), len(children)) == (self.attributes, self.children)
             and all(own.get(name) is value for name, value in self.items)
             and all(children.get(name, self) is None for name, _ in self.absent)
+            and all((own[where].get(name) is None) is is_none for where, name, is_none in self.tensors)
             and (self.outer < 0 or not any(own[hooks] for hooks in HOOKS))
         )
 
@@ -224,7 +239,7 @@ class Pinned:
                 else:
                     items.append((attribute, own[attribute]))
             absent = [(each, None) for each, child in children.items() if child is None]
-            self._pins.append(_Pin(*of, items, len(own), len(children), absent))
+            self._pins.append(_Pin(*of, items, len(own), len(children), absent, watched[path].tensors))
             kind = type(module) if path else watched[path].plain
             if (kind, kind.forward) not in self._forwards:
                 self._forwards.append((kind, kind.forward))
@@ -277,6 +292,9 @@ def still_holds(parent: nn.Module, trace: Trace) -> bool:
             return False
         if children_of(module) != watched.children:
             return False
+        for where, tensor, is_none in watched.tensors:
+            if (vars(module)[where].get(tensor) is None) is not is_none:
+                return False
         if forwards.get(watched.plain, watched.plain.forward) is not watched.plain.forward:
             return False
         if not torch.compiler.is_compiling() and (

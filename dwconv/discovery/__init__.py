@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from dwconv.call.traces import at, is_written
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.tracing import Blocks, problem_with
 from dwconv.discovery.unchanged import unchanged
-from dwconv.discovery.watch import Watch, WatchedCall
+from dwconv.discovery.watch import Ran, Watch, WatchedCall
 from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
@@ -190,7 +190,7 @@ def alike(calls: Iterable[WatchedCall]) -> tuple[DiscoveredLayer, ...]:
 
 
 def _blocks(
-    model: nn.Module, layers: Sequence[DiscoveredLayer], *, ran: Collection[str]
+    model: nn.Module, layers: Sequence[DiscoveredLayer], *, ran: Mapping[str, Ran]
 ) -> tuple[Blocks, tuple[DiscoveredBlock, ...]]:
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
     names = dict.fromkeys(layer.name for layer in layers if layer.caller == layer.name)

@@ -7,6 +7,7 @@ modules, which the guard of a trace checks. What it reads is taken from the code
 from __future__ import annotations
 
 import dis
+import enum
 import gc
 import importlib
 import random
@@ -26,12 +27,23 @@ _KNOWN = {*_OPEN, *sys.stdlib_module_names, "dwconv", "torchgen"}
 """Packages whose code is not followed: a forward pass itself names what it reads of them."""
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 """A graph shows what a function of one's own computes, and nothing of its gradient."""
-_OF_TYPES = ("isinstance", "issubclass", "type", "hasattr", "id")
+_OF_TYPES = ("isinstance", "issubclass", "type", "hasattr", "id", "callable")
 """Functions that return something else for a traced value than for a tensor."""
+_EFFECTS = ("print", "input", "open", "exec", "eval", "setattr", "delattr", "vars", "globals", "locals")
+"""Functions that a graph does not show."""
+_CHANGING = ("os", "posix", "sys", "time", "datetime", "random", "secrets", "uuid", "threading", "platform", "logging")
+"""Packages whose functions do not give the same in every call."""
+_TOOLS = (
+    "is_compiling", "is_dynamo_compiling", "is_exporting", "is_tracing", "is_scripting", "is_in_onnx_export",
+    "_get_tracing_state", "_is_tracing",
+)  # fmt: skip
+"""Functions that say whether a tool runs the code."""
 _MODES = (
     "is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled", "is_autocast_cpu_enabled",
     "get_autocast_dtype", "get_autocast_gpu_dtype", "get_default_dtype", "are_deterministic_algorithms_enabled",
     "get_num_threads", "is_initialized", "get_rank", "get_world_size", "current_device", "current_stream",
+    "is_tensor", "is_tensor_like", "is_fx_tracing", "is_fx_symbolic_tracing", "_is_compiling_flag",
+    "_is_exporting_flag", "_is_fx_tracing_flag", "__dict__",
 )  # fmt: skip
 
 
@@ -41,8 +53,11 @@ class Decided:
 
     def __init__(self, through: set[nn.Module]) -> None:
         self.why_not = ""
+        self.tests_for_none = False
+        self.tools: set[str] = set()
+        """Those of ``_TOOLS`` that it calls."""
         self._through = through
-        self._function = ""
+        self._function, self._called = "", ""
         self._codes: dict[CodeType, Mapping[str, Any]] = {}
 
     def __enter__(self) -> Decided:
@@ -63,22 +78,53 @@ class Decided:
         self.why_not = self.why_not or self._function or why_decorated(self._through)
         for code, scope in self._codes.items():
             self.why_not = self.why_not or self._why_not(code, scope)
+        self.why_not = self.why_not or self._called
 
     def _follow(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code is _APPLY:
+        if event == "c_call":
+            self._calls(frame, argument.__name__, _module_of(argument))
+        if event != "call":
+            return
+        if frame.f_code is _APPLY:
             self._function = f"runs {frame.f_locals['cls'].__name__}, whose gradient is its own"
-        if event == "call":
-            module = str(frame.f_globals.get("__name__", ""))
-            if module.partition(".")[0] not in _KNOWN:
-                self._codes.setdefault(frame.f_code, frame.f_globals)
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in _KNOWN:
+            self._codes.setdefault(frame.f_code, frame.f_globals)
+        if frame.f_back is not None:
+            self._calls(frame.f_back, frame.f_code.co_name, module)
+
+    def _calls(self, caller: FrameType, name: str, module: str) -> None:
+        """By whatever name the caller has it."""
+        package, by = (each.partition(".")[0] for each in (module, str(caller.f_globals.get("__name__", ""))))
+        if package == "torch" and name in _TOOLS and by not in ("torch", "dwconv"):
+            self.tools.add(name)
+        if by in _KNOWN:
+            return
+        if (package == "torch" and name in _MODES) or (package == "builtins" and name in _OF_TYPES):
+            self._called = self._called or f"decides by {name}"
+        if package in _CHANGING or (package in ("builtins", "io", "_io") and name in _EFFECTS):
+            self._called = self._called or f"calls {name} in its forward pass"
 
     def _why_not(self, code: CodeType, scope: Mapping[str, Any]) -> str:
-        for step in dis.get_instructions(code):
+        steps = [*dis.get_instructions(code)]
+        for number, step in enumerate(steps):
             name = str(step.argval)
             if step.opname in ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"):
                 return f"writes {name} in its forward pass"
             if step.opname in ("BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"):
                 return "enters a context in its forward pass"
+            if step.opname in ("PUSH_EXC_INFO", "SETUP_FINALLY"):
+                return "catches errors in its forward pass"
+            if step.opname in ("MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_CLASS"):
+                return "decides by the kind of what it matches"
+            if "IF_NONE" in step.opname or "IF_NOT_NONE" in step.opname:
+                self.tests_for_none = True
+            if step.opname == "IS_OP":
+                if not _is_of_enum(steps[:number], scope) and not _is_none(steps[number - 1]):
+                    return "decides by whether two objects are one"
+                self.tests_for_none = True
+            if step.opname == "IMPORT_NAME" and name.partition(".")[0] in _CHANGING:
+                return f"reads {name}, which may change"
             if step.opname == "LOAD_GLOBAL" and (name in _OF_TYPES or (name in scope and not _is_fixed(scope[name]))):
                 return f"decides by {name}" if name in _OF_TYPES else f"reads {name}, which may change"
             if name in _MODES and step.opname.startswith("LOAD_"):
@@ -88,6 +134,25 @@ class Decided:
         if code.co_freevars and set(code.co_freevars) != {"__class__"}:
             return f"reads {code.co_freevars[0]}, which may change"
         return ""
+
+
+def _module_of(function: Any) -> str:
+    """Of one in C; of a method that of its object."""
+    holder = getattr(function, "__self__", None)
+    kind = holder if isinstance(holder, type) else type(holder)
+    return str(getattr(function, "__module__", None) or kind.__module__)
+
+
+def _is_none(step: dis.Instruction) -> bool:
+    return step.opname.startswith("LOAD_C") and step.argval is None
+
+
+def _is_of_enum(steps: list[dis.Instruction], scope: Mapping[str, Any]) -> bool:
+    """Whether a member of an Enum was read last: what is traced never is one."""
+    if len(steps) < 2 or steps[-1].opname != "LOAD_ATTR" or steps[-2].opname != "LOAD_GLOBAL":
+        return False
+    kind = scope.get(steps[-2].argval)
+    return isinstance(kind, type) and issubclass(kind, enum.Enum)
 
 
 def _may_change(module: nn.Module, name: str) -> bool:

@@ -51,7 +51,10 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
     if function is F.batch_norm:
         owner, eps = owner_of(node, parent), _argument(node, 7, "eps", 1e-5)
         is_usual = isinstance(owner, _BatchNorm) and not isinstance(owner, nn.SyncBatchNorm) and type(eps) is float
-        return Norm(eps=eps) if is_usual and _trains(node) in (True, False) else None
+        if not is_usual or _trains(node) not in (True, False):
+            return None
+        learns_otherwise = _trains(node) and _argument(node, 6, "momentum", 0.1) != getattr(owner, "momentum", None)
+        return None if learns_otherwise else Norm(eps=eps)
     if function is F.layer_norm:
         owner, eps = owner_of(node, parent), _argument(node, 4, "eps", 1e-5)
         return LayerNorm(eps=eps) if isinstance(owner, nn.LayerNorm) and len(owner.normalized_shape) == 1 else None
@@ -61,7 +64,7 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
 def _activation_of_module(module: nn.Module) -> Activation | None:
     if type(module) is nn.GELU and module.approximate != "none":
         return None
-    if type(module) in (nn.Hardtanh, nn.ReLU6):  # the limits of a ReLU6 are attributes, too
+    if isinstance(module, nn.Hardtanh) and type(module) in (nn.Hardtanh, nn.ReLU6):  # a ReLU6 has limits, too
         return "relu6" if (module.min_val, module.max_val) == (0.0, 6.0) else None
     return _MODULES.get(type(module))
 

@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
-from torch.fx import Graph, Node, Tracer
+from torch.fx import Node
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dwconv.call.traces import HOOKS, Trace, WatchedModule, at, is_written
-from dwconv.discovery.decided import Decided, names_of
+from dwconv.call.signature import NoSignature, Signature
+from dwconv.call.traces import HOOKS, Trace, WatchedModule, at, plain_class
+from dwconv.discovery.decided import names_of
 from dwconv.discovery.folding import Side, after, before, folded, is_norm_of, kind_of, owner_path, place_of, source_of
 from dwconv.discovery.same_padding import SamePadding
+from dwconv.discovery.tracer import decided_in, graph_of
+from dwconv.discovery.watch import Ran
 from dwconv.problems.block import Block, LayerNorm
 from dwconv.problems.problem import Problem
 
@@ -50,35 +54,6 @@ class Found:
     norms: list[Node] = field(default_factory=list)
 
 
-# -- graphs ------------------------------------------------------------------------------------------------------------
-
-
-class _Tracer(Tracer):
-    """Traces into the given modules, and calls the others."""
-
-    proxy_buffer_attributes = True
-
-    def __init__(self, through: set[nn.Module]) -> None:
-        super().__init__()
-        self._through = through
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return m not in self._through
-
-
-@contextmanager
-def _plain(modules: Iterator[nn.Module]) -> Iterator[None]:
-    """Modules that are traced already have their own forward pass meanwhile."""
-    kinds = [(module, type(module)) for module in modules if "traces" in vars(type(module))]
-    for module, kind in kinds:
-        module.__class__ = vars(kind)["plain_class"]
-    try:
-        yield
-    finally:
-        for module, kind in kinds:
-            module.__class__ = kind
-
-
 @contextmanager
 def _in_mode(model: nn.Module, *, trains: bool) -> Iterator[None]:
     """All of it trains meanwhile, or nothing does."""
@@ -90,26 +65,6 @@ def _in_mode(model: nn.Module, *, trains: bool) -> Iterator[None]:
     finally:
         for module, training in modes:
             vars(module)["training"] = training
-
-
-def _graph(parent: nn.Module, through: set[nn.Module]) -> Graph:
-    if is_written(parent):  # in a constructor, which other threads run beside: a tracer patches all modules
-        graph = Graph()
-        z = graph.placeholder("x")
-        for name in type(parent).parts_of_block:  # type: ignore[attr-defined]
-            z = z if getattr(parent, name) is None else graph.call_module(name, (z,))
-        graph.output(z)
-        return graph
-    with _plain(parent.modules()):
-        return _Tracer(through).trace(parent)
-
-
-def _why_frozen(parent: nn.Module, through: set[nn.Module]) -> str:
-    if is_written(parent):
-        return ""
-    with _plain(parent.modules()), Decided(through) as decided:
-        _Tracer(through).trace(parent)
-    return decided.why_not
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
@@ -126,12 +81,15 @@ def traces_as_written(parent: nn.Module) -> tuple[Trace, ...]:
 
 class Blocks:
     """The blocks around some convolutions of a model, in the mode that it is in. ``ran``: the modules whose forward
-    pass runs; all of them unless given."""
+    pass runs, and how they are called; unless given all of them, each on tensors in the place of the arguments that
+    have no default."""
 
-    def __init__(self, model: nn.Module, convolutions: Sequence[str], *, ran: Collection[str] | None = None) -> None:
+    def __init__(self, model: nn.Module, convolutions: Sequence[str], *, ran: Mapping[str, Ran] | None = None) -> None:
         self._model, self._ran = model, ran
+        self._doubtful = {at(model, name) for name, each in (ran or {}).items() if not each.gives_tensors}
         self._names = {module: name for name, module in model.named_modules()}
         self._through: dict[str, set[nn.Module]] = {}
+        self._tools: dict[str, set[str]] = {}
         self.found = [found for name in convolutions if (found := self._find(name)) is not None]
 
     def traces(self, names: Sequence[str]) -> dict[str, tuple[Trace, ...]]:
@@ -170,6 +128,10 @@ class Blocks:
         parent = at(self._model, path)
         if type(parent).forward is nn.Module.forward or isinstance(parent, nn.ModuleList | nn.ModuleDict):
             return None, bool(path)
+        try:
+            signature = self._signature(path)
+        except NoSignature as error:
+            return Found(conv=name, parent=path, why_not=f"{_shown(path)} cannot be traced: {error}"), False
         inner = name[len(path) + 1 :] if path else name
         through = self._through.setdefault(path, {parent})
         for depth, _ in enumerate(inner.split(".")):
@@ -177,7 +139,7 @@ class Blocks:
         opaque: set[nn.Module] = set()
         for _ in range(_LOOKS):
             try:
-                graph = _graph(parent, through)
+                graph, _ = graph_of(parent, through, signature)
             except Exception as error:  # noqa: BLE001  whatever the model's own code raises
                 why = f"{_shown(path)} cannot be traced: {str(error).partition(chr(10))[0][:120]}"
                 return Found(conv=name, parent=path, why_not=why), False
@@ -194,12 +156,19 @@ class Blocks:
                 break
         found = self._of_sides(Found(conv=name, parent=path, trains=parent.training), convolutions[0], *sides, parent)
         if found is not None and found.block:
-            frozen = _why_frozen(parent, through)
+            frozen, self._tools[path] = decided_in(parent, through, signature, doubtful=self._doubtful)
             if why := (frozen and f"{_shown(path)} {frozen}") or _own(through, self._names):
                 found = Found(conv=name, parent=path, starts=found.starts, why_not=why)
         ends = [side.ends_at for side in (sides[1:] if isinstance(sides[1].kind, LayerNorm) else sides)]
         is_cut = any(end is not None and end.op in ("placeholder", "output") for end in ends)
         return found, is_cut and bool(path)
+
+    def _signature(self, path: str) -> Signature:
+        """Raises NoSignature."""
+        if self._ran is None:
+            plain: Any = plain_class(type(at(self._model, path)))
+            return Signature.of(plain.forward)
+        return self._ran[path].signature
 
     def _of_sides(self, found: Found, conv: Node, left: Side, right: Side, parent: nn.Module) -> Found | None:
         """The block that a convolution and its two sides are; None without a norm."""
@@ -263,12 +232,13 @@ class Blocks:
             inner = at(self._model, found.parent)
             outer = next(path for path in parents if path == found.parent or inner in self._through[path])
             self._through[outer] |= self._through[found.parent]
+            self._tools[outer] |= self._tools[found.parent]
             by_parent.setdefault(outer, []).append(found)
         return {path: self._trace(path, blocks) for path, blocks in by_parent.items()}
 
     def _trace(self, path: str, wanted: Sequence[Found]) -> Trace:
         parent = at(self._model, path)
-        graph = _graph(parent, self._through[path])
+        graph, signature = graph_of(parent, self._through[path], self._signature(path))
         inside = dict(parent.named_modules())
         members = set(self._through[path])
         blocks = []
@@ -289,9 +259,15 @@ class Blocks:
         source, scope = source_of(graph)
         words = set(re.findall(r"[A-Za-z_]\w*", source + "".join(block.source for block in blocks)))
         names = names_of({name: value for name, value in scope.items() if name in words})
-        watched = tuple(WatchedModule.of(module, path=inner) for inner, module in inside.items() if module in members)
+        watched = tuple(
+            WatchedModule.of(module, path=inner, is_traced=module in self._through[path])
+            for inner, module in inside.items()
+            if module in members
+        )
         return Trace(
             training=parent.training,
+            signature=signature,
+            tools=tuple(sorted(self._tools[path])),
             source=source,
             names=names,
             blocks=tuple(dataclasses.replace(block, names=names) for block in blocks),

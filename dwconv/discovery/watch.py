@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +30,8 @@ from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.causal import causal_conv1d
 from dwconv.call.deferred import cuts, is_causal, swaps
+from dwconv.call.signature import NoSignature, Signature, are_tensors
+from dwconv.call.traces import plain_class
 from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem
@@ -48,6 +50,35 @@ class WatchedCall:
     passes: set[Pass] = field(default_factory=set)
     activated: bool = False
     """True if SiLU comes next, and takes no more of the result than causal convolutions need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """The first call of a module."""
+
+    given: Signature | NoSignature
+    gives_tensors: bool
+    """Whether its result is a tensor, or a container of tensors."""
+
+    @classmethod
+    def of(cls, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Ran:
+        given: Signature | NoSignature
+        plain: Any = plain_class(type(module))
+        try:
+            given = Signature.of(plain.forward, args, kwargs)
+        except NoSignature as error:
+            given = error
+        return cls(given=given, gives_tensors=are_tensors(result))
+
+    @property
+    def signature(self) -> Signature:
+        """Raises NoSignature."""
+        if isinstance(self.given, NoSignature):
+            raise self.given
+        return self.given
+
+
+_WITH_KEYWORDS: dict[int, bool] = vars(nn.modules.module)["_global_forward_hooks_with_kwargs"]
 
 
 class Watch:
@@ -72,7 +103,7 @@ class Watch:
         self._inside = [""]
         self._given: list[object] = [()]
         """What the modules that are running were called with."""
-        self.ran: set[str] = set()
+        self.ran: dict[str, Ran] = {}
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with the addresses of its tensors."""
         self._sums: Any = WeakTensorKeyDictionary()
@@ -84,8 +115,9 @@ class Watch:
     def __enter__(self) -> Watch:
         pre_hook = register_module_forward_pre_hook(self._enter_module)
         self._entered.callback(pre_hook.remove)
-        hook = register_module_forward_hook(self._leave_module, always_call=True)
+        hook = register_module_forward_hook(self._leave_module, with_kwargs=True, always_call=True)
         self._entered.callback(hook.remove)
+        self._entered.callback(_WITH_KEYWORDS.pop, hook.id, None)  # ``remove`` leaves it there
         self._entered.enter_context(_Functions(self))
         ops = _OpsBesideCompiler if "torch._dynamo" in sys.modules else _Ops
         self._entered.enter_context(ops(self))
@@ -96,10 +128,14 @@ class Watch:
 
     def _enter_module(self, module: nn.Module, inputs: object) -> None:
         self._inside.append(self._names.get(module, self._inside[-1]))
-        self.ran.add(self._inside[-1])
         self._given.append(inputs)
 
-    def _leave_module(self, module: nn.Module, inputs: object, outputs: object) -> None:
+    def _leave_module(
+        self, module: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any], outputs: object
+    ) -> None:
+        name = self._names.get(module)
+        if name is not None and name not in self.ran:
+            self.ran[name] = Ran.of(module, inputs, keywords, outputs)
         self._inside.pop()
         self._given.pop()
 

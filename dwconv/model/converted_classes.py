@@ -152,9 +152,10 @@ def _with_traces(plain: Class, traces: Traces) -> Callable[..., Any]:
 
     def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         traced = enter(self, traces)
-        if traced is None:
+        inputs = None if traced is None else traced.trace.signature.inputs(args, kwargs)
+        if inputs is None:
             return plain.forward(self, *args, **kwargs)
-        return traced.forward(self, traced.blocks, *args, **kwargs)
+        return traced.forward(self, traced.blocks, *inputs)
 
     return _instead_of(plain.forward, run)
 

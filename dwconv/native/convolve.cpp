@@ -367,7 +367,7 @@ PYBIND11_MODULE(dwconv_native, module) {
   py::class_<Guard::Module>(module, "GuardModule")
       .def(py::init<
            py::object, int64_t, py::object, py::object, std::vector<Guard::Item>, Py_ssize_t, Py_ssize_t,
-           std::vector<Guard::Item>>());
+           std::vector<Guard::Item>, std::vector<Guard::Held>>());
   py::class_<Guard>(module, "Guard")
       .def(py::init<std::vector<Guard::Module>, std::vector<Guard::Item>, std::vector<py::object>>());
   py::class_<Members>(module, "Members")

@@ -46,6 +46,7 @@ struct Referred {
 
 struct Guard {
   using Item = std::pair<pybind11::object, pybind11::object>;  // a name and its value; or a class and its forward pass
+  using Held = std::tuple<pybind11::object, pybind11::object, bool>;
   struct Module {
     pybind11::object reference;
     int64_t outer;                   // the module that has it, by its place among these; -1 of the parent of a trace
@@ -53,6 +54,7 @@ struct Guard {
     std::vector<Item> items;         // its attribute is that very object
     Py_ssize_t attributes, children;  // how many; -1: any
     std::vector<Item> absent;        // children that are None
+    std::vector<Held> tensors;       // in which dictionary it has a parameter or buffer, its name, whether it is None
   };
   std::vector<Module> modules;
   std::vector<Item> forwards;
@@ -72,6 +74,11 @@ struct Guard {
       if (each.attributes < 0) continue;
       if (PyDict_GET_SIZE(module.own.ptr()) != each.attributes || PyDict_GET_SIZE(children) != each.children) return false;
       if (!are(each.items, module.own.ptr()) || !are(each.absent, children)) return false;
+      for (const auto& [where, tensor, is_none] : each.tensors) {
+        PyObject* const held = module.get(where.ptr());
+        PyObject* const found = held ? PyDict_GetItem(held, tensor.ptr()) : nullptr;
+        if ((!found || found == Py_None) != is_none) return false;
+      }
       if (each.outer < 0) continue;
       for (PyObject* const of : names().hooks) {
         PyObject* const found = module.get(of);

@@ -74,10 +74,16 @@ class Written(nn.Module):
         self.more = nn.ModuleList([nn.Identity()])
         self.skips, self.scale, self.shifts, self.shift = False, 1.0, [0.5, [1.0]], F.relu
         self.add_module("last", None)
+        self.register_parameter("gain", nn.Parameter(torch.full((), 1.5)))
+        self.register_parameter("offset", None)
+        self.register_buffer("level", None)
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.second(self.first(x)) * self.scale + sum(self.shifts[1])
         z = self.shift(z + x if self.skips else z)
+        z = z if self.gain is None else z * self.gain
+        z = z if self.offset is None else z + self.offset
+        z = z if self.level is None else z * self.level
         for each in self.more:
             z = each(z)
         return self.ended(self.narrow(z))
@@ -164,6 +170,17 @@ def put(path: str, **values):
     def change(model: nn.Module) -> None:
         for name, value in values.items():
             setattr(model.get_submodule(path), name, value)
+
+    return change
+
+
+def like(name: str, make):
+    """Sets what ``make`` gives, as exact as the model is."""
+
+    def change(model: nn.Module) -> None:
+        made = make()
+        made.data = made.data.to(model.narrow.weight.dtype)
+        setattr(model, name, made)
 
     return change
 
@@ -257,6 +274,10 @@ OF_WRITTEN = {
     "a function": (put("", shift=F.silu), NOWHERE),
     "a method": (put("", ended=twice), NOWHERE),
     "a module where none was": (put("", last=Twice()), NOWHERE),
+    "no parameter": (put("", gain=None), NOWHERE),
+    "another parameter": (like("gain", lambda: nn.Parameter(torch.full((), 3.0))), BOTH),
+    "a parameter where none was": (like("offset", lambda: nn.Parameter(torch.full((), 2.0))), NOWHERE),
+    "a buffer where none was": (like("level", lambda: torch.full((), 2.0)), NOWHERE),
     "a module more in a list": (lambda model: model.more.append(Twice()), NOWHERE),
     "another module in a list": (lambda model: model.more.__setitem__(0, Twice()), None),
 }

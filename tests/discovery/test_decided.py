@@ -6,12 +6,14 @@ import copy
 import random
 import re
 import time
+from time import time as now
 
 import numpy
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch import is_grad_enabled as learns
 
 import dwconv
 from dwconv.call.call_plan import plans
@@ -23,6 +25,7 @@ from tests.planted_records import plant
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
 CHANNELS, SIZE = 8, (2, 8, 9, 7)
 FLAG = False
+is_a = isinstance
 TABLE = {"scale": 1.0}
 
 
@@ -53,6 +56,21 @@ def writes(self: Net, x: Tensor) -> Tensor:
     return self.block(x)
 
 
+def caught(self: Net, x: Tensor) -> Tensor:
+    try:
+        times = 2 if x.shape[0] > 1 else 3
+    except Exception:  # noqa: BLE001  also the tracer's
+        times = 1
+    return self.block(x) * times
+
+
+def matched(self: Net, x: Tensor) -> Tensor:
+    match x.shape:
+        case (_, _, _, _):
+            return self.block(x) * 2
+    return self.block(x)
+
+
 def closure():
     scale = [1.0]
     return lambda self, x: self.block(x) * scale[0]
@@ -68,6 +86,25 @@ LEFT = {
     "a closure": (closure(), "reads scale, which may change"),
     "a dictionary": (lambda self, x: self.block(x) * self.table["scale"], "reads table, which may change"),
     "the time": (lambda self, x: self.block(x) if time.time() > 0 else x, "reads time, which may change"),
+    "an attribute by its name": (
+        lambda self, x: (setattr(self, "steps", self.steps + 1), self.block(x))[1], "calls setattr in its forward pass",
+    ),
+    "what it prints": (lambda self, x: (print(end=""), self.block(x))[1], "calls print in its forward pass"),
+    "the time by another name": (lambda self, x: self.block(x) if now() > 0 else x, "calls time in its forward pass"),
+    "a mode by another name": (lambda self, x: self.block(x) * (1 + learns()), "decides by is_grad_enabled"),
+    "a type by another name": (lambda self, x: self.block(x) * (1 + is_a(x, Tensor)), "decides by isinstance"),
+    "torch.is_tensor": (lambda self, x: self.block(x) * (1 + torch.is_tensor(x)), "decides by is_tensor"),
+    "which object it is": (
+        lambda self, x: self.block(x) * (1 + (x.dtype is torch.float32)), "decides by whether two objects are one",
+    ),
+    "an error": (caught, "catches errors in its forward pass"),
+    "a pattern": (matched, "decides by the kind of what it matches"),
+    "what computed it": (lambda self, x: self.block(x) * (1 + (x.grad_fn is None)), "reads grad_fn of a tensor"),
+    "an attribute of a tensor": (
+        lambda self, x: self.block(x) * (1 + (getattr(x, "mask", None) is None)), "asks a tensor for mask",
+    ),
+    "a table of types": (lambda self, x: self.block(x) * {torch.float32: 2}.get(x.dtype, 1), "looks up what depends"),
+    "a table of sizes": (lambda self, x: self.block(x) * {9: 2}.get(x.shape[2], 1), "looks up what depends"),
     "a branch on sizes": (lambda self, x: self.block(x) if x.shape[2] > 2 else x, "cannot be traced"),
     "a branch on numbers": (lambda self, x: self.block(x) if x.sum() > -1e9 else x, "cannot be traced"),
 }  # fmt: skip
@@ -175,3 +212,17 @@ def test_what_is_decided_unseen_stays(case):
     forward, why = LEFT[case]
     (block,) = discover(net(forward), torch.randn(SIZE).to(memory_format=torch.channels_last)).blocks
     assert block.problem is None and re.search(why, block.why_not), block.why_not
+
+
+class Slow(nn.BatchNorm2d):
+    """Its momentum is in its code."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = self.running_mean, self.running_var, self.weight, self.bias
+        return F.batch_norm(x, *known, self.training, 0.7, self.eps)
+
+
+def test_a_norm_with_a_momentum_in_its_code_is_no_part():
+    model = net(lambda self, x: self.block(x), bn1=Slow(CHANNELS))
+    (block,) = discover(model, torch.randn(SIZE).to(memory_format=torch.channels_last)).blocks
+    assert str(block.problem.block) == "none,bn"
