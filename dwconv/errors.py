@@ -194,7 +194,8 @@ def described_error(error: BaseException) -> str:
 def warn(message: str) -> None:
     """Give a DwconvWarning for the line that called into PyTorch or dwconv."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("dwconv", "torch"):
+    passed = ("dwconv", "torch", "contextlib")
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in passed:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, DwconvWarning, stacklevel=level)
 

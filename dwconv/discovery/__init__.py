@@ -3,6 +3,7 @@
 discover      runs one step, and changes nothing
   ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
   ├─ unchanged    the model, the example and the random numbers as they were before
+  │    └─ contents     what the model holds, compared and put back (tensor_contents: tensors)
   └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
        └─ chains       the norms and activations around it, which may be one with it
 """
@@ -163,19 +164,19 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
     whatever object they are, if ``trains``; by default if grad mode is on and there are such. Call it under
     ``torch.autocast`` for mixed precision.
 
-    The model is as before afterwards: parameters and their ``grad``, buffers, attributes of its modules,
-    random number generators, also those that it holds; also if it fails on the example, which raises its own error.
-    Wrappers (DistributedDataParallel, torch.compile) are looked through. A converted model and a plain one give one
-    answer.
+    The model is as before afterwards: parameters and their ``grad``, buffers, classes and attributes of its modules
+    and what these refer to, random number generators, also those that it holds; also if it fails on the example, which
+    raises its own error. Lazy layers stay lazy. Hooks on gradients of parameters do not run. Wrappers
+    (DistributedDataParallel, torch.compile) are looked through. A converted model and a plain one give one answer.
 
-    Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters, and for a lazy layer
-    that was never called.
+    Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters.
     """
     step = ExampleStep.of(model, example_inputs, trains=trains)
-    with unchanged(step.model, step.tensors), Watch(step.model) as watch:
-        step()
-    layers = alike(watch.calls)
-    with unchanged(step.model, step.tensors):
+    with unchanged(step.model, step.tensors) as put_back:
+        with Watch(step.model) as watch:
+            step()
+        put_back()
+        layers = alike(watch.calls)
         tracing, blocks = _blocks(step.model, layers, ran=watch.ran)
     return Discovery(layers=layers, blocks=blocks, tracing=tracing)
 

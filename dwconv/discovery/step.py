@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
-from torch.nn.parameter import is_lazy
-from torch.utils import checkpoint
+from torch.autograd.function import BackwardCFunction
 
-from dwconv.discovery.unchanged import held
+from dwconv.discovery.contents import held
+from dwconv.discovery.unchanged import without_gradients
 from dwconv.errors import InvalidArgument, InvalidWorkload
 from dwconv.system import given
 
@@ -29,12 +29,13 @@ class ExampleStep:
     keywords: Mapping[str, Any]
     trains: bool | None
     """None: a backward pass if grad mode is on and an output requires a gradient."""
+    is_counted: bool = False
+    """True if the model is in a DistributedDataParallel that counts the gradients of its first step."""
 
     @classmethod
     def of(cls, model: nn.Module, example_inputs: Any, *, trains: bool | None) -> ExampleStep:
         """Raises InvalidArgument for what is no model and for a ``trains`` that is no flag; InvalidWorkload for an
-        example that is not on the model's device, or of another kind, and for a model with lazy layers that were never
-        called."""
+        example that is not on the model's device, or of another kind."""
         check_model(model)
         trains = None if trains is None else given.flag("trains", trains)
         _check_no_shape(example_inputs)
@@ -51,8 +52,14 @@ class ExampleStep:
                 f"example_inputs is of type {type(example_inputs).__name__}; give a tensor, a tuple of positional "
                 "arguments, or a dict of keyword arguments"
             )
-        step = cls(model=unwrapped(model), positional=positional, keywords=keywords, trains=trains)
-        _check(step)
+        step = cls(
+            model=unwrapped(model),
+            positional=positional,
+            keywords=keywords,
+            trains=trains,
+            is_counted=any(getattr(each, "static_graph", False) for each in _wrappers(model)),
+        )
+        _check_devices(step)
         return step
 
     @property
@@ -66,7 +73,8 @@ class ExampleStep:
 
     def __call__(self) -> None:
         wanted = torch.is_grad_enabled() if self.trains is None else self.trains
-        with torch.set_grad_enabled(wanted), without_replays(self.model), _without_reentrant_checkpoints():
+        twins = _twins(self.model) if self.is_counted else nullcontext()
+        with torch.set_grad_enabled(wanted), without_replays(self.model), twins:
             outputs = outputs_in(self.model(*self.positional, **self.keywords))
             if outputs and wanted:
                 _backward(outputs)
@@ -99,14 +107,21 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """The module that DistributedDataParallel, DataParallel or torch.compile was given."""
+    *_, inner = _wrappers(model)
+    return inner
+
+
+def _wrappers(model: nn.Module) -> Iterator[nn.Module]:
+    """The model, and what is in it as long as it is a wrapper."""
     while True:
+        yield model
         compiled = getattr(model, "_orig_mod", None)
         if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
             model = model.module
         elif isinstance(compiled, nn.Module):
             model = compiled
         else:
-            return model
+            return
 
 
 @contextmanager
@@ -164,9 +179,7 @@ _FEWEST_SIZES = 3
 """Of an input, (C, L)'s being rare: fewer numbers may be arguments."""
 
 
-def _check(step: ExampleStep) -> None:
-    if lazy := next((name for name, each in step.model.named_parameters() if is_lazy(each)), None):
-        raise InvalidWorkload(f"{lazy} has no sizes before the first call; run the model once before")
+def _check_devices(step: ExampleStep) -> None:
     known = dict.fromkeys(str(parameter.device) for parameter in step.model.parameters())
     for tensor in step.tensors:
         if known and str(tensor.device) not in known:
@@ -176,16 +189,45 @@ def _check(step: ExampleStep) -> None:
             )
 
 
+@contextmanager
+def _twins(model: nn.Module) -> Iterator[None]:
+    """Parameters of the same memory are in the place of its own, so that nothing waits for their gradients."""
+    twins: dict[Tensor, nn.Parameter] = {}
+    own: list[tuple[dict[str, nn.Parameter | None], str, nn.Parameter]] = []
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None and parameter.requires_grad and type(parameter) is nn.Parameter:
+                own.append((module._parameters, name, parameter))
+                if parameter not in twins:
+                    twins[parameter] = nn.Parameter(parameter.detach())
+                    vars(twins[parameter]).update(vars(parameter))
+    try:
+        for parameters, name, parameter in own:
+            parameters[name] = twins[parameter]
+        yield
+    finally:
+        for parameters, name, parameter in own:
+            parameters[name] = parameter
+
+
 def _backward(outputs: Iterable[Tensor]) -> None:
     """The gradients of the sum of the outputs, of every tensor that ``backward()`` would give one to; kept nowhere. No
-    hook on a parameter runs, as those of DistributedDataParallel, and of optimizers that step in the backward pass."""
+    hook on a parameter runs, as those of DistributedDataParallel, and of optimizers that step in the backward pass.
+
+    A checkpoint may call ``backward`` within the backward pass, which PyTorch refuses unless gradients are added to
+    ``grad``. So they are then, and ``grad`` is what it was at the end."""
     reached = [output for output in outputs if output.grad_fn is not None]
-    leaves = _leaves_of(reached)
+    nodes = _nodes_of(reached)
+    leaves = [node.variable for node in nodes if hasattr(node, "variable")]
+    adds = any(map(_may_call_backward, nodes))
     gradients = tuple(map(_gradient, reached))
-    if leaves:  # as torch.autograd.grad, which is one function to modes, and hides from them what runs in it
-        Variable._execution_engine.run_backward(
-            tuple(reached), gradients, False, False, tuple(leaves), allow_unreachable=True, accumulate_grad=False
-        )
+    if leaves:
+        with without_gradients(leaf for leaf in leaves if adds or leaf._backward_hooks):
+            # As torch.autograd.grad, which is one function to modes, and hides from them what runs in it.
+            Variable._execution_engine.run_backward(
+                tuple(reached), gradients, False, False, () if adds else tuple(leaves),
+                allow_unreachable=True, accumulate_grad=adds,
+            )  # fmt: skip
 
 
 def _gradient(output: Tensor) -> Tensor:
@@ -194,42 +236,22 @@ def _gradient(output: Tensor) -> Tensor:
     return torch.ones_like(output) if is_usual else output.detach().clone()
 
 
-def _leaves_of(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors without a history that the outputs were computed from: parameters, of the model or not, and
-    inputs."""
-    leaves: list[Tensor] = []
+def _nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
+    """The graph that the outputs were computed by. Its leaves are parameters, of the model or not, and inputs."""
     waiting: list[Any] = [output.grad_fn for output in outputs]
-    seen = set(waiting)
+    seen = dict.fromkeys(waiting)
     while waiting:
         node = waiting.pop()
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
-                seen.add(following)
+                seen[following] = None
                 waiting.append(following)
-    return leaves
+    return list(seen)
 
 
-_checkpoints: Any = checkpoint
-_REENTRANT = _checkpoints.CheckpointFunction
-
-
-class _NotReentrant:
-    """Stands in for a checkpoint that calls ``backward`` within a backward pass, which PyTorch refuses where gradients
-    are kept nowhere. It runs a forward pass as often."""
-
-    @staticmethod
-    def apply(function: Any, preserve_rng_state: bool, *args: Any) -> Any:
-        return checkpoint.checkpoint(
-            function, *args, use_reentrant=False, preserve_rng_state=preserve_rng_state, early_stop=False
-        )
-
-
-@contextmanager
-def _without_reentrant_checkpoints() -> Iterator[None]:
-    _checkpoints.CheckpointFunction = _NotReentrant
-    try:
-        yield
-    finally:
-        _checkpoints.CheckpointFunction = _REENTRANT
+def _may_call_backward(node: Any) -> bool:
+    """Of a function in Python: a checkpoint of PyTorch's, or a function of anyone else's."""
+    if not isinstance(node, BackwardCFunction):
+        return False
+    package, _, rest = str(node._forward_cls.__module__).partition(".")  # type: ignore[attr-defined]
+    return package not in ("torch", "dwconv") or rest == "utils.checkpoint"

@@ -21,6 +21,7 @@ from typing import Any
 from torch import nn
 from torch.fx import Node
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from dwconv.call.signature import NoSignature, Signature
 from dwconv.call.traces import HOOKS, Trace, WatchedModule, at, plain_class
@@ -284,6 +285,8 @@ def _own(through: set[nn.Module], names: dict[nn.Module, str]) -> str:
 
 
 def _why_of_its_own(module: nn.Module, name: str) -> str:
+    if isinstance(module, LazyModuleMixin):
+        return f"{name} has no sizes before its first call; convert once more after it"
     if "forward" in vars(module):
         return f"the forward of {name} is set on the instance"
     return f"{name} has a hook" if any(len(getattr(module, hooks)) for hooks in HOOKS) else ""

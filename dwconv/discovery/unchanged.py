@@ -2,103 +2,108 @@
 
 from __future__ import annotations
 
-import gc
 import random
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-Kind = TypeVar("Kind")
-MOST_OBJECTS = 100_000
-"""The limit of a search, nearest objects first: a model may refer to its trainer, and that to all images."""
-_NOTHING_IN_IT = (str, bytes, int, float, complex, type(None), type, ModuleType, CodeType, Tensor, np.ndarray)
-
-
-def held(holders: object, kinds: type[Kind] | tuple[type[Kind], ...], *, but: type = ModuleType) -> list[Kind]:
-    """The objects of ``kinds`` in what holds them, each once. What is in one of ``but`` does not count."""
-    found, seen, waiting = [], {id(holders)}, deque([holders])
-    ends: tuple[type, ...] = (*_NOTHING_IN_IT, but)
-    while waiting and len(seen) < MOST_OBJECTS:
-        each: Any = waiting.popleft()
-        if issubclass(type(each), kinds):
-            found.append(each)
-        elif not issubclass(type(each), ends):  # by its type: isinstance would call a proxy
-            for inside in _inside(each):
-                if id(inside) not in seen:
-                    seen.add(id(inside))
-                    waiting.append(inside)
-    return found
-
-
-def _inside(holder: Any) -> list[Any]:
-    """What it refers to; of a function not the module that it is in."""
-    if isinstance(holder, FunctionType):
-        return [holder.__closure__, holder.__defaults__, holder.__kwdefaults__, holder.__dict__]
-    return gc.get_referents(holder)
+from dwconv.discovery.contents import Contents, held
+from dwconv.errors import warn
 
 
 @contextmanager
-def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[None]:
+def unchanged(model: nn.Module, inputs: Iterable[Tensor]) -> Iterator[Callable[[], None]]:
     """At the end, also after an error, ``model`` and ``inputs`` are what they were: parameters, ``grad``, buffers, the
-    attributes of all modules, and the states of the random number generators, also of those that the model
-    holds. No gradient is there meanwhile.
+    classes and attributes of all modules, what these refer to (``Contents``), and the states of the random number
+    generators, also of those that the model holds. What had no sizes yet has none. Meanwhile no gradient is there, and
+    the hooks that wait for gradients of parameters are not: an optimizer may step in them. A DwconvWarning names what
+    changed and cannot be put back. Gives a function that puts all back at once.
 
     A model may change any of these in its forward pass: statistics, counters, caches, hooks, weights that are averaged.
     """
-    modules = list(model.modules())
-    attributes = [_Attributes(module) for module in modules]
-    own = [value for module in modules for value in vars(module).values() if isinstance(value, Tensor)]
-    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers(), *own, *inputs)}.values()
-    contents = [(tensor, tensor.detach().clone()) for tensor in tensors if _can_be_written(tensor)]
-    gradients = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
+    inputs = list(inputs)
+    contents = Contents(model, inputs)
+    leaves = [each.tensor for each in contents.tensors if each.tensor.is_leaf and each.tensor.requires_grad]
     python_state, numpy_state = random.getstate(), np.random.get_state()
-    rewind = [_rewind(generator) for generator in held(modules, _GENERATORS)]
+    rewind = [_rewind(generator) for generator in held(list(model.modules()), _GENERATORS)]
+    tensors = [*model.parameters(), *model.buffers(), *inputs]
     gpus = {tensor.device.index for tensor in tensors if tensor.device.type == "cuda"}
     cache_was_enabled = torch.is_autocast_cache_enabled()
     # The cache would keep weights for the caller that were lowered here, perhaps without a history.
     torch.set_autocast_cache_enabled(False)
-    try:
-        with torch.random.fork_rng(devices=sorted(gpus)):
-            for parameter, _, _ in gradients:
-                parameter.grad = None
-            yield
-    finally:
-        torch.set_autocast_cache_enabled(cache_was_enabled)
+    gone: list[str] = []
+
+    def put_back() -> None:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
         for each in rewind:
             each()
-        for module in attributes:
-            module.restore()
-        for tensor, content in contents:
-            tensor.data.copy_(content)  # `data`, so that a graph that was recorded before remains valid
-        for parameter, requires_grad, gradient in gradients:
-            parameter.requires_grad = requires_grad
-            parameter.grad = gradient
+        gone.extend(contents.put_back())
+
+    try:
+        with torch.random.fork_rng(devices=sorted(gpus)), without_gradients(leaves):
+            yield put_back
+    finally:
+        torch.set_autocast_cache_enabled(cache_was_enabled)
+        try:
+            put_back()
+        except KeyboardInterrupt:
+            put_back()
+            raise
+        if gone:
+            warn(
+                f"a step on the example changed {', '.join(dict.fromkeys(gone))} of {type(model).__name__}, which "
+                "cannot be put back; give a copy of the model, or put it back after the call"
+            )
 
 
-class _Attributes:
-    """The attributes of a module, and what their containers hold: parameters, buffers, hooks, modules, and its own."""
+@contextmanager
+def without_gradients(leaves: Iterable[Tensor]) -> Iterator[None]:
+    """In here ``leaves`` have no ``grad`` and no hooks; those of PyTorch's own C++, as DistributedDataParallel's,
+    remain."""
+    leaves = list(leaves)
+    gradients = [leaf.grad for leaf in leaves]
+    hooks = [each for leaf in leaves for each in _hooks(leaf)]
+    before = [each.copy() for each in hooks]
+    try:
+        for leaf in leaves:
+            leaf.grad = None
+        for each in hooks:
+            each.clear()
+        yield
+    finally:
+        for leaf, gradient in zip(leaves, gradients, strict=True):
+            leaf.grad = gradient
+            for each in _own_hooks(leaf):  # also those registered meanwhile
+                each.clear()
+        for each, content in zip(hooks, before, strict=True):
+            each.clear()
+            each.update(content)
 
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
-        self._values = dict(vars(module))
-        self._held = [(value, value.copy()) for value in self._values.values() if isinstance(value, (dict, list, set))]
 
-    def restore(self) -> None:
-        vars(self._module).clear()
-        vars(self._module).update(self._values)
-        container: Any
-        for container, before in self._held:
-            container.clear()
-            container.extend(before) if isinstance(container, list) else container.update(before)
+def _own_hooks(leaf: Tensor) -> list[dict[int, Any]]:
+    return [each for each in (leaf._backward_hooks, leaf._post_accumulate_grad_hooks) if each]
+
+
+def _hooks(leaf: Tensor) -> list[dict[int, Any]]:
+    """The dictionaries of hooks on a leaf, and on the node that adds to its gradient."""
+    found: list[Any] = _own_hooks(leaf)
+    if not leaf.is_inference() and not torch.is_inference_mode_enabled():
+        node: Any = torch.autograd.graph.get_gradient_edge(leaf).node
+        for register in (node.register_hook, node.register_prehook):
+            handle = register(_no_hook)
+            found.append(handle.hooks_dict_ref())
+            handle.remove()
+    return [each for each in found if each]
+
+
+def _no_hook(*_: object) -> None:
+    """Registered for its dictionary alone."""
 
 
 _GENERATORS: tuple[type[Any], ...] = (torch.Generator, random.Random, np.random.RandomState, np.random.BitGenerator)
@@ -113,10 +118,3 @@ def _rewind(generator: Any) -> Callable[[], None]:
     if isinstance(generator, np.random.BitGenerator):
         return partial(setattr, generator, "state", generator.state)
     return partial(generator.set_state, generator.get_state())
-
-
-def _can_be_written(tensor: Tensor) -> bool:
-    """False for a tensor with several elements at one place in memory, which nothing writes to."""
-    if tensor.layout is not torch.strided:
-        return True
-    return all(stride or size == 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

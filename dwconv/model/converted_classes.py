@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
@@ -35,7 +36,8 @@ def overridden(plain: Class, pytorchs: Class) -> list[str]:
 
 
 def depthwise_class(plain: Class, ours: Class) -> Class:
-    """``plain``, which computes what PyTorch's layer computes, on the kernels of ``ours``."""
+    """``plain``, which computes what PyTorch's layer computes, on the kernels of ``ours``; a lazy layer becomes such a
+    one in its first call, if it is depthwise then."""
     return ours if plain is vars(ours)["plain_class"] else _made("depthwise", plain, ours)
 
 
@@ -111,10 +113,24 @@ def _make(kind: str, plain: Class, ours: Class | Traces | None) -> Class:
         setattr(made, method, _under_active(getattr(plain, method)))
     elif isinstance(ours, tuple):
         made.forward = _with_traces(plain, ours)
+    if issubclass(plain, LazyModuleMixin):
+        setattr(made, "cls_to_become", _becomes(made, kind, ours))  # noqa: B010  which nn.Module does not declare
     if name == plain.__name__:
         made.__qualname__ = plain.__qualname__
     made.__reduce_ex__ = _reduce(made, (kind, plain, ours))  # type: ignore[method-assign, assignment]
     return made
+
+
+def _becomes(made: Class, kind: str, ours: Class | Traces | None) -> property:
+    """The class that a lazy module becomes in its first call."""
+
+    def becomes(self: Any) -> Class | None:
+        plain: Class | None = super(made, self).cls_to_become
+        if plain is None or (kind == "depthwise" and self.groups != self.in_channels):
+            return plain
+        return depthwise_class(plain, ours) if kind == "depthwise" else _made(kind, plain, ours)  # type: ignore[arg-type]
+
+    return property(becomes)
 
 
 class _Unannounced:

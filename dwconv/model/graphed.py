@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from dwconv import settings
 from dwconv.call.call_plan import decide_open_plans
@@ -50,10 +51,11 @@ def graphed(model: Model, example_inputs: Any, *, seconds: float | None = None) 
     an earlier one raises RuntimeError. Hooks of modules inside run in the capture alone. A copy of the model has no
     graphs; ``revert`` takes them off.
 
-    Raises CannotBeCaptured, in one line, for a model without a GPU or on several, with hooks, or buffers that require a
-    gradient, wrapped or compiled, that is to train where nothing requires a gradient, and where the capture fails, as
-    it does if the model reads numbers on the host. Then nothing in the model has changed. Raises the model's own error
-    if it fails on the example, InvalidArgument for what is no model, InvalidChoice for ``seconds`` that are no time.
+    Raises CannotBeCaptured, in one line, for a model without a GPU or on several, with hooks, lazy parameters, or
+    buffers that require a gradient, wrapped or compiled, that is to train where nothing requires a gradient, and where
+    the capture fails, as it does if the model reads numbers on the host. Then nothing in the model has changed. Raises
+    the model's own error if it fails on the example, InvalidArgument for what is no model, InvalidChoice for
+    ``seconds`` that are no time.
     """
     check_model(model)
     seconds = settings.RACE_SECONDS if seconds is None else given.seconds("seconds", seconds)
@@ -96,6 +98,8 @@ def _why_not(model: nn.Module, step: ExampleStep) -> str:
         return 'it is compiled; torch.compile(model, mode="reduce-overhead") captures what it compiles'
     if model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or model._backward_pre_hooks:
         return "it has hooks, which a replay would skip; register them after the capture"
+    if lazy := [name for name, parameter in model.named_parameters() if is_lazy(parameter)]:
+        return f"{lazy[0]} has no sizes yet; run the model once before"
     if learnt := [name for name, buffer in model.named_buffers() if buffer.requires_grad]:
         return f"its buffer {learnt[0]} requires a gradient; make it a parameter"
     if step.keywords or not all(isinstance(each, Tensor) for each in step.positional):

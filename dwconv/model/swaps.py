@@ -112,9 +112,7 @@ def _has_groups_in_script(module: nn.Module) -> bool:
 
 def why_left(module: Convolution) -> str | None:
     """Why a convolution with groups is left alone; None if it can be converted."""
-    if isinstance(module, LazyModuleMixin):
-        return "it has no sizes before its first call; convert once more after it"
-    if module.groups != module.in_channels:
+    if module.groups != module.in_channels and not isinstance(module, LazyModuleMixin):
         return f"groups={module.groups} of {module.in_channels} channels is not depthwise"
     own = overridden(class_before_parametrizations(module), _pytorchs(module))
     if not own or pads_the_same(module):
@@ -135,7 +133,8 @@ def _class_for(module: Convolution) -> type[nn.Module]:
 
 def _sizes(module: Convolution) -> str:
     multiplier = module.out_channels // module.groups
-    words = [f"{module.groups} channels", f"kernel {by(module.kernel_size)}"]
+    lazy = "if its first call has " * isinstance(module, LazyModuleMixin)
+    words = [f"{lazy}{module.groups} channels", f"kernel {by(module.kernel_size)}"]
     words += [f"stride {by(module.stride)}"] if any(size != 1 for size in module.stride) else []
     words += [f"dilation {by(module.dilation)}"] if any(size != 1 for size in module.dilation) else []
     words += [f"multiplier {multiplier}"] if multiplier != 1 else []

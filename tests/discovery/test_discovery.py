@@ -378,16 +378,6 @@ def test_generators_that_it_holds_go_on_as_if_nothing_had_been():
     assert model[0].drawn()[1:] == twin[0].drawn()[1:]
 
 
-def test_lazy_layers_are_refused_as_they_are():
-    model = nn.Sequential(nn.LazyConv2d(3, 1), nn.LazyConv2d(6, 3, groups=3))
-    with pytest.raises(InvalidWorkload, match=r"0\.weight has no sizes before the first call; run the model once"):
-        discover(model, IMAGE)
-    (left,) = dwconv.summary(dwconv.convert(model)).skipped
-    assert left.name == "1" and "no sizes before its first call; convert once more after it" in left.text
-    model(IMAGE)
-    assert len(dwconv.summary(dwconv.convert(model, IMAGE, seconds=0)).converted) == 1
-
-
 def test_no_activation_is_kept():
     kept = []
 
