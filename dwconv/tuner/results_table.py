@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PLAIN_LINE_EVERY_S = 5.0
+_SPINNER_COLUMNS = 2
 _MOST_COLUMNS = 100
 """Lines of configurations are broken there, or where the terminal ends."""
 
@@ -87,7 +88,9 @@ class Progress:
         elif stays:
             self._console.print(line, soft_wrap=True, markup=False)
         else:
-            self._live.update(Text(f"{self._short}: {words}{self._gain}", no_wrap=True, overflow="ellipsis"))
+            line = Text(f"{self._short}: {words}{self._gain}")
+            line.truncate(self._console.width - _SPINNER_COLUMNS, overflow="ellipsis")  # a status wraps what is longer
+            self._live.update(line)
 
 
 def label(workload: Workload) -> str:

@@ -16,7 +16,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.tuner.choices import Choices
-from dwconv.tuner.results_table import Outcome
+from dwconv.tuner.results_table import Outcome, Progress
 from dwconv.tuner.search import loop, search_state
 from dwconv.tuner.search.search_result import Budget, TuningResult
 from dwconv.tuner.tuned import Tuned
@@ -197,7 +197,7 @@ def test_a_busy_machine_is_reported_and_the_same_command_confirms_later(capsys, 
     assert run(*options, "--log", "busy.jsonl") == 0
     out, err = capsys.readouterr()
     assert "± 1.00 (contended)" in out and "µs (contended)" in err
-    assert "faster than PyTorch's own op: 0 of 2" in out
+    assert "faster than PyTorch's own op: 0 of 2; the others keep PyTorch's op" in out
 
 
 def test_threads_beyond_the_cores_and_garbage_in_the_log_are_reported_once(capsys, fakes, monkeypatch, tmp_path):
@@ -282,10 +282,25 @@ def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
     out, err = capsys.readouterr()
     json.loads(out)
     plain = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", err)
+    lines = [line for line in re.split(r"[\r\n]+", plain) if line and not line.startswith("note: ")]
     words = r"8 trials, all trials done after \d+ s, best .* µs, .*× onednn-nhwc, \d+ % of limit"
-    assert re.search(rf"^fprop --shape 8,96,28,28 --kernel 3 --layout nhwc: {words}", plain, re.MULTILINE)
-    live = [line for line in re.split(r"[\r\n]", plain) if " fprop: 8 trials" in line]
-    assert live and max(map(len, live)) <= 80
+    (end,) = [line for line in lines if line.startswith("fprop ")]
+    assert re.fullmatch(rf"fprop --shape 8,96,28,28 --kernel 3 --layout nhwc: {words}", end)
+    live = [line for line in lines if line != end]
+    assert any(" fprop: 8 trials" in line for line in live) and max(map(len, live)) <= 80
+    assert all(re.match(r". fprop: ", line) for line in live), "none goes on in a second line"
+
+
+def test_a_live_line_that_is_too_long_is_cut_off(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Progress(workloads=1) as progress:
+        progress.begin(Workload(pass_="fprop", batch=8, channels=96, input_size=(28, 28), kernel=(3, 3)))
+        progress._show("about to confirm the best, best 322.9 µs, 0.62× onednn-nhwc")
+    plain = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", capsys.readouterr().err)
+    lines = {line[2:] for line in re.split(r"[\r\n]+", plain) if line}
+    assert lines - {"fprop: starting"} == {"fprop: about to confirm the best, bes…"}
 
 
 def _words(text: str) -> str:
