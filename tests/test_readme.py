@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import json
 import os
 import re
@@ -19,7 +20,10 @@ import torch
 
 from bench.train import APART
 from dwconv import native
-from dwconv.problems.workload import PASSES
+from dwconv.problems.workload import PASSES, Workload
+from dwconv.records.log import TuningLog
+from dwconv.tuner.results_table import Outcome, table_lines
+from dwconv.tuner.search.search_result import Budget, TuningResult
 from tests import forked
 from tests.pages import ROOT, table_row, text_of
 
@@ -49,6 +53,19 @@ def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path):
     native.native()  # a process that ends before it is compiled would leave another one behind
     printed = _output_of_the_examples(page, tmp_path)
     assert [said for said in PRINTED[page] if said not in printed] == [], printed
+
+
+def test_the_table_of_make_tune_is_that_of_the_shipped_records(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    log = TuningLog(ROOT / "tuning_logs" / "amd-epyc-family-26-model-2-avx512-2t.jsonl")
+    layer = Workload(pass_="fprop", batch=8, channels=144, input_size=(56, 56), kernel=(3, 3), padding=((1, 1), (1, 1)))
+    outcomes = []
+    for workload in map(dataclasses.replace(layer, layout="nhwc").for_pass, PASSES):
+        found = [record for record in log.load().records if record.workload == workload]
+        best = min((record for record in found if record.confirmed), key=lambda record: record.time_us)
+        result = TuningResult(workload=workload, device=best.device, budget=Budget(), best=best, trials=len(found))
+        outcomes.append(Outcome(workload=workload, result=result))
+    assert "\n".join(table_lines(outcomes)) in (ROOT / "README.md").read_text()
 
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]

@@ -79,7 +79,8 @@ class Tuned:
         else:
             where = "" if self.is_own_log else f", with DWCONV_TUNING_LOGS={self.log}"
             faster = sum((best.speedup or 0) > 1 and not best.contended for best in bests)
-            lines.append(f"faster than PyTorch's own op: {faster} of {len(bests)}; the others keep PyTorch's op")
+            others = "" if faster == len(bests) else "; the others keep PyTorch's op"
+            lines.append(f"faster than PyTorch's own op: {faster} of {len(bests)}{others}")
             if faster:
                 lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
             elif any(best.contended for best in bests):
