@@ -135,6 +135,11 @@ def test_all_that_was_committed_makes_one_page():
             assert row.layer in tags.text
         for row in (*file.block_rows, *file.step_rows):
             assert row.network in tags.text
+    for table in re.findall(r"<table.*?</table>", html, re.DOTALL):
+        if columns := re.search(
+            r'"heat wide.*--columns: (\d+)"', table
+        ):  # of numbers; on a phone names have their own line
+            assert int(columns[1]) == table.partition("</thead>")[0].count('<th class="n">')
     every = sum(len(list(result_files.of_layers(file))) for file in files)
     shown = Tags(charts.speedups(files))
     assert every > 300 and len(shown.of("row")) - len(shown.of("axis")) == every
