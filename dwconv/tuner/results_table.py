@@ -88,9 +88,9 @@ class Progress:
         elif stays:
             self._console.print(line, soft_wrap=True, markup=False)
         else:
-            line = Text(f"{self._short}: {words}{self._gain}")
-            line.truncate(self._console.width - _SPINNER_COLUMNS, overflow="ellipsis")  # a status wraps what is longer
-            self._live.update(line)
+            short = Text(f"{self._short}: {words}{self._gain}")
+            short.truncate(self._console.width - _SPINNER_COLUMNS, overflow="ellipsis")  # a status wraps what is longer
+            self._live.update(short)
 
 
 def label(workload: Workload) -> str:
