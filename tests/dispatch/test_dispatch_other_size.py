@@ -14,7 +14,7 @@ from dwconv.call import call_plan, loaded
 from dwconv.call.call_plan import kernel_state, plan_for
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import decide, decide_on
-from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
+from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState, OfAnySize
 from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import DwconvWarning
 from dwconv.kernels.kernel import Kernel
@@ -347,6 +347,10 @@ def test_a_layer_of_a_gpu_that_was_measured_at_one_size_gets_kernels_of_any_size
     assert decide_on(target, own, state=state).record, "at its own size its own kernel runs"
     many = decide_on(target, other.with_batch(70_000), state=state)
     assert (many.provider, many.workload) == ("pytorch", None), "a grid has no room for so many images"
+    state.any_size[own.layer, target.device].append(OfAnySize(candidate=decision.any_size, expected=decision.expected))
+    assert decide_on(target, other, state=state).workload == other.with_any_size()
+    many = decide_on(target, other.with_batch(70_000), state=state)
+    assert (many.provider, many.workload) == ("pytorch", None) and "the predicted kernel is out" in many.reason
     far = decide_on(target, at(200, layout=layout), state=state)
     assert far.provider == "pytorch", "too far to tell anything"
 
