@@ -381,6 +381,9 @@ def test_devices_are_not_mixed_and_the_best_reading_counts(made_up):
     first, second = pictures.of_devices([slow, fast, other, unmeasured])
     assert (first.limits.memory_gb_per_s, first.limits.peak_gflop_per_s) == (20.0, 100.0)
     assert pictures.rates(first.limits) == {"mem": 20.0, "L3": 50.0, "L2": 51.0, "L1": 52.0}
+    roofs = re.findall(r'class="roof" x1="([\d.-]+)%"[^>]* x2="([\d.-]+)%"', pictures.drawn(first))
+    sides = [tuple(map(float, each)) for each in roofs]
+    assert len(sides) == 5 and all(0 < left < right <= 100 for left, right in sides), "from the left to the peak"
     assert (second.device, len(second.points)) == ("other", 1)
     assert pictures.rates(second.limits) == {"mem": 20.0, "cache": 50.0}
 
