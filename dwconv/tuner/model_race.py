@@ -157,9 +157,12 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
     jobs = min(contention.cores(), MOST_STARTS)
     if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
         jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
-    with Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers:
+    with (
+        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers,
+        RaceProgress() as progress,
+    ):
         return race(
-            counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=RaceProgress()
+            counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=progress
         )
 
 

@@ -5,12 +5,13 @@
 A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
 PyTorch's own op is faster still. What wins is verified as the finalists of a search are. RaceState holds which
 workloads are still to come, which run, and how the others ended; RaceResult is what it says of it. RaceProgress shows
-that on stderr, a line now and then.
+that on stderr: a bar on a terminal, else a line now and then.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,9 @@ from dwconv.tuner.search.search_result import ctrl_c_waits
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+    from typing_extensions import Self
+
     from dwconv.measure.runner import Workers
     from dwconv.records.log import TuningLog
 
@@ -318,16 +322,45 @@ class RaceProgress:
 
     def __init__(self) -> None:
         self._said_s = time.monotonic()
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
 
     def __call__(self, result: RaceResult) -> None:
-        now_s = time.monotonic()
-        if now_s - self._said_s >= _SILENT_S:
+        total = result.raced + len(result.left)
+        if self._is_terminal:
+            if self._bar is None:
+                self._bar = self._started()
+            self._bar.update(
+                self._bar.task_ids[0], completed=result.raced, total=total, description=f"dwconv: {stands(result)}"
+            )
+        elif (now_s := time.monotonic()) - self._said_s >= _SILENT_S:
             self._said_s = now_s
-            total = result.raced + len(result.left)
-            words = [f"dwconv: {result.raced} of {total} passes raced"]
-            if result.running:
-                workload = result.running[0]
-                words.append(f"{workload.pass_} {by(workload.input_shape)} k{workload.kernel[-1]} {workload.layout}")
-            if result.inconclusive:
-                words.append(f"slower since the machine is busy ({len(result.inconclusive)} inconclusive)")
-            say(", ".join([*words, f"at most {result.ends_in_s:.0f} s more"]))
+            say(f"dwconv: {result.raced} of {total} passes raced, {stands(result)}")
+
+    def _started(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+        bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+        bar.add_task("dwconv", total=None)
+        bar.start()
+        return bar
+
+
+def stands(result: RaceResult) -> str:
+    """What a race does now, and for how long at most: ``fprop 8×96×28×28 k3 nhwc, at most 41 s more``."""
+    words = []
+    if result.running:
+        workload = result.running[0]
+        words.append(f"{workload.pass_} {by(workload.input_shape)} k{workload.kernel[-1]} {workload.layout}")
+    if result.inconclusive:
+        words.append(f"slower since the machine is busy ({len(result.inconclusive)} inconclusive)")
+    return ", ".join([*words, f"at most {result.ends_in_s:.0f} s more"])

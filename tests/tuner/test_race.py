@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+import rich.console
 
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
 from dwconv.measure import comparisons as comparisons_module
@@ -297,6 +300,20 @@ def test_how_a_race_stands_is_a_line_now_and_then(monkeypatch, capsys):
     progress(RaceResult(won=(SMALL, LARGE)))
     said = "fprop 8×96×56×56 k3 nhwc, slower since the machine is busy (1 inconclusive), at most 41 s more"
     assert capsys.readouterr().err == f"dwconv: 1 of 2 passes raced, {said}\n", "a short race needs no words"
+
+
+def test_on_a_terminal_a_bar_shows_how_a_race_stands(monkeypatch):
+    printed, usual = io.StringIO(), rich.console.Console
+    printed.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", printed)
+    monkeypatch.setattr(
+        rich.console, "Console", lambda **options: usual(**options | {"force_terminal": True, "width": 200})
+    )
+    with RaceProgress() as progress:
+        progress(RaceResult(left=(SMALL, LARGE), running=(SMALL,), ends_in_s=60.0))
+        progress(RaceResult(won=(SMALL,), left=(LARGE,), running=(LARGE,), ends_in_s=41.0))
+    assert "fprop 8×96×56×56 k3 nhwc, at most 41 s more" in printed.getvalue() and "1/2" in printed.getvalue()
+    assert "passes raced" not in printed.getvalue(), "no lines beside it"
 
 
 def test_every_workload_is_named_while_it_is_raced(comparisons, log):
