@@ -28,6 +28,7 @@ from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.tensor_contents import TensorContent
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import DwconvWarning
+from dwconv.parallel.pipeline.stages import as_on_the_first
 from dwconv.problems.workload import PASSES
 
 pytestmark = [
@@ -80,6 +81,11 @@ def test_what_did_not_change_is_not_written_to(mapped, logs):
     assert "1 depthwise layer" in str(dwconv.report(model, image))
     with torch.no_grad():
         discover(model, torch.frombuffer(bytes(4 * IMAGE.numel()), dtype=torch.float32).view_as(IMAGE))
+
+
+def test_ranks_with_the_same_numbers_are_not_written_to(mapped, monkeypatch):
+    monkeypatch.setattr(dist, "broadcast", lambda tensor, **_: tensor.copy_(tensor.clone()))
+    as_on_the_first([mapped(3, 4), mapped(3, 4).t()], types.SimpleNamespace(size=lambda: 2))
 
 
 ODD = {

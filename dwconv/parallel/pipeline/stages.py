@@ -19,6 +19,7 @@ from torch.distributed.pipelining.schedules import (
     ScheduleInterleavedZeroBubble,
 )
 
+from dwconv.discovery.tensor_contents import write_where_different
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import NoPlan
 from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageGradients, StageModule
@@ -99,9 +100,9 @@ def as_on_the_first(tensors: Iterable[Tensor], group: dist.ProcessGroup) -> None
     if group.size() == 1:
         return
     for tensor in tensors:
-        dense = tensor.detach().contiguous()
-        dist.broadcast(dense, group=group, group_src=0)
-        tensor.copy_(dense)
+        sent = tensor.detach().clone(memory_format=torch.contiguous_format)
+        dist.broadcast(sent, group=group, group_src=0)
+        write_where_different(tensor, sent)
 
 
 def boundaries(model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, example: Tensor) -> list[Boundary]:
