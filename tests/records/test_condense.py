@@ -76,7 +76,7 @@ def test_keep_bounds_the_records_of_a_workload(logs, tmp_path):
     [
         (["a.jsonl", "--out", "a.jsonl"], "out=a.jsonl exists already"),
         (["none.jsonl", "--out", "out.jsonl"], "log=none.jsonl does not exist"),
-        (["a.jsonl", "--out", "out.jsonl", "--keep", "0"], "--keep 0"),
+        (["a.jsonl", "--out", "out.jsonl", "--keep", "0"], "--keep: 0 is not a whole number of at least 1"),
         (["empty.jsonl", "--out", "out.jsonl"], "no measurement is in empty.jsonl"),
     ],
 )
