@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dwconv
 from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
+from dwconv.dispatch.advantage import CALL_US, are_faster_together
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.of_problem import decisions
@@ -320,3 +321,23 @@ def test_the_advised_command_tunes_exactly_the_workload(problem, pass_):
     args = parser.parse_args(words[2:])
     assert args.passes == f"fprop,{pass_}"
     assert workload_from(args, pass_) == problem.workload(pass_)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "faster"),
+    [
+        ((60.0, 30.0), (40.0, 200.0), True),  # the gradient makes up for the forward pass
+        ((60.0, 30.0), (40.0, 50.0 + 2 * CALL_US), False),  # as long, with what a call takes
+        ((60.0, 30.0), (40.0, 51.0 + 2 * CALL_US), True),
+        ((60.0, 30.0), (200.0, None), False),  # nothing to compare the gradient with
+    ],
+)
+def test_an_activation_and_its_gradient_are_judged_together(ours, theirs, faster):
+    forward = workload_of().with_epilogue("silu")
+    records = [
+        record_of(workload, median_us=us, baseline_us=baseline_us)
+        for workload, us, baseline_us in zip(
+            (forward, forward.with_epilogue("silu_gradient")), ours, theirs, strict=True
+        )
+    ]
+    assert are_faster_together(*records) is faster
