@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import codecs
 import dataclasses
+import difflib
 import importlib
 import io
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -65,11 +66,20 @@ class ArgumentParser(argparse.ArgumentParser):
         super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=shown, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
+        start = "unrecognized arguments: "
+        if message.startswith(start) and (words := message.removeprefix(start).split()):
+            message += did_you_mean(words[0].partition("=")[0], self._option_string_actions)
         self.exit(_BAD_INPUT_EXIT_CODE, f"error: {_told(message)} (see {self.prog} --help)\n")
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """As argparse, but raises OSError where stdout cannot be written."""
         print(self.format_help(), end="", file=file)
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """``; did you mean tune?``; empty if nothing is near."""
+    near = difflib.get_close_matches(wrong.casefold(), known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def run(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
@@ -156,7 +166,8 @@ def _run_one_of(commands: Mapping[str, str], arguments: list[str], *, prog: str,
         print(*(f"{name} {version}" for name, version in versions.installed().items()), sep=", ")
         return 0
     if not arguments or arguments[0] not in commands:
-        given = f"command={arguments[0]} is unknown" if arguments else "no command given"
+        given = f"command={one_line(arguments[0])} is unknown" if arguments else "no command given"
+        given += did_you_mean(arguments[0], commands) if arguments else ""
         say(f"error: {given}; use one of {', '.join(commands)}")
         return _BAD_INPUT_EXIT_CODE
     exit_code: int = importlib.import_module(f"{package}.{arguments[0]}").main(arguments[1:])

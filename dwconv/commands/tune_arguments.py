@@ -198,7 +198,11 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     if args.network is not None or args.layers is not None:
         return _listed_workloads(parser, args)
     _check_goes_with(parser, args, "--network", ("batch",))
-    if args.shape is None or args.kernel is None:
+    if args.shape is not None and args.kernel is None:
+        parser.error("--shape needs --kernel K")
+    if args.shape is None and args.kernel is not None:
+        parser.error("--kernel needs --shape N,C,H,W")
+    if args.shape is None:
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )

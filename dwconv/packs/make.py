@@ -263,8 +263,6 @@ def _compiler(target: Target) -> dict[str, str]:
 
 def _native(folder: Path) -> tuple[Native | None, str]:
     """The C++ of calls, compiled now if need be; None, and why."""
-    if settings.cpp_compiler() and Extension().kept() is None:
-        say("note: compiling what lets calls bypass Python, about a minute")
     if native.native() is None:
         return None, native.why_not
     content = Extension().kept()

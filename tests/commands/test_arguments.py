@@ -127,3 +127,23 @@ def test_no_further_sizes_are_none(capsys):
 def test_sizes_that_no_kernel_has(options, words):
     with pytest.raises(InvalidWorkload, match=words):
         _workload(options)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["tunee"], "command=tunee is unknown; did you mean tune?; use one of tune, "),
+        (["Show"], "command=Show is unknown; did you mean show?; use one of"),
+        (["xyzzy"], "command=xyzzy is unknown; use one of tune, "),
+        (["tune", "--shap", "2,8,9,10", "--kernel", "3"], "--shap 2,8,9,10; did you mean --shape? (see"),
+        (["show", "--shape=2,8,9,10", "--kernel=3", "--pas=fprop"], "--pas=fprop; did you mean --pass? (see"),
+        (["tune", "--shape", "2,8,9,10"], "error: --shape needs --kernel K (see"),
+        (["tune", "--kernel", "3"], "error: --kernel needs --shape N,C,H,W (see"),
+    ],
+)
+def test_a_typo_is_answered_with_what_is_near(words, answer, capsys):
+    try:
+        code = main(words)
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2 and answer in capsys.readouterr().err
