@@ -62,6 +62,8 @@ class Cost:
     kernels: tuple[KernelCost, ...]
     limit_us: float
     """The least time that bandwidth and peak allow, where data come from DRAM."""
+    instructions_per_output: float
+    """Instructions of one thread each, over the elements of y; in dgrad of dx."""
     share_of_budget: float
     """Of the instructions that the GPU can issue while its memory moves the data: above 1 the issue slots, not the
     memory, set the time."""
@@ -97,10 +99,12 @@ def computed_cost(artifact: Artifact, workload: Workload, target: CudaTarget) ->
     peak_gflop_per_s = limits.tensor_gflop_per_s if on_tensor_cores else limits.peak_gflop_per_s
     moved_us = workload.bytes / limits.memory_gb_per_s / 1e3
     issued = sum(kernel.work.instructions * kernel.work.blocks for kernel in kernels)
+    outputs = workload.input_shape if workload.pass_ == "dgrad" else workload.shape_of("y")
     return Cost(
         microseconds=sum(kernel.price.microseconds for kernel in kernels),
         kernels=kernels,
         limit_us=max(moved_us, workload.flops / peak_gflop_per_s / 1e3),
+        instructions_per_output=issued * WARP / math.prod(outputs),
         share_of_budget=issued / (target.sms * target.issue_slots * target.clock_ghz * 1e3 * moved_us),
     )
 
@@ -119,11 +123,13 @@ def _kernel_cost(artifact: Artifact, launch: Launch, estimated: BlockWork, *, ta
 
 
 def cost_data(cost: Cost) -> dict[str, Any]:
-    """Times in microseconds, traffic in bytes; null for infinity."""
+    """Times in microseconds, traffic in bytes, instructions of one thread each an output; null for infinity."""
     return {
         "microseconds": _finite(cost.microseconds),
         "limit_us": cost.limit_us,
         "limiter": cost.limiter,
+        "instructions_per_output": cost.instructions_per_output,
+        "budget_per_output": cost.instructions_per_output / cost.share_of_budget if cost.share_of_budget else None,
         "share_of_budget": cost.share_of_budget,
         "kernels": [_kernel_data(kernel) for kernel in cost.kernels],
     }

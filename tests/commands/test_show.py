@@ -78,6 +78,10 @@ def test_launches_print_without_a_gpu(capsys):
 def test_cost_names_what_limits_each_kernel(capsys):
     fields = json.loads(shown(capsys, *CUDA, "--what", "cost", "--config", "default", "--json"))["cost"]
     assert fields["microseconds"] > fields["limit_us"] > 0 and fields["share_of_budget"] > 0
+    taps = 9
+    assert fields["instructions_per_output"] > taps, "each multiplies and adds, and more"
+    of_budget = fields["instructions_per_output"] / fields["budget_per_output"]
+    assert of_budget == pytest.approx(fields["share_of_budget"])
     for kernel in fields["kernels"]:
         assert kernel["limiter"] in kernel["busy_us"] and kernel["resources"]["registers"] > 0
     text = shown(capsys, *CUDA, "--what", "cost", "--config", "default")
