@@ -10,7 +10,7 @@ import pytest
 from dwconv import settings
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Measurement, Status
+from dwconv.records.record import AROUND, Measurement, Status
 from dwconv.schedules.space import Config
 from tests.planted_records import record_of, workload_of
 
@@ -198,6 +198,19 @@ def test_usually_the_users_own_log_comes_before_what_ships(tmp_path, monkeypatch
     TuningLog(tmp_path / "own" / "here.jsonl").append(confirmed(config=A, median_us=5))
     assert best(Database.usual()) == (A, 5, 8)
     assert best(Database.usual(tmp_path / "shipped" / "here.jsonl")) == (B, 2, 8), "only that one"
+    (own,) = Database.usual().of_own_places
+    assert own.config == A, "what ships was not measured here"
+    packed = Database.usual().behind([confirmed(config=C, median_us=9)], [])
+    assert best(packed) == (C, 9, 8) and [each.config for each in packed.of_own_places] == [C, A]
+
+
+def test_the_fastest_other_provider_is_the_baseline_and_that_of_the_own_layout_the_alternative():
+    taken = {"onednn-nhwc": 30.0, "onednn-nchw": 20.0, "aten-nhwc": 40.0, AROUND: 1.0}
+    providers = {name: Measurement(median_us=us, spread_us=1, rounds=9) for name, us in taken.items()}
+    record = dataclasses.replace(known(config=A, median_us=10), providers=providers)
+    assert (record.baseline[0], record.alternative[0], record.speedup) == ("onednn-nchw", "onednn-nhwc", 2.0)
+    alone = dataclasses.replace(record, providers={AROUND: providers[AROUND]})
+    assert (alone.baseline, alone.alternative, alone.speedup) == (None, None, None), "it does a part of a block alone"
 
 
 def test_of_what_was_only_computed_the_doubtful_ranks_behind():
