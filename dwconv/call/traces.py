@@ -281,7 +281,7 @@ def still_holds(parent: nn.Module, trace: Trace) -> bool:
             return False
         if plain_class(type(module)) is not watched.plain and watched.path:
             return False
-        if module.training != trace.training or "forward" in module.__dict__:
+        if module.training != trace.training:
             return False
         if watched.path and (
             len(module._forward_hooks)
@@ -299,7 +299,7 @@ def still_holds(parent: nn.Module, trace: Trace) -> bool:
             return False
         if not torch.compiler.is_compiling() and (
             constants_of(module) != watched.attributes or names_in(module) != watched.names
-        ):
+        ):  # a forward pass of the instance is a name, too
             return False
         if torch.compiler.is_compiling() and any(
             name not in watched.names and hasattr(watched.plain, name) for name in module.__dict__

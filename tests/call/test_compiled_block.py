@@ -95,6 +95,7 @@ OTHERS = {
     "a hook": lambda model: model.act1.register_forward_hook(lambda _, given, h: h * 2),
     "no momentum": lambda model: setattr(model.bn1, "momentum", None),
     "a module more": lambda model: model.add_module("end", nn.Identity()),
+    "a forward of its own": lambda model: setattr(model.act1, "forward", torch.sigmoid),
     "a method": lambda model: vars(model).update(extra_repr=str),
 }
 

@@ -348,7 +348,6 @@ def test_compiled_calls_of_each_signature(example):
 
 # -- tools -------------------------------------------------------------------------------------------------------------
 
-aliased = {"asks": compiles}
 TOOLS = {
     "is_compiling": lambda: torch.compiler.is_compiling(),
     "a function by another name": lambda: compiles(),
@@ -363,11 +362,8 @@ TOOLS = {
 }
 
 
-def asking(ask):
-    def forward(self: Net, x: Tensor) -> Tensor:
-        return x * 3 if ask() else self.block(x)
-
-    return forward
+def asking(self: Net, x: Tensor) -> Tensor:
+    return x * 3 if self.ask() else self.block(x)
 
 
 def compiled_graph(model: nn.Module) -> nn.Module:
@@ -385,6 +381,16 @@ def exported(model: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("tool", [compiled_graph, traced_script, exported])
 @pytest.mark.parametrize("case", TOOLS)
 def test_a_tool_is_seen_as_by_the_plain_model(case, tool):
-    model, plain = converted(asking(TOOLS[case]), call(X))
+    model, plain = converted(asking, call(X), ask=TOOLS[case])
     assert_same(model, plain, call(X))
+    assert ran() == 1
     torch.testing.assert_close(tool(model)(X), tool(plain)(X), rtol=1e-4, atol=1e-4)
+
+
+def test_an_exporter_is_seen_where_nothing_is_traced(monkeypatch):
+    model, plain = converted(asking, call(X), ask=TOOLS["is_in_onnx_export"])
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+        assert_same(model, plain, call(X))
+    assert_same(model, plain, call(X))
+    assert ran() == 1
