@@ -115,7 +115,7 @@ def test_commands_are_listed(capsys):
     assert parallel.main(["--help"]) == 0
     assert "  plan " in capsys.readouterr().out
     assert parallel.main(["plam"]) == parallel.main([]) == 2
-    assert "command=plam is unknown; use one of plan" in capsys.readouterr().err
+    assert "command=plam is unknown; did you mean plan?; use one of plan" in capsys.readouterr().err
 
 
 # -- plans in files ----------------------------------------------------------------------------------------------------
