@@ -42,7 +42,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Made:
     monkeypatch.setattr(target, "cpu_target", lambda: fake.TARGET)
     monkeypatch.setattr(limits, "with_limits", lambda target: target)
 
-    def asked(*, may_compile: bool) -> None:
+    def asked(*, may_compile: bool, limit_s: float) -> None:
+        assert limit_s < 60, "a run of a minute does not wait for several"
         made.native_asked_after += [len(made)] * may_compile
 
     monkeypatch.setattr(native, "native", asked)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +31,7 @@ from typing import Any
 from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning, warn
 from dwconv.native.compile import LIMIT_S, Extension, Loaded, load, load_compiled, prebuilt
-from dwconv.native.making import Build
+from dwconv.native.making import Build, OutOfTime
 from dwconv.system import forks, private_files
 
 _log = logging.getLogger(__name__)
@@ -76,11 +77,13 @@ why_not = _NOT_TRIED
 
 def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
     """The compiled module, or None; then ``why_not`` is the reason. The first call may take half a minute until it is
-    compiled, here or in the background, or ``limit_s`` on a busy machine. Without ``may_compile`` it returns at once.
+    compiled, here or in the background, or ``limit_s`` on a busy machine; it is compiled further, and a later call may
+    have it. Without ``may_compile`` it returns at once.
     Warns if it cannot be compiled, and if the next process has to compile it again."""
+    until_s = time.monotonic() + limit_s
     if not _settled and _lock.acquire(timeout=limit_s if may_compile else 0):
         try:
-            _load(lambda: load_compiled(may_compile=may_compile, limit_s=limit_s))
+            _load(lambda: load_compiled(may_compile=may_compile, limit_s=max(0.0, until_s - time.monotonic())))
         finally:
             _lock.release()
     _warn()
@@ -171,6 +174,8 @@ def _load(make: Callable[[], Loaded | None]) -> None:
     before, why_not = why_not, "it is being compiled"
     try:
         loaded = make()
+    except OutOfTime:  # it goes on, and may be there later
+        pass
     except (BuildError, ImportError, OSError) as error:
         _failed = str(error) if is_expected() else ""
         _settle(str(error))

@@ -183,6 +183,7 @@ def _by_another_process(
         except BaseException as error:  # ctrl-C, too
             process.returncode = 0  # Python would warn of a child that still runs
             if isinstance(error, subprocess.TimeoutExpired):
+                _make_way(process.pid)
                 raise OutOfTime(f"compiling it takes more than {limit_s:.0f} s") from None
             raise
         first, _, content = output.partition(b"\n")
@@ -193,6 +194,12 @@ def _by_another_process(
     if not kept:
         raise BuildError("what was compiled is gone")
     return Made(content=kept, not_kept=answer.get("not_kept", ""))
+
+
+def _make_way(group: int) -> None:
+    """A process that no caller blocks on any more, and its compiler, leave the CPU to what goes on without them."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, group, 19)
 
 
 def serve() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dwconv import native, settings
@@ -60,7 +61,7 @@ class Campaign:
         check_choices(choices, target, list(counts))
         self.log, self.known = _opened_log(choices, target)
         if is_here and isinstance(target, CpuTarget):
-            target = prepared_cpu(target, choices)
+            target = prepared_cpu(target, choices, passes=len(counts))
         counts = with_both_gradients(counts, target) if choices.both_gradients else counts
         self.target, self.choices = target, choices
         self._step = StepTime(counts, target, self.known) if network or choices.until else None
@@ -138,7 +139,7 @@ def _opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
     return log, known
 
 
-def prepared_cpu(target: CpuTarget, choices: Choices) -> CpuTarget:
+def prepared_cpu(target: CpuTarget, choices: Choices, *, passes: float = math.inf) -> CpuTarget:
     """``target`` with its limits; prints what takes long, and what makes times doubtful."""
     if oversubscribed := contention.oversubscription(target.threads):
         _say(f"{oversubscribed}: they wait for each other, which makes times longer")
@@ -146,8 +147,12 @@ def prepared_cpu(target: CpuTarget, choices: Choices) -> CpuTarget:
         _say("measuring how fast this CPU copies and multiplies, as the first few runs do")
     target = limits.with_limits(target)
     # Compiled here if need be: the user sees it, and no worker has to do it in its time.
-    if native.native(may_compile=choices.compiles_calls) is None and not choices.compiles_calls:
-        _say(f"kernels are timed through Python: {choices.minutes:g} minutes are too few to compile what bypasses it")
+    limit_s = choices.compiles_for_s(passes=passes)
+    if native.native(may_compile=limit_s > 0, limit_s=limit_s) is None and not native.is_out():
+        budget = f"{choices.minutes:g} minutes" if choices.minutes else f"{choices.seconds or 0:g} seconds a pass"
+        is_short = f"{budget} are too few to compile what bypasses it"
+        is_late = f"what bypasses it is not compiled after {limit_s:.0f} s; the next run may have it"
+        _say(f"kernels are timed through Python: {is_late if limit_s else is_short}")
     return target
 
 

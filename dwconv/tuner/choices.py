@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dwconv import settings
+from dwconv import native, settings
 from dwconv.errors import InvalidChoice, NoTemplate, UnknownTarget
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, check_present
@@ -22,6 +22,7 @@ from dwconv.tuner.search.search_result import ENDS_BY_ITSELF, Budget, Search
 _UNTIL = "use one above 0, up to 1"
 _LEAST_MINUTES_TO_COMPILE = 5.0
 """Compiling takes half a minute, and beside other work more than one."""
+_MOST_S_TO_COMPILE = 45.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,15 +81,15 @@ class Choices:
         ends = self.trials is not None or self.search_on(target) in ENDS_BY_ITSELF
         return self.seconds or (None if ends and self.minutes is None else settings.SECONDS)
 
-    @property
-    def compiles_calls(self) -> bool:
-        """True if there is time to wait until what lets calls bypass Python is compiled, once. Otherwise kernels are
-        timed through Python, as in a race."""
-        return self.minutes is None or self.minutes >= _LEAST_MINUTES_TO_COMPILE
+    def compiles_for_s(self, *, passes: float = math.inf) -> float:
+        """How long a run over so many passes waits until what lets calls bypass Python is compiled, once; 0 if the run
+        is too short for that. Without it kernels are timed through Python, as in a race."""
+        longest_s = min(60 * (self.minutes or math.inf), passes * (self.seconds or math.inf))
+        return _MOST_S_TO_COMPILE if longest_s >= 60 * _LEAST_MINUTES_TO_COMPILE else 0.0
 
     def workers(self, target: Target) -> Workers:
-        """The processes that build and measure."""
-        return Workers(target, jobs=self.jobs, caches=self.caches, compiles_calls=self.compiles_calls)
+        """The processes that build and measure. They do not wait for what was not compiled here."""
+        return Workers(target, jobs=self.jobs, caches=self.caches, compiles_calls=native.module is not None)
 
     def plan_on(self, target: Target, known: Database, *, workers: Workers) -> SearchPlan:
         """How each workload is searched on ``target``, by ``workers``."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dwconv import settings, tune
+from dwconv import native, settings, tune
 from dwconv.errors import WorkerCannotStart
 from dwconv.measure import limits
 from dwconv.problems import target as target_module
@@ -71,15 +71,35 @@ def test_what_to_do_next_is_what_helps(us, lost, said):
     assert nexts == ([said] if said else [])
 
 
-def test_few_minutes_do_not_wait_for_what_takes_half_a_minute(fakes, capsys):
+def test_few_minutes_do_not_wait_for_what_takes_half_a_minute(fakes, capsys, monkeypatch):
     """Neither here nor in the process that measures."""
     assert run(*SHAPE, "--trials", "2", "--minutes", "0.1") == 0
     assert fakes.native_asked_after == [] and "0.1 minutes are too few to compile" in capsys.readouterr().err
+    assert run(*SHAPE, "--trials", "2", "--seconds", "9", "--log", "other.jsonl") == 0
+    assert fakes.native_asked_after == [] and "9 seconds a pass are too few to compile" in capsys.readouterr().err
+    before = len(fakes)
     assert run(*SHAPE, "--trials", "2", "--minutes", "5", "--log", "again.jsonl") == 0
-    assert fakes.native_asked_after == [2], "where the user sees it, before anything is measured"
-    for minutes, compiles in ((0.1, False), (5.0, True), (None, True)):
-        workers = Choices(minutes=minutes).workers(fake.TARGET)
-        assert workers.measurer._setup.compiles_calls is compiles
+    assert fakes.native_asked_after == [before], "where the user sees it, before anything is measured"
+    assert "is not compiled after 45 s; the next run may have it" in capsys.readouterr().err
+    for module in (None, object()):
+        monkeypatch.setattr(native, "module", module)
+        assert Choices().workers(fake.TARGET).measurer._setup.compiles_calls is (module is not None)
+
+
+@pytest.mark.parametrize(
+    ("choices", "passes", "waits"),
+    [
+        (Choices(), 3, True),
+        (Choices(trials=8), 1, True),
+        (Choices(minutes=4.9), 300, False),
+        (Choices(minutes=5), 1, True),
+        (Choices(seconds=10), 3, False),
+        (Choices(seconds=10), 30, True),
+        (Choices(seconds=10, minutes=1), 300, False),
+    ],
+)
+def test_a_short_run_does_not_wait_for_the_compiler(choices, passes, waits):
+    assert (choices.compiles_for_s(passes=passes) > 0) is waits
 
 
 def test_a_kernel_beyond_the_limits_has_them_measured_again_at_once(capsys, fakes, monkeypatch):

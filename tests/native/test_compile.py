@@ -64,6 +64,17 @@ def test_calls_do_not_block_until_it_is_compiled(compiler: StubCompiler, caplog:
     assert {path.suffix for path in kept().parent.iterdir()} == {".sealed", ".lock"}
 
 
+def test_a_caller_that_blocked_for_long_enough_goes_on_and_a_later_one_has_it(
+    compiler: StubCompiler, recwarn: pytest.WarningsRecorder
+) -> None:
+    compiler.waits_and_does(COPY)
+    assert native.native(limit_s=0.2) is None and not native.is_out() and native.why_not == "it is being compiled"
+    assert begins(compiler)
+    compiler.go.touch()
+    assert native.native() is not None and compiler.calls == 1
+    assert not [each for each in recwarn if each.category is DwconvWarning]
+
+
 def test_a_caller_that_needs_it_blocks_on_the_thread(compiler: StubCompiler) -> None:
     compiler.waits_and_does(COPY)
     assert native.soon() is None
