@@ -157,7 +157,7 @@ inline Tensor run_in_evaluation(
   std::vector<Tensor> inputs{x, lowered(w, x)};
   for (const NormCall& norm : norms)
     inputs.insert(inputs.end(), {norm.weight, norm.bias, norm.running_mean, norm.running_var});
-  if (bias) inputs[inputs.size() - 2] = inputs[inputs.size() - 2] - *bias;
+  if (bias) inputs[inputs.size() - 2] = inputs[inputs.size() - 2].sub(*bias);
   if (!block.forward->reads(inputs)) return {};
   block.forwards += 1;
   const std::vector<Tensor> results = block.forward->empty_results(x.size(0));

@@ -30,7 +30,8 @@ _SOURCES = (
     "convolve.cpp", "traced.h", "block.h", "statistics.h", "ops.h", "calls.h", "kernel.h", "code.h", "watchers.h",
 )  # fmt: skip
 """The first is what is compiled."""
-_FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
+_FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w", "-DAT_PER_OPERATOR_HEADERS")
+"""With the last one PyTorch's headers include no ops that are not named."""
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")
 LIMIT_S = 300.0
 """For compiling it, or for waiting until another process has: half a minute is enough on a quiet machine."""

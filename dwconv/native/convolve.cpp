@@ -11,7 +11,6 @@
 // In a training step the interpreter has left the caches at each call of a layer: what takes 10 µs in a loop takes 100
 // there. A few kilobytes of machine code are affected less.
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/sum.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>

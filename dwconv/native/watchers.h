@@ -2,9 +2,15 @@
 #pragma once
 
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+
+// As in ATen/autocast_mode.h, which includes all ops of PyTorch: the compiler would take a fifth more memory and time.
+namespace at::autocast {
+TORCH_API bool is_autocast_enabled(at::DeviceType device_type);
+TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device_type);
+TORCH_API Tensor cached_cast(at::ScalarType to_type, const Tensor& arg, at::DeviceType device_type);
+}  // namespace at::autocast
 
 namespace dwconv {
 
