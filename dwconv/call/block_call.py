@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dwconv.call import blocks
 from dwconv.call.call_plan import Plan, plan_for
+from dwconv.dispatch import knowledge
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.as_written import tensorflow_padding
 from dwconv.problems.block import Block
@@ -88,9 +89,18 @@ class NormCall(NamedTuple):
         values of each channel. PyTorch keeps the unbiased variance."""
         if self.running_mean is None or self.running_var is None:
             return
+        unbiased = count / (count - 1)
         with torch.no_grad():
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance * (count / (count - 1)), self.momentum)
+            if mean.is_cuda:  # each launch takes longer than its kernel
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(variance * unbiased, self.momentum)
+            else:
+                self._learn_in_double(self.running_mean, mean.double())
+                self._learn_in_double(self.running_var, variance.double() * unbiased)
+
+    def _learn_in_double(self, running: Tensor, batch: Tensor) -> None:
+        """As PyTorch's norm does, rounded once; to the same bits as ``native/statistics.h``."""
+        running.copy_(batch * self.momentum + running.double() * (1 - self.momentum))
 
 
 def plan_of(
@@ -127,6 +137,24 @@ def plan_of(
     images = [shape] * (block.norm1 is not None) + [plan.problem.workload(plan.problem.passes[0]).output_shape]
     fit = all(_fits(norm, image, x.device, block, trains=trains) for norm, image in zip(norms, images, strict=False))
     return plan if fit else None
+
+
+def is_ever_one(place: Place, device: torch.device, *, trains: bool) -> bool:
+    """Whether the block is faster as one at a size that records have. It takes as long as deciding that."""
+    sizes = {
+        (workload.input_shape, getattr(torch, workload.dtype))
+        for record in knowledge.database()
+        if (workload := record.workload).block == place.block
+        and place.weight_shape == (workload.channels * workload.multiplier, 1, *workload.kernel)
+    }
+    for shape, dtype in sizes:
+        try:
+            decisions = plan_for(place.problem(shape, dtype, trains=trains), device).decisions
+        except InvalidWorkload:
+            continue
+        if all(each.provider == "dwconv" for each in decisions.values()):
+            return True
+    return False
 
 
 def _fits(norm: NormCall, image: Sequence[int], device: torch.device, block: Block, *, trains: bool) -> bool:

@@ -1,6 +1,7 @@
 // Running statistics: how those of a block's norms move towards the statistics of a batch.
 //
-//   on a CPU                       in loops: the dispatcher takes longer than they do
+//   on a CPU                       in loops: the dispatcher takes longer than they do. To the same bits as
+//                                  NormCall.learn of call/block_call.py
 //   on a GPU, both norms at once   one launch of statistics.cu
 //   any others                     PyTorch's ops, together: each launch takes longer than its kernel
 #pragma once
@@ -77,9 +78,10 @@ class RunningStatistics {
     }
     count(norm.batches);
     if (!has_statistics) return;
-    if (is_simple && mean.is_cpu()) {
-      move_in_loops(norm.running_mean, mean, norm.momentum, 1.0);
-      move_in_loops(norm.running_var, variance, norm.momentum, unbiased);
+    if (mean.is_cpu()) {
+      const auto& move_one = is_simple ? move_in_loops : move_by_ops;
+      move_one(norm.running_mean, mean, norm.momentum, 1.0);
+      move_one(norm.running_var, variance, norm.momentum, unbiased);
       return;
     }
     if (momentum_ != norm.momentum || is_waiting(norm)) finish();
@@ -161,15 +163,28 @@ class RunningStatistics {
     counts_.push_back(batches);
   }
 
-  // As `lerp_` rounds.
+  // In double, as PyTorch's norm does, and rounded once. Products are rounded on their own, as those of PyTorch's ops in
+  // Python: a compiler may not contract them with the sum.
+#ifndef __clang__
+  __attribute__((optimize("fp-contract=off")))
+#endif
   static void move_in_loops(const Tensor& running, const Tensor& batch, double momentum, double scale) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+#endif
     float* const to = changed<float>(running);
     const float* const from = batch.const_data_ptr<float>();
-    const auto weight = static_cast<float>(momentum), factor = static_cast<float>(scale);
     for (int64_t i = 0; i < running.numel(); ++i) {
-      const float end = scale == 1.0 ? from[i] : from[i] * factor, apart = end - to[i];
-      to[i] = weight < 0.5f ? to[i] + weight * apart : end - apart * (1 - weight);
+      const double moved = from[i] * scale * momentum, kept = to[i] * (1 - momentum);
+      to[i] = static_cast<float>(moved + kept);
     }
+  }
+
+  // The same of statistics that lie otherwise.
+  static void move_by_ops(const Tensor& running, const Tensor& batch, double momentum, double scale) {
+    const at::NoGradGuard no_grad;
+    const Tensor moved = batch.to(at::kDouble).mul_(scale).mul_(momentum);
+    running.copy_(moved.add(running.to(at::kDouble).mul_(1 - momentum)));
   }
 };
 
