@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from dwconv import native
 from dwconv.call.arguments import Arguments
 from dwconv.call.deferred import deferred
 from dwconv.call.functional import conv1d, conv2d, conv3d
@@ -43,6 +44,9 @@ class _Active(TorchFunctionMode):
             return _OURS[axes](given.input, named_weight(given.weight), *given[2:-1])
         except InvalidWorkload:
             return func(*args, **kwargs)  # which raises PyTorch's own error
+
+
+native.transparent_modes.add(_Active)
 
 
 def arguments_of(

@@ -25,7 +25,7 @@ from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.torch_ops import DispatchedPasses
-from dwconv.call.watchers import is_foreign, is_looked_at
+from dwconv.call.watchers import are_plain, is_foreign, is_looked_at
 
 
 def deferred(given: Arguments) -> Tensor | None:
@@ -33,7 +33,7 @@ def deferred(given: Arguments) -> Tensor | None:
     for other calls, and if something watches."""
     if torch.compiler.is_compiling() or is_looked_at():  # autocast is no matter: the ops handle it
         return None
-    if not _are_plain(given) or not is_causal(given) or is_foreign(*given[:3]):
+    if given.input is None or not are_plain(*given[:3]) or not is_causal(given) or is_foreign(*given[:3]):
         return None
     before = given.weight.shape[-1] - 1
     tensors = [tensor for tensor in given[:3] if tensor is not None]
@@ -69,11 +69,6 @@ def swaps(func: Any, args: Any) -> bool:
     if func not in (Tensor.transpose, torch.transpose) or len(args) != 3:
         return False
     return {axis % 3 for axis in args[1:] if type(axis) is int} == {1, 2}
-
-
-def _are_plain(given: Arguments) -> bool:
-    """False for subclasses."""
-    return all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dwconv import native
 from dwconv.call import blocks, call_plan, dispatched, fast_path, torch_ops
 from dwconv.call.arguments import Arguments, Padding, Size, has_sides
 from dwconv.call.untuned_warnings import warn_once
-from dwconv.call.watchers import is_watched_beside_autocast
+from dwconv.call.watchers import is_let_through, is_watched_beside_autocast
 from dwconv.dispatch import locked
 from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload, warn
 from dwconv.problems import pytorch
@@ -126,7 +126,8 @@ _FUNCTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
 
 def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
     """A call that C++ cannot run yet, on the road that its watchers need."""
-    if has_torch_function_variadic(*given[:3]):  # a mode, a subclass, or a proxy that traces, decides instead
+    if has_torch_function_variadic(*given[:3]) and not is_let_through(*given[:3]):
+        # A mode, a subclass, or a proxy that traces, decides instead.
         is_mode = torch.compiler.is_compiling() or _is_torch_function_mode_enabled()
         if not is_mode and any(map(_knows_pytorch_alone, given[:3])):
             return _as_pytorchs(function, given)

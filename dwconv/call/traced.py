@@ -23,13 +23,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx import _symbolic_trace
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv import native
 from dwconv.call import block_call, blocks, functional, torch_ops
 from dwconv.call.block_call import CHANNELS_LAST, NormCall, Place
 from dwconv.call.call_plan import Plan
 from dwconv.call.traces import GLOBAL_HOOKS, Forward, Pinned, Trace, TracedBlock, at, still_holds
-from dwconv.call.watchers import is_recorded_for_elsewhere, is_watched_beside_autocast
+from dwconv.call.untuned_warnings import warn_once
+from dwconv.call.watchers import (
+    are_plain,
+    is_of_dwconv,
+    is_recorded_for_elsewhere,
+    is_watched_beside_autocast,
+    observing_mode,
+)
 from dwconv.problems import pytorch
 from dwconv.problems.block import Block
 
@@ -46,6 +54,7 @@ class Traced:
         self.blocks: list[BoundBlock] = []
         self._pinned: Any = None
         self._wait = 0
+        self._has_said = False
 
     def holds(self, parent: nn.Module) -> bool:
         if "is_in_onnx_export" in self.trace.tools and torch.onnx.is_in_onnx_export():
@@ -55,6 +64,7 @@ class Traced:
                 return True
             self._pinned = None
         if any(GLOBAL_HOOKS):  # as long as it takes
+            self._say_it_has_no_blocks(parent)
             return False
         if self._wait:
             self._wait -= 1
@@ -66,7 +76,23 @@ class Traced:
         self.blocks = [BoundBlock(parent, block, trace=self.trace) for block in self.trace.blocks]
         return True
 
+    def _say_it_has_no_blocks(self, parent: nn.Module) -> None:
+        """Once, if it would have some without the hooks of all modules."""
+        if self._has_said or all(is_of_dwconv(hook) for hooks in GLOBAL_HOOKS for hook in hooks.values()):
+            return
+        self._has_said = True
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            if not any(
+                block_call.is_ever_one(block.place, at(parent, block.conv).weight.device, trains=self.trace.training)
+                for block in self.trace.blocks
+            ):
+                return
+        warn_once(
+            _ONE_BY_ONE.format("there are hooks of all modules, as a counter of FLOPs has them, which observe each")
+        )
 
+
+_ONE_BY_ONE = "the parts of fused blocks run one by one while {}; afterwards the blocks run as one again"
 _Bound = tuple[Sequence[Trace], dict[bool, Traced]]
 _bound: dict[int, _Bound] = {}
 
@@ -122,9 +148,12 @@ class BoundBlock:
         """z; None where the parts run one by one."""
         trains, held = self._trains, self._held(norms)
         given = [conv.weight, conv.bias, *(tensor for each in held for tensor in each.tensors())]
-        if any(each is not None and type(each) not in (Tensor, nn.Parameter) for each in given):
+        if not are_plain(*given):
             return None
-        if torch._C._len_torch_function_stack() or is_watched_beside_autocast(x, x, None):
+        if (mode := observing_mode()) is not None:
+            self._say_it_is_not_one(mode, x, conv, held)
+            return None
+        if is_watched_beside_autocast(x, x, None):
             return None
         if torch.is_grad_enabled() is not trains or (trains and x.is_inference()):
             return None
@@ -140,6 +169,21 @@ class BoundBlock:
             if counts and self._place.block.layer_norm is None and norm.num_batches_tracked is not None:
                 norm.num_batches_tracked.add_(1)
         return block_call.run(x, conv.weight, conv.bias, held, str(self._place.block), *plan.problem.geometry)
+
+    def _say_it_is_not_one(self, mode: Any, x: Any, conv: Any, held: Sequence[NormCall]) -> None:
+        """Once, of a block that would be one without the mode."""
+        if (
+            is_of_dwconv(mode)
+            or not isinstance(x, Tensor)
+            or not are_plain(x)
+            or torch.is_grad_enabled() is not self._trains
+        ):
+            return
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            if block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=self._trains) is None:
+                return
+        kind = type(mode)
+        warn_once(_ONE_BY_ONE.format(f"{kind.__module__}.{kind.__qualname__} is active, a mode that observes each op"))
 
     def _held(self, norms: Sequence[Any]) -> list[NormCall]:
         if self._place.block.layer_norm is not None:

@@ -3,15 +3,27 @@ takes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch._C import (
     _are_functorch_transforms_active,
+    _get_dispatch_stack_at,
+    _get_function_stack_at,
     _get_tracing_state,
     _is_any_autocast_enabled,
+    _is_torch_function_mode_enabled,
     _len_torch_dispatch_stack,
+    _len_torch_function_stack,
 )
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
+
+from dwconv import native
+
+native.transparent_modes.add(DeviceContext)
+"""``torch.device`` as a context, and ``torch.set_default_device``: it is for functions that make tensors of none."""
 
 
 def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
@@ -45,7 +57,31 @@ def is_looked_at() -> bool:
         or _are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or _get_tracing_state() is not None
+        or (_is_torch_function_mode_enabled() and observing_mode() is not None)
     )
+
+
+def observing_mode() -> Any:
+    """The innermost mode that observes each function or op; None without one."""
+    if count := _len_torch_dispatch_stack():
+        return _get_dispatch_stack_at(count - 1)
+    for i in reversed(range(_len_torch_function_stack() if _is_torch_function_mode_enabled() else 0)):
+        mode = _get_function_stack_at(i)
+        if type(mode) not in native.transparent_modes:
+            return mode
+    return None
+
+
+def is_let_through(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
+    """True if the modes that are active let a call of PyTorch's own tensors through."""
+    if torch.compiler.is_compiling():
+        return False
+    return x is not None and w is not None and are_plain(x, w, bias) and observing_mode() is None
+
+
+def is_of_dwconv(observer: object) -> bool:
+    """True for modes and hooks by which dwconv itself observes a step on an example."""
+    return str(getattr(observer, "__module__", "")).partition(".")[0] == "dwconv"
 
 
 def is_watched_backward(dy: Tensor, *saved: Tensor | None) -> bool:
@@ -102,5 +138,9 @@ def is_foreign(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
     )
 
 
+def are_plain(*tensors: object) -> bool:
+    """False for other types, such as subclasses, which may mean something else by what they hold."""
+    return all(tensor is None or type(tensor) in _PLAIN for tensor in tensors)
+
+
 _PLAIN = (Tensor, torch.nn.Parameter)
-"""Other types, subclasses of these, may mean something else by what they hold."""

@@ -75,7 +75,7 @@ class Kernel:
         """On the device that the kernel is for."""
         # PyTorch prepares an op when it is first called. A fork that waited for this kernel must not find that half
         # done.
-        torch.empty(0).new_empty_strided((0,), (1,))
+        torch.empty(0, device="cpu").new_empty_strided((0,), (1,))
         if self._code is not None and native.soon() is not None:
             _ = self.native  # what can go wrong with it goes wrong here, not in a call
 
@@ -260,7 +260,7 @@ class _Scratch(threading.local):
     def __call__(self, size_bytes: int) -> int:
         """The address of at least ``size_bytes``."""
         if size_bytes > self._size_bytes:
-            self._memory = torch.empty(size_bytes, dtype=torch.uint8)  # PyTorch aligns it to a cache line
+            self._memory = torch.empty(size_bytes, dtype=torch.uint8, device="cpu")  # PyTorch aligns it to a cache line
             self._start, self._size_bytes = self._memory.data_ptr(), size_bytes
         return self._start
 

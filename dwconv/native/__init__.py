@@ -56,6 +56,8 @@ holds: Any = _no_result
 """``holds(guard)``: whether all is as the guard has pinned it."""
 FUNCTIONS = ("convolve", "learn", "forget", "run", "run_traced", "holds")
 """The names of these, which the compiled module has, too."""
+transparent_modes: set[type] = set()
+"""Classes of modes that let calls through: these run as if the mode were not there."""
 module: Any | None = None
 """The compiled module once it is there. Set after the functions: once it is visible, they can be called."""
 
@@ -191,6 +193,7 @@ def _load(make: Callable[[], Loaded | None]) -> None:
 
 def _take(loaded: Loaded) -> None:
     global module, _settled, _not_kept, why_not
+    loaded.module.let_through(transparent_modes)
     globals().update({name: getattr(loaded.module, name) for name in FUNCTIONS})
     _settled, _not_kept, why_not = True, loaded.not_kept, ""
     module = loaded.module

@@ -4,6 +4,8 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <pybind11/pybind11.h>
+#include <torch/csrc/PyInterpreter.h>
 
 // As in ATen/autocast_mode.h, which includes all ops of PyTorch: the compiler would take a fifth more memory and time.
 namespace at::autocast {
@@ -30,12 +32,31 @@ inline bool is_plain(const at::Tensor& tensor) {
   return is_within(tensor.key_set(), known) && !tensor._fw_grad(0).defined();
 }
 
+// The set of the classes of modes that let calls through.
+inline PyObject*& transparent_modes() {
+  static PyObject* classes = nullptr;
+  return classes;
+}
+
+// A mode of functions is active that observes calls. Without the interpreter, unless there is a mode.
+inline bool is_seen_by_a_mode() {
+  if (!at::impl::torch_function_mode_enabled()) return false;
+  const pybind11::gil_scoped_acquire gil;
+  for (int64_t i = 0; i < at::impl::PythonTorchFunctionTLS::stack_len(); ++i) {
+    PyObject* const mode = at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(getPyInterpreter());
+    const int is_transparent = PySet_Contains(transparent_modes(), reinterpret_cast<PyObject*>(Py_TYPE(mode)));
+    if (is_transparent < 0) PyErr_Clear();
+    if (is_transparent != 1) return true;
+  }
+  return false;
+}
+
 // A mode, a transform or a tracer is active, whether or not autocast is.
 inline bool is_watched_beside_autocast() {
   static const DispatchKeySet usual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
   const auto local = c10::impl::tls_local_dispatch_key_set();
   return !is_within(local.included_, usual) || local.excluded_.has(DispatchKey::AutogradCPU) ||
-      local.excluded_.has(DispatchKey::AutogradCUDA) || at::impl::PythonTorchFunctionTLS::stack_len() > 0;
+      local.excluded_.has(DispatchKey::AutogradCUDA) || is_seen_by_a_mode();
 }
 
 inline bool is_any_autocast_enabled() {

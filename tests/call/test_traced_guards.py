@@ -341,6 +341,7 @@ ACTIVE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.* one by one while")
 @taking_turns(ACTIVE)
 def test_what_is_active_sees_pytorchs_modules(models, case):
     counted = as_one()
