@@ -128,10 +128,10 @@ def forget() -> None:
 
 def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None:
     """What is wrong with a kernel, on the threads that it is about to run on and on one; empty if nothing is. None if
-    that cannot be found out now, since the call is being captured in a CUDA graph. Raises what the kernel raises, and
-    MemoryError."""
+    that cannot be found out now, since the call is being captured in a CUDA graph. Raises what the kernel raises,
+    MemoryError, and NotNow where the process is about to end."""
     from dwconv.kernels.cache import Checked, checked, remember_checked
-    from dwconv.measure.verify.first_use import fault_at_first_use
+    from dwconv.measure.verify.first_use import NoThread, fault_at_first_use
 
     artifact = kernel.any_size.artifact if kernel.any_size else kernel.artifact
     key = artifact.candidate, device
@@ -148,7 +148,10 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
         return known.fault
     if is_captured(device):
         return None
-    fault = fault_at_first_use(kernel, device, threads=sorted(wanted, reverse=True), fast_math=target.fast_math)
+    try:
+        fault = fault_at_first_use(kernel, device, threads=sorted(wanted, reverse=True), fast_math=target.fast_math)
+    except NoThread:
+        raise NotNow from None
     remember_checked(artifact, target, threads=wanted, fault=fault)
     _seen[key] = Checked(threads=frozenset(wanted) | (_seen[key].threads if key in _seen else set()), fault=fault)
     return fault

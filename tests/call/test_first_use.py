@@ -332,6 +332,19 @@ def test_nothing_is_checked_while_a_stream_is_captured(planted, cached, checks, 
     assert len(checks) == 1
 
 
+def test_without_a_thread_the_next_call_checks(planted, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    plan = plan_for(Problem.of(WORKLOAD), CPU)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        train()
+    assert "fprop" not in plan.kernels and not loaded.state.broken
+    train()
+    assert isinstance(plan.kernels["fprop"], Kernel)
+
+
 # -- what a case covers ------------------------------------------------------------------------------------------------
 
 

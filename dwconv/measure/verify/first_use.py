@@ -12,8 +12,9 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import math
+import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -42,9 +43,28 @@ _MOST_ELEMENTS = 1 << 24
 
 def fault_at_first_use(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
     """What is wrong with the results of a kernel on ``device``, in one line; empty if nothing is. ``threads``: the
-    numbers of threads that a CPU's kernel is run on. Raises what the kernel raises, and MemoryError."""
-    with ThreadPoolExecutor(1, thread_name_prefix="dwconv-first-use") as thread:
-        return thread.submit(_fault, kernel, device, threads=threads, fast_math=fast_math).result()
+    numbers of threads that a CPU's kernel is run on. Raises what the kernel raises, MemoryError, and NoThread."""
+    found: Future[str] = Future()
+
+    def check() -> None:
+        try:
+            found.set_result(_fault(kernel, device, threads=threads, fast_math=fast_math))
+        except BaseException as error:  # noqa: BLE001  raised again by the thread of the call
+            found.set_exception(error)
+
+    thread = threading.Thread(target=check, name="dwconv-first-use")  # a pool takes no work once the main thread ended
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise NoThread(str(error)) from None
+    try:
+        return found.result()
+    finally:
+        thread.join()
+
+
+class NoThread(Exception):
+    """No thread can be started now, as at the end of the process: nothing is known of the kernel."""
 
 
 def _fault(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
