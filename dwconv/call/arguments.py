@@ -63,7 +63,7 @@ class Arguments(NamedTuple):
         """The result of PyTorch's own op, with PyTorch's own derivative."""
         input, weight, bias, stride, padding, dilation, groups, axes = self
         if groups is None:
-            groups = input.size(-axes - 1) if input.dim() > axes else 1
+            groups = input.size(-axes - 1) if isinstance(input, Tensor) and input.dim() > axes else 1
         if has_sides(padding):
             least, surplus = pytorch.split_padding(_sides(padding, axes=axes))
             input, padding = pytorch.padded(input, surplus), least[-axes:]
@@ -134,6 +134,8 @@ def _check_types(given: Arguments) -> None:
     for name, tensor in (("input", given.input), ("weight", given.weight), ("bias", given.bias)):
         if not isinstance(tensor, Tensor) and not (name == "bias" and tensor is None):
             raise InvalidArgument(f"{name} must be a Tensor, not {type(tensor).__name__}")
+    if given.groups is not None and not isinstance(whole("groups", given.groups), int):
+        raise InvalidArgument(f"groups={given.groups!r} is not a whole number")
 
 
 _SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}

@@ -26,6 +26,7 @@ from dwconv.call.functional import conv1d
 from dwconv.call.gradients import Needs, Tied, gradients, wanted
 from dwconv.call.torch_ops import DispatchedPasses
 from dwconv.call.watchers import are_plain, is_foreign, is_looked_at
+from dwconv.errors import InvalidWorkload
 
 
 def deferred(given: Arguments) -> Tensor | None:
@@ -39,7 +40,11 @@ def deferred(given: Arguments) -> Tensor | None:
     tensors = [tensor for tensor in given[:3] if tensor is not None]
     trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     sums = _Sums(*given[:3], beyond=before)
-    at_once = activated.is_at_once(Call.of(sums.arguments(beyond=0)).problem, given.input.device, trains=trains)
+    try:
+        problem = Call.of(sums.arguments(beyond=0)).problem
+    except InvalidWorkload:  # the call itself raises the error
+        return None
+    at_once = activated.is_at_once(problem, given.input.device, trains=trains)
     return sums.tensor() if at_once else None
 
 

@@ -43,7 +43,8 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
         stride if type(stride) in _USUAL else whole("stride", stride), padding if type(padding) is int else
-        _hashable(padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation), groups, axes,
+        _hashable(padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation),
+        groups if type(groups) is int or groups is None else whole("groups", groups), axes,
         torch.get_num_threads(), trains, native.module or native.why_not,  # once compiled, every call is new
     )  # fmt: skip
     passes = _known.get(key)

@@ -137,10 +137,35 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
                 "dwconv.revert(model) first"
             )
         return handle_torch_function(function, given[:3], *given[:-1])
-    if torch.compiler.is_compiling() or is_watched_beside_autocast(given.input, given.weight, given.bias):
-        return dispatched.convolve(given)
-    lowered = given.lowered() if _is_any_autocast_enabled() else given
-    return dispatched.convolve(given) if lowered is None else fast_path.convolve(lowered, layers_weight=given.weight)
+    try:
+        if torch.compiler.is_compiling() or is_watched_beside_autocast(given.input, given.weight, given.bias):
+            return dispatched.convolve(given)
+        lowered = given.lowered() if _is_any_autocast_enabled() else given
+        if lowered is None:
+            return dispatched.convolve(given)
+        return fast_path.convolve(lowered, layers_weight=given.weight)
+    except InvalidWorkload as error:
+        return _as_pytorch_takes(given, error)
+
+
+def _as_pytorch_takes(given: Arguments, error: InvalidWorkload) -> Tensor:
+    """What PyTorch's op does with a call that raised ``error`` here: it takes placeholders on ``meta`` beside numbers,
+    and under a compiler arrays of numpy. Other errors stay those of here, unless PyTorch's are of another type, or a
+    compiler is to raise them."""
+    tensors = [each for each in given[:3] if isinstance(each, Tensor)]
+    are_alike = len(tensors) == 3 - (given.bias is None) and len({(each.dtype, each.device) for each in tensors}) == 1
+    is_read_anywhere = any(each.is_meta for each in tensors) and not getattr(given.input, "is_meta", False)
+    if is_read_anywhere or (are_alike and not torch.compiler.is_compiling()):
+        raise error
+    try:
+        y = given.on_pytorch()
+    except Exception as theirs:
+        if isinstance(error, type(theirs)):
+            raise error from None
+        raise
+    if not isinstance(given.input, Tensor) or given.input.is_meta:
+        return y
+    raise error
 
 
 def _knows_pytorch_alone(tensor: object) -> bool:

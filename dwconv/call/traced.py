@@ -82,9 +82,10 @@ class Traced:
             return
         self._has_said = True
         with torch._C.DisableTorchFunction(), _disable_current_modes():
+            convs: list[Any] = [at(parent, block.conv) for block in self.trace.blocks]
             if not any(
-                block_call.is_ever_one(block.place, at(parent, block.conv).weight.device, trains=self.trace.training)
-                for block in self.trace.blocks
+                block_call.is_ever_one(block.place, conv.weight.device, trains=self.trace.training)
+                for block, conv in zip(self.trace.blocks, convs, strict=True)
             ):
                 return
         warn_once(

@@ -3,7 +3,9 @@ catches them for PyTorch's layers catches ours."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -155,6 +157,95 @@ def test_a_layer_raises_what_pytorchs_raises(logs):
     ):
         with pytest.raises(error, match=told):
             layer(wrong)
+
+
+SIZES = {1: (9,), 2: (9, 7), 3: (5, 9, 7)}
+
+
+def odd_inputs(axes: int) -> dict[str, object]:
+    """What is no input of 8 channels in float32; placeholders, too."""
+    x = torch.randn(2, 8, *SIZES[axes])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # it is deprecated
+        quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+    return {
+        "none": None,
+        "number": 1.5,
+        "text": "x",
+        "list": [1, 2],
+        "numpy": x.numpy(),
+        "channels": x[:, :7],
+        "no channels": x[:, :0],
+        "one axis": x.flatten(),
+        "no axes": x.sum(),
+        "an axis more": x[None, None],
+        "empty": x[..., :0],
+        "too small": x[..., :1],
+        "integers": x.long(),
+        "bytes": x.to(torch.uint8),
+        "booleans": x > 0,
+        "half": x.half(),
+        "double": x.double(),
+        "complex": x + 0j,
+        "8 bits": x.to(torch.float8_e4m3fn),
+        "quantized": quantized,
+        "meta": x.to("meta"),
+    }
+
+
+def outcome(function, *arguments):
+    """The error, or what the result is but for its numbers."""
+    try:
+        y = function(*arguments)
+    except Exception as error:  # noqa: BLE001  whatever PyTorch raises
+        return error
+    return y.dtype, y.device, y.shape, y.stride()
+
+
+@pytest.mark.parametrize("kind", odd_inputs(1))
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("is_causal", [False, True], ids=["", "padded as causal ones"])
+def test_odd_inputs_do_what_they_do_with_pytorch(logs, axes, kind, is_causal):
+    """Layers, functions, and functions that go to ours."""
+    if is_causal and axes > 1:
+        pytest.skip("causal convolutions are rows")
+    for bias in (True, False):
+        plain = getattr(torch.nn, f"Conv{axes}d")(8, 8, 3, padding=2 * is_causal, groups=8, bias=bias)
+        converted = dwconv.convert(copy.deepcopy(plain))
+        given = odd_inputs(axes)[kind], plain.weight, plain.bias, 1, plain.padding, 1, 8
+        ours, theirs = getattr(dwconv, f"conv{axes}d"), getattr(F, f"conv{axes}d")
+        wanted = outcome(theirs, *given)
+        with dwconv.active():
+            within = outcome(theirs, *given)
+        for found in (outcome(ours, *given), outcome(converted, given[0]), within):
+            if isinstance(wanted, Exception):
+                assert isinstance(found, type(wanted)), (found, wanted)
+            else:
+                assert found == wanted
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["channels", "one axis", "integers", "empty", "too small", "double", "none", "meta"])
+def test_odd_inputs_under_a_compiler_raise_what_they_raise_with_pytorch(logs, axes, kind):
+    if axes == 3 and kind not in ("channels", "meta"):
+        pytest.skip("compiled for one of each kind")
+    plain = getattr(torch.nn, f"Conv{axes}d")(8, 8, 3, groups=8)
+    outcomes = []
+    for layer in (plain, dwconv.convert(copy.deepcopy(plain))):
+        torch._dynamo.reset()
+        outcomes.append(outcome(torch.compile(layer, backend="eager"), odd_inputs(axes)[kind]))
+    wanted, found = outcomes
+    assert isinstance(found, type(wanted)), (found, wanted)
+    assert isinstance(wanted, Exception) or found == wanted
+
+
+@pytest.mark.parametrize("groups", ["a", 8.0, [8]])
+def test_groups_that_are_no_number_have_pytorchs_error(logs, groups):
+    with pytest.raises(TypeError):
+        F.conv2d(X, W, B, 1, 0, 1, groups)
+    dwconv.conv2d(X, W, B, groups=8)  # to Python 8.0 is the same
+    with pytest.raises(InvalidArgument, match="groups="):
+        dwconv.conv2d(X, W, B, groups=groups)
 
 
 ABSURD = {
