@@ -81,6 +81,8 @@ class Traced:
         if self._has_said or all(is_of_dwconv(hook) for hooks in GLOBAL_HOOKS for hook in hooks.values()):
             return
         self._has_said = True
+        if not still_holds(parent, self.trace):
+            return
         with torch._C.DisableTorchFunction(), _disable_current_modes():
             convs: list[Any] = [at(parent, block.conv) for block in self.trace.blocks]
             if not any(
@@ -88,9 +90,7 @@ class Traced:
                 for block, conv in zip(self.trace.blocks, convs, strict=True)
             ):
                 return
-        warn_once(
-            _ONE_BY_ONE.format("there are hooks of all modules, as a counter of FLOPs has them, which observe each")
-        )
+        warn_once(_ONE_BY_ONE.format("hooks of all modules observe each call, as those of a counter of FLOPs"))
 
 
 _ONE_BY_ONE = "the parts of fused blocks run one by one while {}; afterwards the blocks run as one again"

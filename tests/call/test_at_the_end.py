@@ -49,3 +49,5 @@ def test_a_first_call_after_the_main_thread_has_ended_loses_no_kernel(logs, tmp_
     settings = {"DWCONV_CACHE": str(tmp_path / "cache"), "DWCONV_UNTUNED": "wait", "DWCONV_NATIVE": "0"}
     environment = {**os.environ, **settings}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() in [["dwconv", "0", str(each)] for each in runs], done.stdout + done.stderr
