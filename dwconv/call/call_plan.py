@@ -368,6 +368,11 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) ->
     chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
     if lock and lock.other_versions and is_first(lock.other_versions):
         warn(f"DWCONV_LOCK={lock.path} was made with {lock.other_versions}: bits may differ")
+    if lock and target and (threads := lock.other_threads(problem, target)) and is_first("threads of the lock"):
+        warn(
+            f"DWCONV_LOCK={lock.path} was made with {threads} threads, and PyTorch has {torch.get_num_threads()} here: "
+            f"kernels give the same bits, PyTorch's own ops may not; torch.set_num_threads({threads}) runs the same"
+        )
     if reasons := [each.reason for each in chosen.values() if each.is_not_as_locked]:
         warn_of_first("lock", f"{problem} runs on PyTorch's own op: {reasons[0]}")
     for damage in database().problems if target and not lock else ():

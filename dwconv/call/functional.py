@@ -213,8 +213,8 @@ class _OnNumbers(TorchFunctionMode):
 def lock(path: Path | str) -> None:
     """Write what runs each pass of the convolutions that this process has called. Call it after some steps: a warning
     counts the passes whose kernels are still being built. With ``DWCONV_LOCK=path`` another process, or another rank,
-    runs the same on a device of that name, on as many threads, and gives the same bits; one line names what cannot run
-    there. Raises InvalidSetting, naming the file, if it cannot be written."""
+    runs the same on a device of that name, and gives the same bits on as many threads; one line names what cannot run
+    there, or another number of threads. Raises InvalidSetting, naming the file, if it cannot be written."""
     file = given.path("path", path)
     calls = {
         (plan.problem, plan.target): {pass_: (made, plan.kernels.code(pass_)) for pass_, made in plan.decisions.items()}

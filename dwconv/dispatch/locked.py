@@ -78,10 +78,27 @@ class Lock:
         self.other_versions = ", ".join(f"{name} {made_with[name]}" for name in changed)
 
     def decisions(self, problem: Problem, target: Target, *, broken: legality.Broken) -> dict[Pass, DispatchDecision]:
-        passes = self._calls.get((problem, target.device, _threads(target)))
+        _, passes = self._nearest(problem, target)
         if passes is None:
             return dict.fromkeys(problem.passes, _pytorch(f"{self.path} does not name it on {_named(target)}"))
         return {pass_: self._decision(passes.get(pass_), target, broken=broken) for pass_ in (*problem.passes, *passes)}
+
+    def _nearest(self, problem: Problem, target: Target) -> tuple[int, dict[Pass, Any] | None]:
+        """The number of PyTorch's threads that the file has the call with, that of ``target`` or the nearest to it, and
+        its passes; None where it has none. Kernels give the same bits on any number of threads."""
+        here = _threads(target)
+        found = {
+            threads: passes
+            for (known, device, threads), passes in self._calls.items()
+            if known == problem and (device == target.device or _is_on_other_threads(device, target))
+        }
+        nearest = min(found, key=lambda threads: (abs(threads - here), threads), default=here)
+        return nearest, found.get(nearest)
+
+    def other_threads(self, problem: Problem, target: Target) -> int | None:
+        """The number of threads that the file has the call with; None if it is that of ``target``."""
+        threads, _ = self._nearest(problem, target)
+        return None if threads == _threads(target) else threads
 
     def _decision(self, fields: Any, target: Target, *, broken: legality.Broken) -> DispatchDecision:
         from dwconv.schedules.template import Candidate
@@ -152,6 +169,11 @@ def _fields(decision: DispatchDecision, code: str | None) -> Any:
 
 def _pytorch(reason: str, *, is_locked: bool = False) -> DispatchDecision:
     return DispatchDecision(provider="pytorch", reason=reason, is_not_as_locked=not is_locked)
+
+
+def _is_on_other_threads(device: str, target: Target) -> bool:
+    """True if ``device`` is the CPU of ``target`` with another number of threads."""
+    return isinstance(target, CpuTarget) and target.named(device) is not None
 
 
 def _threads(target: Target) -> int:

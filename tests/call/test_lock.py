@@ -18,6 +18,8 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
 from dwconv.system import versions
+from tests.call.block_parts import SIZE, WHOLE, Parts, drawn, step
+from tests.call.block_parts import ran as ran_blocks
 from tests.planted_records import plant, record_of, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
@@ -137,3 +139,39 @@ def test_kernels_that_are_still_being_built_are_counted(logs, tmp_path, monkeypa
     run()
     with pytest.warns(DwconvWarning, match=r"lock=.*a\.json has 2 of 3 passes on PyTorch's op because their kernels"):
         dwconv.lock(tmp_path / "a.json")
+
+
+@pytest.fixture
+def one_thread_more():
+    usual = torch.get_num_threads()
+    torch.set_num_threads(usual + 1)
+    yield usual
+    torch.set_num_threads(usual)
+
+
+def test_on_another_number_of_threads_the_same_kernels_run_and_one_line_says_so(locked, one_thread_more):
+    _, given, ran = locked
+    said = rf"was made with {one_thread_more} threads.*torch\.set_num_threads\({one_thread_more}\)"
+    with pytest.warns(DwconvWarning, match=said) as caught:
+        again = run()
+        run()
+    assert configs() == ran and torch.equal(again[0], given[0]) and torch.equal(again[1], given[1])
+    assert len(caught) == 1
+
+
+def test_so_does_a_block(logs, tmp_path, monkeypatch):
+    usual = torch.get_num_threads()
+    plant(logs / "log.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+    expected = step(Parts(WHOLE), drawn())
+    assert ran_blocks() == (1, 1)
+    dwconv.lock(tmp_path / "run.lock.json")
+    dwconv.reset()
+    monkeypatch.setenv("DWCONV_LOCK", str(tmp_path / "run.lock.json"))
+    torch.set_num_threads(usual + 2)
+    try:
+        with pytest.warns(DwconvWarning, match=rf"set_num_threads\({usual}\)") as caught:
+            found = step(Parts(WHOLE), drawn())
+    finally:
+        torch.set_num_threads(usual)
+    assert ran_blocks() == (1, 1) and all(map(torch.equal, found, expected))
+    assert len(caught) == 1
