@@ -127,6 +127,13 @@ FAULTS = {
         "dgrad", "not written: 56 of ", lambda batch, threads, got, was: got["dx"][-1, -1].copy_(was["dx"][-1, -1])
     ),
     "writes an input": ("fprop", "input changed: w", lambda batch, threads, got, was: got["w"].view(-1)[-1].add_(1)),
+    "writes an input in the last run": (
+        "fprop", "input changed: w", lambda batch, threads, got, was: got["w"].view(-1)[-1].add_(threads == 1)
+    ),
+    "writes outside in the last run": (
+        "fprop", "guard band: it wrote outside y",
+        lambda batch, threads, got, was: ctypes.memset(got["y"].data_ptr() + got["y"].nbytes, 0, 4 * (threads == 1)),
+    ),
     "loses nan": ("fprop", "extreme data", lambda batch, threads, got, was: got["y"].nan_to_num_(nan=0.0)),
 }  # fmt: skip
 

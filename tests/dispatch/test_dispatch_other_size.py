@@ -162,6 +162,24 @@ def test_what_is_decided_once_for_all_sizes_is_what_each_would_be_decided(logs, 
     assert "measured at 2×8×60×60" in plans[0].decisions["fprop"].reason
 
 
+@pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
+@pytest.mark.parametrize(("name", "value"), [("DWCONV_NAN", "exact"), ("DWCONV_UNTUNED", "predict")])
+def test_what_was_decided_for_all_sizes_holds_as_long_as_the_settings_do(logs, monkeypatch, name, value):
+    write(logs, *(any_size_tuned(at(18).for_pass(pass_), gain=3.0) for pass_ in PASSES))
+    decided = []
+    monkeypatch.setattr(
+        call_plan, "decisions", lambda *given, **more: decided.append(given) or decisions(*given, **more)
+    )
+    plans_of([20, 22])
+    assert len(decided) == 1
+    with monkeypatch.context() as patch:
+        patch.setenv(name, value)
+        plans_of([24])
+    assert len(decided) == 2
+    plans_of([26])
+    assert len(decided) == 2
+
+
 def test_one_that_is_slower_or_saves_less_than_a_call_leaves_it_to_pytorchs_op(logs):
     write(logs, any_size_tuned(at(18), gain=1.5), any_size_tuned(at(100, stride=2), gain=1.01))
     assert decide(at(30), "cpu").provider == "dwconv"

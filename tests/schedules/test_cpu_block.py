@@ -93,6 +93,19 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
     assert not torch.allclose(naive.double(), variance, rtol=2e-5)
 
 
+def test_a_variance_that_rounding_would_make_negative_is_none() -> None:
+    """One value differs from the pivot's neighbours in a task of many pixels: what is left of it is rounding."""
+    workload = block(layer(8, (512, 512), (3, 3), padding=((1, 1), (1, 1)), batch=1), "forward", "bn+relu,bn")
+    first = some_configs(workload, 0)[0].to_dict()
+    config = Config.of(str(first.pop("template")), **{**first, "block_h": 512})
+    x, *others = make_case(workload, data="normal").inputs
+    x = torch.linspace(0.7, 3000.3, 8)[None, :, None, None].expand(x.shape).clone()
+    x[:, :, 0, 0] = 0.0
+    results = run(built(workload, config), workload, (x, *others))
+    named = dict(zip(workload.results, results, strict=True))
+    assert (named["var1"] >= 0).all() and named["z"].isfinite().all()
+
+
 def values() -> torch.Tensor:
     powers = 2.0 ** torch.arange(-60, 60, dtype=torch.float64)
     return torch.cat([powers, -powers, torch.linspace(-12, 12, 8001, dtype=torch.float64), torch.zeros(1)]).float()
