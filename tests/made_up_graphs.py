@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from hypothesis import strategies as st
 
-from dwconv.concurrency.schedule import Machine, ScalingCurve, Schedule, Task, TaskGraph
+from dwconv.concurrency.schedule import ExtraSlots, Machine, ScalingCurve, Schedule, Task, TaskGraph
 
 ROUNDING_US = 1e-6
 
@@ -43,17 +43,24 @@ def problems(draw, *, most_tasks=12, most_cores=4):
     for index in range(draw(st.integers(0, most_tasks))):
         needs = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else ()
         kind = draw(st.sampled_from(["aten.mm", "aten.convolution", "aten.add"]))
-        tasks.append(task(index, needs=sorted(needs), kind=kind))
+        flops = draw(st.sampled_from([1e5, 1e8]))
+        tasks.append(task(index, needs=sorted(needs), kind=kind, flops=flops, bytes_=draw(st.integers(1, 1 << 22))))
         curves[index] = curve(*draw(st.lists(st.floats(1, 1000), min_size=cores, max_size=cores)))
+    slots = draw(
+        st.builds(
+            ExtraSlots, count=st.integers(0, 2), slowdown=st.floats(1, 2), neighbour_slowdown=st.floats(1, 2)
+        )
+    )  # fmt: skip
     machine = Machine(
-        cores=cores, handover_us=draw(st.sampled_from([0.0, 5.0, 80.0])), change_us=draw(st.sampled_from([0.0, 7.0]))
-    )
+        cores=cores, handover_us=draw(st.sampled_from([0.0, 5.0, 80.0])), change_us=draw(st.sampled_from([0.0, 7.0])),
+        slots=slots,
+    )  # fmt: skip
     return TaskGraph(tasks=tuple(tasks)), curves, machine
 
 
 def check(schedule: Schedule, graph: TaskGraph, *, cores: int, handover_us: float = 0.0) -> None:
     """Every task once, after what it needs; no worker runs two; never more threads than cores. Tasks of workers above
-    the cores, on extra slots, use no cores."""
+    the cores, on extra slots, use no cores, and have one thread."""
     placed = {placement.task: placement for placement in schedule.placements}
     assert sorted(placement.task for placement in schedule.placements) == [task.index for task in graph.tasks]
     for each in graph.tasks:
@@ -66,6 +73,7 @@ def check(schedule: Schedule, graph: TaskGraph, *, cores: int, handover_us: floa
     for placements in by_worker.values():
         for before, after in itertools.pairwise(sorted(placements, key=lambda each: (each.start_us, each.end_us))):
             assert after.start_us >= before.end_us - ROUNDING_US
+    assert all(placement.threads == 1 for placement in schedule.placements if placement.worker >= cores)
     on_cores = [placement for placement in schedule.placements if placement.worker < cores]
     for at in on_cores:
         running = [p for p in on_cores if p.start_us <= at.start_us < p.end_us - ROUNDING_US]

@@ -13,7 +13,8 @@ from dwconv.concurrency.hill_climbing import HillClimbing, Timed, estimated_curv
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import GPU
 from dwconv.concurrency.options import RANDOM, Options
-from dwconv.concurrency.schedule import Machine, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
+from dwconv.concurrency.schedule import ExtraSlots, Machine, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
+from dwconv.concurrency.second_threads import idle_pairs
 from dwconv.concurrency.strategies import COMBINED, schedules
 from dwconv.concurrency.task_timer import Budget
 from dwconv.concurrency.tasks import CutGraph
@@ -87,7 +88,8 @@ def forced_schedule(cut: CutGraph, *, part: int, options: Options, cores: int, o
     graph, 1 for the backward graph."""
     name = options.schedule
     assert name is not None
-    machine = GPU if on_gpu else Machine(cores=cores)
+    slots = ExtraSlots(count=len(idle_pairs(cores)))
+    machine = GPU if on_gpu else Machine(cores=cores, slots=slots)
     if name.startswith(RANDOM):
         workers = options.workers or max(2, min(machine.cores, _DRAWN_WORKERS))  # side by side on one core, too
         return drawn(cut.graph, cores=machine.cores, workers=workers, seed=f"{name.removeprefix(RANDOM)} {part}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -19,6 +19,7 @@ import torch
 
 from dwconv.concurrency.lanes import Lanes, Step, lanes
 from dwconv.concurrency.schedule import Schedule
+from dwconv.concurrency.second_threads import pinned, processor_of
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.system import forks
 
@@ -116,6 +117,7 @@ class Engine:
         self.schedule = schedule
         self._cut = cut
         self._lanes: Lanes = lanes(cut, schedule)
+        self._processors = [processor_of(worker, cores=schedule.cores) for worker in self._lanes.workers[1:]]
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """The graph's results. Empties ``inputs``: only the tasks hold on to them. Where the workers are busy with
@@ -159,9 +161,9 @@ class Engine:
         done = threading.Semaphore(0)
         started = 0
         try:
-            for worker, steps in zip(lent, others, strict=True):
+            for worker, steps, processor in zip(lent, others, self._processors, strict=True):
                 started += 1
-                worker.start(partial(self._lane_of_a_worker, run, steps, done))
+                worker.start(partial(self._lane_of_a_worker, run, steps, done, processor))
             self._lane(run, first)
         except BaseException as error:  # noqa: BLE001  # ctrl-C at any moment: the workers end before the caller goes on
             self._fail(run, error)
@@ -182,14 +184,13 @@ class Engine:
             except KeyboardInterrupt as interrupt:
                 self._fail(run, interrupt)
 
-    def _lane_of_a_worker(self, run: _Run, steps: Sequence[Step], done: threading.Semaphore) -> None:
+    def _lane_of_a_worker(
+        self, run: _Run, steps: Sequence[Step], done: threading.Semaphore, processor: int | None
+    ) -> None:
         try:
             if run.flushes != (_LEAST == 0.0):
                 torch.set_flush_denormal(run.flushes)
-            if run.inference:
-                with torch.inference_mode():
-                    self._lane(run, steps)
-            else:
+            with pinned(processor), torch.inference_mode() if run.inference else nullcontext():
                 self._lane(run, steps)
         finally:
             done.release()

@@ -40,6 +40,8 @@ class Lanes:
     """What each worker does, the caller's first; lanes without a task are left out, except the first."""
 
     steps: tuple[tuple[Step, ...], ...]
+    workers: tuple[int, ...]
+    """By lane, the number that its worker has in the schedule."""
     readers: Mapping[int, int]
     """By place that several tasks read, how many do."""
     in_order: tuple[Step, ...]
@@ -76,7 +78,12 @@ def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
         for lane in placed
     )  # fmt: skip
     by_task = {step.task: step for lane in steps for step in lane}
-    return Lanes(steps=steps, readers=readers, in_order=tuple(by_task[each.task] for each in schedule.in_order))
+    return Lanes(
+        steps=steps,
+        workers=tuple(lane[0].worker if lane else 0 for lane in placed),
+        readers=readers,
+        in_order=tuple(by_task[each.task] for each in schedule.in_order),
+    )
 
 
 def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:

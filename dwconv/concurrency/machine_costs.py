@@ -1,4 +1,4 @@
-"""What this machine costs a schedule, measured once: handing over, and changing thread counts."""
+"""What this machine costs a schedule, measured once: handing over, changing thread counts, second hardware threads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from queue import SimpleQueue
 import torch
 
 from dwconv.concurrency.engine import Worker
-from dwconv.concurrency.schedule import Machine
+from dwconv.concurrency.schedule import ExtraSlots, Machine
+from dwconv.concurrency.second_threads import idle_pairs, measured_slots
 from dwconv.concurrency.task_timer import Budget
 from dwconv.measure.clock.timing import Call
 
-GPU = Machine(cores=2)
-"""Two streams. To the strategies a stream is a core. What it costs to hand over is in the times of steps."""
+GPU = Machine(cores=2, slots=ExtraSlots(count=1))
+"""Two streams, and one more for small tasks. To the strategies a stream is a core. What it costs to hand over is in the
+times of steps."""
 
 _measured: dict[int, Machine] = {}
 
@@ -25,8 +27,9 @@ def this_machine(cores: int, *, budget: Budget | None = None) -> Machine:
     if cores not in _measured:
         bounded: Callable[[Call], Call] = budget.bounded if budget else lambda call: call
         _measured[cores] = Machine(
-            cores=cores, handover_us=handover_us(bounded), change_us=change_cost_us(cores=cores, bounded=bounded)
-        )
+            cores=cores, handover_us=handover_us(bounded), change_us=change_cost_us(cores=cores, bounded=bounded),
+            slots=measured_slots(idle_pairs(cores)),
+        )  # fmt: skip
     return _measured[cores]
 
 

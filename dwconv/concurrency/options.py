@@ -52,9 +52,10 @@ class Options:
         if self.model not in MODELS:
             raise InvalidChoice(f"model {_shown(self.model)} is unknown; use one of {', '.join(MODELS)}")
         if self.schedule is not None and not _is_schedule(self.schedule):
-            known = ", ".join("+".join(names) for names in COMBINED)
+            known = ", ".join(STRATEGIES)
             raise InvalidChoice(
-                f"schedule {_shown(self.schedule)} is unknown; use {PLAIN}, {known}, or {RANDOM}SEED, a whole number"
+                f"schedule {_shown(self.schedule)} is unknown; use {PLAIN}, any of {known} joined by +, or "
+                f"{RANDOM}SEED, a whole number"
             )
         if self.workers is not None and self.workers < 1:
             raise InvalidChoice(f"workers={self.workers} is too few; use 1 or more")

@@ -86,6 +86,18 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExtraSlots:
+    """Places beside the cores, where tasks run on one thread while the cores are busy: second hardware threads of
+    cores, or one more stream of a GPU. Workers from number ``cores`` on are such places."""
+
+    count: int = 0
+    slowdown: float = 1.0
+    """How many times as long a task takes there as alone on a core."""
+    neighbour_slowdown: float = 1.0
+    """How many times as long the task on the cores takes while an extra slot is busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Machine:
     """What list scheduling needs of a machine."""
 
@@ -94,6 +106,7 @@ class Machine:
     """From the end of a task until a task that waits for it begins on another worker."""
     change_us: float = 0.0
     """By how much a task takes longer if its worker ran with another number of threads before."""
+    slots: ExtraSlots = ExtraSlots()
 
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]

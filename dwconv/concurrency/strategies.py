@@ -1,17 +1,21 @@
-"""The strategies, alone and combined: from tasks, their times and a machine to a schedule.
+"""The four strategies, alone and combined: from tasks, their times and a machine to a schedule.
 
     S1   own thread counts: each task its own best number of threads, where that pays for the change of the count
     S2   shared thread counts: tasks of one kind share the count of the kind's largest instance
     S3   co-running: ready tasks run beside each other on idle cores, where predicted times make the step shorter
+    S4   fill-in: small tasks run beside large ones on what those leave: second hardware threads, or idle cores
 
-Without S1 and S2 a task gets all cores; without S3 one task runs at a time. With S3, counts are upper bounds.
+Without S1 and S2 a task gets all cores; without S3 and S4 one task runs at a time. With both S1 and S2, kinds share a
+count except where own counts make the step shorter. With S3 and S4, counts are upper bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 
+from dwconv.concurrency.fill_in import filled
 from dwconv.concurrency.list_scheduling import (
     Counts,
     Curves,
@@ -22,8 +26,9 @@ from dwconv.concurrency.list_scheduling import (
 )
 from dwconv.concurrency.schedule import Machine, Placement, Schedule, TaskGraph, makespan_us
 
-STRATEGIES = ("S1", "S2", "S3")
-COMBINED = (("S1",), ("S2",), ("S3",), ("S1", "S3"), ("S2", "S3"))
+STRATEGIES = ("S1", "S2", "S3", "S4")
+COMBINED = tuple(names for count in range(1, len(STRATEGIES) + 1) for names in combinations(STRATEGIES, count))
+"""Every strategy alone, then every combination of two, three and four."""
 
 
 def schedules(
@@ -31,10 +36,12 @@ def schedules(
 ) -> Schedule:
     """The schedule that ``strategies`` make of ``graph``; without any, one task at a time on all cores.
 
-    ``curves``: by task, its time for 1 to ``machine.cores`` threads. ``workers``: the most tasks that run at once; by
-    default as many as there are cores."""
-    counts: Counts = dict.fromkeys((task.index for task in graph.tasks), machine.cores)
-    if "S1" in strategies:
+    ``curves``: by task, its time for 1 to ``machine.cores`` threads. ``workers``: the most tasks that run at once,
+    not counting those on extra slots; by default as many as there are cores."""
+    counts = always(graph, machine.cores)
+    if "S1" in strategies and "S2" in strategies:
+        counts = own_or_shared(graph, curves, machine=machine)
+    elif "S1" in strategies:
         counts = own_best(graph, curves, change_us=machine.change_us)
     elif "S2" in strategies:
         counts = shared_by_kind(graph, curves)
@@ -43,8 +50,30 @@ def schedules(
     if "S3" in strategies and most > 1:
         search = _Search(graph, curves, counts, machine=machine, workers=most)
         placements = min([placements, search.shortest()], key=makespan_us)
+    if "S4" in strategies:
+        placements = filled(graph, curves, placements, machine=machine, workers=most)
     names = tuple(name for name in STRATEGIES if name in strategies)
     return Schedule(strategies=names, cores=machine.cores, placements=placements)
+
+
+def manual(graph: TaskGraph, curves: Curves, *, threads: int, workers: int, machine: Machine) -> Schedule:
+    """A setting as people make it by hand: at most ``workers`` tasks at a time (inter-op) with ``threads`` each
+    (intra-op).
+
+    The two may use more threads than there are cores. The expected times then count with as many cores as threads, and
+    are too short."""
+    counts = always(graph, threads)
+    if workers == 1:
+        placements = one_after_the_other(graph, curves, counts, machine=machine)
+    else:
+        roomy = replace(machine, cores=max(machine.cores, threads * workers))
+        placements = side_by_side(graph, curves, counts, machine=roomy, workers=workers)
+    return Schedule(strategies=(), cores=machine.cores, placements=placements)
+
+
+def always(graph: TaskGraph, threads: int) -> dict[int, int]:
+    """The same count for every task."""
+    return {task.index: threads for task in graph.tasks}
 
 
 # -- S1 and S2: how many threads each task gets, one task after the other ----------------------------------------------
@@ -83,6 +112,24 @@ def shared_by_kind(graph: TaskGraph, curves: Curves) -> dict[int, int]:
         if curves[task.index].median_us[1] > curves[known].median_us[1]:
             largest[task.kind] = task.index
     return {task.index: curves[largest[task.kind]].best_threads() for task in graph.tasks}
+
+
+def own_or_shared(graph: TaskGraph, curves: Curves, *, machine: Machine) -> dict[int, int]:
+    """S1 and S2: kinds share a count, except those whose tasks, each with its own best, make the step shorter."""
+
+    def takes_us(counts: Counts) -> float:
+        return makespan_us(one_after_the_other(graph, curves, counts, machine=machine))
+
+    own, counts = own_best(graph, curves, change_us=machine.change_us), shared_by_kind(graph, curves)
+    by_kind: dict[str, list[int]] = {}
+    for task in graph.tasks:
+        by_kind.setdefault(task.kind, []).append(task.index)
+    least_us = takes_us(counts)
+    for tasks in by_kind.values():
+        tried = {**counts, **{task: own[task] for task in tasks}}
+        if takes_us(tried) < least_us:
+            counts, least_us = tried, takes_us(tried)
+    return own if takes_us(own) < least_us else counts
 
 
 # -- S3: which tasks run beside others ---------------------------------------------------------------------------------

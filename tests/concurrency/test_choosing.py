@@ -138,7 +138,7 @@ def test_rounds_end_with_the_time(ms, seconds, rounds):
 @pytest.mark.parametrize(
     "given, said",
     [
-        ({"strategies": ("S1", "S9")}, "strategy 'S9' is unknown; use any of S1, S2, S3"),
+        ({"strategies": ("S1", "S9")}, "strategy 'S9' is unknown; use any of S1, S2, S3, S4"),
         ({"strategies": 3}, "strategies=3 is not a list of names"),
         ({"model": "guess"}, "model 'guess' is unknown; use one of hill_climbing, regression"),
         ({"workers": 0}, "workers=0 is too few"),
@@ -146,7 +146,7 @@ def test_rounds_end_with_the_time(ms, seconds, rounds):
         ({"memory": -0.1}, "memory=-0.1 is negative"),
         ({"memory": float("nan")}, "memory=nan is negative"),
         ({"fall_back": 1}, "option fall_back=1 is not True or False"),
-        ({"schedule": "S7"}, "schedule 'S7' is unknown; use plain, S1, S2, S3, S1+S3, S2+S3, or random:SEED"),
+        ({"schedule": "S7"}, "schedule 'S7' is unknown; use plain, any of S1, S2, S3, S4 joined by +, or random:SEED"),
         ({"schedule": "S1+S1"}, "schedule 'S1+S1' is unknown"),
         ({"schedule": "random:"}, "schedule 'random:' is unknown"),
         ({"schedule": "random:²"}, "a whole number"),
@@ -168,7 +168,16 @@ def test_good_options_are_taken():
     assert (found.strategies, found.workers, found.memory) == (("S3", "S1"), 3, 0)
     assert found.asked == read({"strategies": ["S1", "S3"], "model": "regression", "workers": 3, "memory": 0}).asked
     assert found.asked != Options().asked
-    for name in ("plain", "S1", "S1+S3", "S3+S1", "random:0", "random:123456789012345678901"):
+    for name in (
+        "plain",
+        "S1",
+        "S1+S3",
+        "S3+S1",
+        "S4+S2+S3",
+        "S1+S2+S3+S4",
+        "random:0",
+        "random:123456789012345678901",
+    ):
         assert read({"schedule": name}).schedule == name
 
 

@@ -16,11 +16,20 @@ from dwconv.concurrency.candidates import Part, candidates
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import one_after_the_other, side_by_side
 from dwconv.concurrency.options import Options
-from dwconv.concurrency.schedule import Machine, Placement, Schedule, Stored, makespan_us, peak_bytes
-from dwconv.concurrency.strategies import COMBINED, own_best, schedules
+from dwconv.concurrency.schedule import (
+    ExtraSlots,
+    Machine,
+    Placement,
+    Schedule,
+    Stored,
+    TaskGraph,
+    makespan_us,
+    peak_bytes,
+)
+from dwconv.concurrency.strategies import COMBINED, manual, own_best, schedules
 from dwconv.concurrency.task_timer import Budget
 from dwconv.concurrency.tasks import cut
-from tests.made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems
+from tests.made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems, task
 from tests.traced_graphs import branches, branches_inputs, traced
 
 TWO = Machine(cores=2)
@@ -45,11 +54,18 @@ def test_every_schedule_keeps_the_rules_and_none_is_slower_than_it_must_be(probl
         made = schedules(tasks, curves, strategies=strategies, machine=machine, workers=workers)
         assert made.strategies == strategies and made.cores == machine.cores
         check(made, tasks, cores=machine.cores, handover_us=machine.handover_us)
-        most = (workers or machine.cores) if "S3" in strategies else 1
-        assert all(placement.worker < most for placement in made.placements)
+        at_once = {"S3", "S4"} & {*strategies}
+        most = min(workers or machine.cores, machine.cores) if at_once else 1
+        slots = machine.slots.count if "S4" in strategies else 0
+        on_slots = range(machine.cores, machine.cores + slots)
+        assert all(each.worker < most or each.worker in on_slots for each in made.placements)
         us[strategies] = made.makespan_us - ROUNDING_US
-    assert max(us["S1",], us["S3",], us["S1", "S3"]) <= us[()] + ROUNDING_US
-    assert us["S1", "S3"] <= us["S1",] + ROUNDING_US and us["S2", "S3"] <= us["S2",] + ROUNDING_US
+    assert max(us["S1",], us["S3",], us["S1", "S3"], us["S4",]) <= us[()] + ROUNDING_US
+    assert us["S1", "S2"] <= min(us["S1",], us["S2",]) + ROUNDING_US
+    for strategies in COMBINED:  # what may run beside something need not
+        for more in ("S3", "S4"):
+            if more not in strategies and "S4" not in strategies:
+                assert us[tuple(sorted((*strategies, more)))] <= us[strategies] + ROUNDING_US
 
 
 @settings(max_examples=50)
@@ -60,7 +76,8 @@ def test_the_first_worker_keeps_the_large_team_of_threads(problem):
     on_first = [placement for placement in made.placements if placement.worker == 0]
     for placement in made.placements:
         if placement.threads > 1 and 2 * placement.threads > machine.cores and placement.worker:
-            assert any(other.start_us <= placement.start_us < other.end_us for other in on_first)
+            decided_us = placement.start_us - machine.handover_us  # or later
+            assert any(other.start_us <= placement.start_us and decided_us < other.end_us for other in on_first)
 
 
 # -- S1 and S2 -------------------------------------------------------------------------------------------------------
@@ -178,6 +195,69 @@ def test_s3_is_near_the_best_of_all_schedules():
         gaps.append(made_us / least_makespan_us(tasks, curves, cores=2) - 1)
     assert min(gaps) > -1e-9
     assert statistics.mean(gaps) < 0.005 and max(gaps) < 0.12  # 0.1 % and 9.7 % as this is written
+
+
+# -- S4 --------------------------------------------------------------------------------------------------------------
+
+
+SECOND = Machine(cores=2, slots=ExtraSlots(count=1, slowdown=2.0, neighbour_slowdown=1.25))
+
+
+def test_s4_runs_a_small_task_on_a_second_hardware_thread_beside_a_large_one():
+    """20 µs alone take 40 there, and hold the large one up by a fifth of that."""
+    tasks, curves = graph((), (), (0, 1)), {0: curve(190, 100), 1: curve(20, 19), 2: curve(10, 6)}
+    made = schedules(tasks, curves, strategies=("S4",), machine=SECOND)
+    assert {each.task: (each.worker, each.threads) for each in made.placements} == {0: (0, 2), 1: (2, 1), 2: (0, 2)}
+    assert made.makespan_us == pytest.approx(100 + 8 + 6)
+    check(made, tasks, cores=2)
+
+
+@pytest.mark.parametrize("small_us, slowdown, neighbour", [(60, 2.0, 1.25), (20, 2.0, 2.0), (20, 6.0, 1.0)])
+def test_s4_leaves_tasks_where_they_are_if_that_is_shorter(small_us, slowdown, neighbour):
+    """The small task outlasts the large one, or holds it up by as much as it takes alone."""
+    machine = Machine(cores=2, slots=ExtraSlots(count=1, slowdown=slowdown, neighbour_slowdown=neighbour))
+    curves = {0: curve(190, 100), 1: curve(small_us, small_us - 1)}
+    made = schedules(graph((), ()), curves, strategies=("S4",), machine=machine)
+    assert {each.worker for each in made.placements} == {0}
+
+
+def test_without_second_threads_s4_uses_the_core_that_a_task_bound_by_memory_leaves():
+    def tasks(large_flops, small_bytes):
+        large = task(0, kind="aten.add", flops=large_flops, bytes_=100 << 20)
+        return TaskGraph(tasks=(large, task(1, kind="aten.mm", flops=1e6, bytes_=small_bytes)))
+
+    curves = {0: curve(105, 100), 1: curve(20, 19)}
+    made = schedules(tasks(1e5, 1000), curves, strategies=("S4",), machine=TWO)
+    assert {each.task: (each.worker, each.threads) for each in made.placements} == {0: (0, 1), 1: (1, 1)}
+    assert made.makespan_us == 105
+    for others in (tasks(1e12, 1000), tasks(1e5, 90 << 20)):  # bound by computing; a neighbour that needs memory too
+        made = schedules(others, curves, strategies=("S4",), machine=TWO)
+        assert {each.worker for each in made.placements} == {0}
+    made = schedules(tasks(1e5, 1000), {**curves, 0: curve(190, 100)}, strategies=("S4",), machine=TWO)
+    assert {each.worker for each in made.placements} == {0}, "it needs both cores"
+
+
+def test_strategies_of_one_graph_differ():
+    """Each of the four does something of its own here."""
+    kinds = ["aten.mm", "aten.add", "aten.add", "aten.convolution", "aten.convolution"]
+    tasks = graph((), (), (1,), (0, 2), (0, 2), kinds=kinds)
+    curves = {
+        0: curve(300, 160), 1: curve(20, 30), 2: curve(40, 35), 3: curve(100, 90), 4: curve(100, 90),
+    }  # fmt: skip
+    made = {
+        names: schedules(tasks, curves, strategies=names, machine=SECOND).shape
+        for names in ((), ("S1",), ("S2",), ("S3",), ("S4",), ("S1", "S2", "S3", "S4"))
+    }
+    assert len(set(made.values())) >= 5 and made["S1",] != made["S2",]
+
+
+def test_a_manual_setting_is_so_many_tasks_at_a_time_with_so_many_threads_each():
+    curves = {0: curve(10, 6), 1: curve(100, 90), 2: curve(100, 90), 3: curve(20, 6)}
+    made = manual(DIAMOND, curves, threads=1, workers=2, machine=TWO)
+    assert made.makespan_us == 10 + 100 + 20 and counts_of(made) == dict.fromkeys(range(4), 1)
+    crowded = manual(DIAMOND, curves, threads=2, workers=2, machine=TWO)
+    assert crowded.makespan_us == 6 + 90 + 6 and counts_of(crowded) == dict.fromkeys(range(4), 2)
+    assert {each.worker for each in manual(DIAMOND, curves, threads=2, workers=1, machine=TWO).placements} == {0}
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
