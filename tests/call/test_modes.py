@@ -216,3 +216,25 @@ def test_a_deferred_call_is_seen_as_well(logs, mode, waits):
     assert isinstance(z, Deferred) is waits
     assert waits or any("conv" in name or "fprop" in name for name in observer.seen)
     torch.testing.assert_close(z + 0, expected, rtol=1e-4, atol=1e-4)
+
+
+class Seeing(torch.Tensor):
+    seen: list[str] = []  # noqa: RUF012
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(getattr(func, "__name__", str(func)))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@both_ways
+def test_a_subclass_sees_calls_within_modes_that_are_let_through(logs, way):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE)], baseline_us=1e6)
+    layer = dwconv.convert(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, bias=False))
+    x = drawn().detach()
+    with torch.device("cpu"), torch.no_grad():
+        expected = [layer(x) for _ in range(2)][-1]
+        Seeing.seen.clear()
+        y = layer(x.as_subclass(Seeing))
+    assert type(y) is Seeing and any("conv" in name for name in Seeing.seen)
+    torch.testing.assert_close(y.as_subclass(torch.Tensor), expected, rtol=1e-4, atol=1e-4)
