@@ -1,151 +1,136 @@
-"""Kernels are predicted and built in the background while the model trains on PyTorch's op.
+"""Kernels are predicted and built in the background, those that save most first.
 
-    a plan with many calls ──► ask ──► a thread ──► Maker ──► a process (background_worker): expects, builds, checks
-                                            │
-    the plan's next call     ◄── arrived ───┘ loads what was made
+    a plan ──► build: kernels ──► a queue, by what they save ──► a thread, with a process (maker) ──► the cache folder
+       │  └──► ask: to predict ──►                                  │
+       └── wait ──────────────────────────────────────────────────◄─┘ checked and loaded: the plan's next call has them
 
-Processes do the long work: a thread would hold the interpreter that training needs. The processes have low priority,
-and end when there is no work. The threads mostly wait. They keep their priority: a thread of low priority could hold
-the interpreter without getting a core.
+A call whose kernels are known from measurements waits for them: ``WAIT_S`` in the whole process, while all cores build.
+What is not done by then is built by one process beside the training. The threads mostly wait.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
 
 from dwconv import settings
+from dwconv.call import loaded
+from dwconv.call.maker import HANDLER, LIMIT_S, MOST_PROCESSES, Maker, imports
 from dwconv.dispatch.knowledge import database
-from dwconv.errors import WorkerCannotStart, WorkerError
+from dwconv.errors import WorkerError
 from dwconv.kernels.load import can_load_libraries
 from dwconv.system import forks
 from dwconv.system.versions import can_build
-from dwconv.untuned import portfolio_file
 
 if TYPE_CHECKING:
-    from dwconv.call.background_worker import Expect
-    from dwconv.measure.processes.process import IsolatedProcess
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
+    from dwconv.records.database import Database
     from dwconv.schedules.template import Candidate
-    from dwconv.untuned.gain import Expected
 
-MOST_PROCESSES = 8
-"""Each takes half a gigabyte of memory. There are at most half as many as cores; each of several ranks has one."""
+WAIT_S = 3.0
+"""How long the calls of a process wait for kernels, all together."""
+BUILD_S = 0.3
+"""What a kernel takes of a core, about: what it saves is held against that."""
 _IDLE_S = 10.0
 """How long a thread and its process stay without work: the next size may come soon."""
-_LIMIT_S = 120.0
-"""For a build of some hundred milliseconds. Most of the time without a core does not count."""
-
-_HANDLER = "dwconv.call.background_worker:KernelMaker"
-_FEW = 8
+_FEW = 3
 """Kernels that one process builds while another starts."""
-_MEMORY_SHARE = 0.5 / MOST_PROCESSES
-"""Of the available memory, for each process; training has the rest."""
 
 _log = logging.getLogger(__name__)
-
-
-class NotKept(Exception):
-    """The prediction or the kernel does not exist yet."""
-
-
-def has_kept() -> bool:
-    """True if an earlier process has predicted something."""
-    return _has_kept(settings.cache_folder())
-
-
-@cache
-def _has_kept(folder: Path) -> bool:
-    return next((folder / "kernels").glob("*.expected"), None) is not None
-
-
-def _expect(workload: Workload, target: Target) -> Expect:
-    from dwconv.call.background_worker import Expect
-    from dwconv.kernels.cache import expected_path
-
-    formulas = sorted(portfolio_file.PATH.parent.glob("*.*"))
-    path = expected_path(workload, target, evidence=(*database().logs, *formulas))
-    return Expect(workload=workload, target=target, keep_at=str(path))
-
-
-class Maker:
-    """Makes predictions and kernels in a process that starts with the first request. Unless it ``starts`` it has those
-    that earlier processes made, and raises NotKept for others."""
-
-    def __init__(self, *, starts: bool = True) -> None:
-        self._starts = starts
-        self._process: IsolatedProcess | None = None
-
-    def expect(self, workload: Workload, target: Target) -> Expected | None:
-        """``untuned.gain.expected``. Raises WorkerError."""
-        request = _expect(workload, target)
-        if kept := request.kept():
-            return kept["expected"]
-        return self._answer(request)
-
-    def make(self, candidate: Candidate, target: Target, *, threads: int) -> str:
-        """Why the kernel cannot be built; empty if it can: ``kernels.cache.ready`` has it from now on. Raises
-        WorkerError if that was perhaps because of the machine."""
-        from dwconv.call.background_worker import Make
-
-        try:
-            self._answer(Make(candidate=candidate, target=target, threads=threads))
-        except WorkerError as error:
-            if error.may_be_the_machine or isinstance(error, WorkerCannotStart):
-                raise
-            return str(error)
-        return ""
-
-    def end(self) -> None:
-        if self._process is not None:
-            _processes.discard(self._process)
-            self._process.kill()
-
-    def _answer(self, request: object) -> Any:
-        from dwconv.measure.processes.process import IsolatedProcess
-
-        if not self._starts:
-            raise NotKept
-        if self._process is None:
-            self._process = IsolatedProcess(_HANDLER, None, threads=1, memory_share=_MEMORY_SHARE, makes_way=True)
-            _processes.add(self._process)
-        imports.release()  # a fork need not wait for the process
-        try:
-            return self._process.call(request, timeout_s=_LIMIT_S)
-        finally:
-            imports.acquire()
-
-
 Work = Callable[[Maker], None]
 
 
-def ask(work: Work) -> None:
-    """Let a thread do ``work`` soon. Without a thread it is not done."""
-    if imports.abandoned:  # this process was forked in the middle of an import
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A kernel to build."""
+
+    candidate: Candidate
+    target: Target
+    device: torch.device
+    threads: int
+    """PyTorch's threads where it will run."""
+    saves_us: float
+    """Of a call."""
+    is_known: bool
+    """True if it was confirmed on this device: then no process of its own has to run it first."""
+
+
+@dataclass(order=True)
+class _Task:
+    """Work that waits, and what is done when it has ended."""
+
+    rank: tuple[float, int]
+    work: Work = field(compare=False)
+    key: object = field(compare=False)
+    then: list[Callable[[str], None]] = field(compare=False)
+
+
+def ask(work: Work, *, saves_us: float = 0.0) -> None:
+    """Let a thread do ``work`` soon; what saves most of a call comes first. Without a thread it is not done."""
+    _add(work, key=object(), saves_us=saves_us, then=lambda reason: None)
+
+
+def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
+    """Have kernels built, checked and loaded; then call ``then``, with an empty string if each of them works or never
+    will, else with what the machine is short of. An error of a build, or of a kernel, is reported at its first use."""
+    left, reasons, counting = len(wanted), [""], threading.Lock()
+
+    def ended(reason: str) -> None:
+        nonlocal left
+        with counting:
+            left -= 1
+            reasons.append(reason)
+            is_last = left == 0
+        if is_last:
+            then(max(reasons))
+
+    for each in wanted:
+        _add(partial(_make, each), key=(each.candidate, each.device), saves_us=each.saves_us, then=ended)
+    if not wanted:
+        then("")
+
+
+def wait(ended: threading.Event) -> None:
+    """Wait until ``ended``, for as long as calls of this process may still wait; all cores build meanwhile."""
+    if _Threads.wait_left_s <= 0 or imports.abandoned or ended.is_set():
         return
     with _changed:
-        _asked.append(work)
-        if _Threads.idle >= len(_asked) or _Threads.count >= _most_processes():
-            _changed.notify()
-            return
-        _Threads.count += 1
+        _Threads.waiting += 1
+        _start_threads()
+    began_s = time.monotonic()
     try:
-        threading.Thread(target=_run, name="dwconv-builds", daemon=True).start()
-    except RuntimeError as error:  # no more threads, or the interpreter ends
+        ended.wait(_Threads.wait_left_s)
+    finally:
         with _changed:
-            _Threads.count -= 1
-        _log.info("nothing is built in the background: %s", error)
+            _Threads.waiting -= 1
+            _Threads.wait_left_s -= time.monotonic() - began_s
 
 
-def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -> None:
+def finish(*, timeout_s: float) -> bool:
+    """Wait until nothing is left to predict or to build, while all cores build. False if ``timeout_s`` came first."""
+    with _changed:
+        _Threads.waiting += 1
+        _start_threads()
+        try:
+            return _changed.wait_for(lambda: not _tasks and not _Threads.busy, timeout_s)
+        finally:
+            _Threads.waiting -= 1
+
+
+def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, known: Database | None = None) -> None:
     """Build the kernels that measured fastest, at these sizes and at others, in parallel, so that they are ready from
-    the first call. The first use of a kernel that cannot be built gives the warning."""
+    the first call. The first use of a kernel that cannot be built gives the warning. ``known``: the records, those of
+    this process by default."""
     if settings.untuned() != "predict" or target.kind != "cpu" or not can_build() or settings.local_rank():
         return  # of several ranks on a machine one does it
     from dwconv.call.background_worker import Make
@@ -156,22 +141,23 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -
     from dwconv.measure.processes.pool import Pool
     from dwconv.schedules.template import Candidate
 
+    known = database() if known is None else known
     wanted = dict[Make, None]()
     for workload in workloads:
-        made = decide_on(target, workload, predicts=False)
+        made = decide_on(target, workload, known=known, predicts=False)
         found = []
         if made.provider == "dwconv" and made.workload and made.config and made.target:
             found.append((Candidate(made.workload, made.config), made.target))
-        if general := fastest_of_any_size(workload, target, known=database()):
+        if general := fastest_of_any_size(workload, target, known=known):
             found.append(general)
         for candidate, built_for in found:
             if ready(candidate, built_for) is None:
-                wanted[Make(candidate=candidate, target=built_for, threads=threads)] = None
+                wanted[Make(candidate=candidate, target=built_for, threads=threads, checks=True, links=True)] = None
     if not wanted or not can_load_libraries():
         return
-    pool = Pool(_HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)))
+    pool = Pool(HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)))
     try:
-        for _ in pool.map(list(wanted), timeout_s=_LIMIT_S):
+        for _ in pool.map(list(wanted), timeout_s=LIMIT_S):
             pass
     except WorkerError as error:
         _log.info("kernels are made when they are first used: %s", error)
@@ -180,24 +166,62 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int) -
 
 
 def forget() -> None:
-    """Drop the work that has not begun."""
+    """Drop the work that has not begun; calls may wait again."""
     with _changed:
-        _asked.clear()
+        _tasks.clear()
+        _by_key.clear()
+        _Threads.wait_left_s = WAIT_S
 
 
-def _most_processes() -> int:
+# -- the queue, and the threads that empty it -------------------------------------------------------------------------
+
+
+def _add(work: Work, *, key: object, saves_us: float, then: Callable[[str], None]) -> None:
+    if imports.abandoned:  # this process was forked in the middle of an import
+        return
+    with _changed:
+        if (same := _by_key.get(key)) is not None:  # another layer, or the start of the model, has asked for it
+            same.then.append(then)
+            return
+        task = _Task(rank=(-saves_us, next(_numbers)), work=work, key=key, then=[then])
+        heapq.heappush(_tasks, task)
+        _by_key[key] = task
+        _start_threads()
+
+
+def _start_threads() -> None:
+    """As many as there is work for, and cores. The lock is held."""
+    _changed.notify_all()
+    while _Threads.count < min(_Threads.busy + len(_tasks), _most_threads()):
+        _Threads.count += 1
+        try:
+            threading.Thread(target=_run, name="dwconv-builds", daemon=True).start()
+        except RuntimeError as error:  # no more threads, or the interpreter ends
+            _Threads.count -= 1
+            _log.info("nothing is built in the background: %s", error)
+            return
+
+
+def _most_threads() -> int:
+    """One beside the training; all cores where a call waits; one for each of several ranks."""
     from dwconv.measure.clock.contention import cores
 
-    return 1 if settings.rank_is_given() else max(1, min(MOST_PROCESSES, cores() // 2))
+    if not _Threads.waiting or settings.rank_is_given():
+        return 1
+    return max(1, min(MOST_PROCESSES, cores()))
 
 
 def _run() -> None:
     """In a thread."""
     maker = make_maker()
     try:
-        while (work := _next()) is not None:
-            with imports:
-                work(maker)
+        while (task := _next()) is not None:
+            reason = "the work failed"
+            try:
+                with imports:
+                    _, reason = loaded.attempt(partial(task.work, maker))
+            finally:
+                _end(task, reason)
     except BaseException:
         with _changed:
             _Threads.count -= 1
@@ -206,44 +230,71 @@ def _run() -> None:
         maker.end()
 
 
-def _next() -> Work | None:
-    """None if there was no work for some time: the thread then ends."""
+def _next() -> _Task | None:
+    """None if there was no work for some time, or there are too many threads: the thread then ends."""
     with _changed:
-        if not _asked:
-            _Threads.idle += 1
+        if not _tasks and _Threads.count <= _most_threads():
             _changed.wait(_IDLE_S)
-            _Threads.idle -= 1
-        if _asked:
-            return _asked.popleft()
+        if _tasks and _Threads.count <= _most_threads():
+            task = heapq.heappop(_tasks)
+            _Threads.busy += 1
+            return task
         _Threads.count -= 1
         return None
+
+
+def _end(task: _Task, reason: str) -> None:
+    with _changed:
+        if _by_key.get(task.key) is task:
+            del _by_key[task.key]
+    for then in task.then:
+        then(reason)
+    with _changed:
+        _Threads.busy -= 1
+        _changed.notify_all()
+
+
+def _make(wanted: Wanted, maker: Maker) -> None:
+    """Raises WorkerError for what the machine is short of."""
+    candidate, target, device = wanted.candidate, wanted.target, wanted.device
+    fault = ""
+    if not loaded.is_ready(candidate, target, device):
+        fault = maker.make(candidate, target, threads=wanted.threads, checks=not wanted.is_known)
+    if fault:
+        loaded.unbuilt[candidate, device] = fault
+        return
+    if target.kind == "cpu":  # a GPU's is loaded by the thread that runs it
+        kernel, _ = loaded.attempt(lambda: loaded.load(candidate, target, device))
+        if kernel is not None:
+            loaded.attempt(lambda: loaded.fault_of(kernel, target, device))
+            loaded.kernels.setdefault((candidate, device), kernel)
 
 
 # -- what this process has --------------------------------------------------------------------------------------------
 
 
 class _Threads:
-    count = idle = 0
+    count = busy = waiting = 0
+    wait_left_s = WAIT_S
 
 
 make_maker: Callable[[], Maker] = Maker
 """Tests replace it."""
-imports = forks.Lock(threading.RLock, holds_up_forks=True)
-"""Held while a thread imports and loads: a child forked meanwhile could do neither. It is not the lock of plans, so
-calls go on."""
 _changed = threading.Condition()
-_asked: deque[Work] = deque()
-_processes: set[IsolatedProcess] = set()
+_tasks: list[_Task] = []
+"""A heap."""
+_by_key: dict[object, _Task] = {}
+"""Those that wait, and those that run."""
+_numbers = itertools.count()
 
 
 def _in_child() -> None:
-    """A child has no threads; the processes belong to its parent."""
+    """A child has no threads."""
     global _changed
     _changed = threading.Condition()
-    _Threads.count = _Threads.idle = 0
-    _asked.clear()
-    for process in _processes:
-        process.leave()
+    _Threads.count = _Threads.busy = _Threads.waiting = 0
+    _tasks.clear()
+    _by_key.clear()
 
 
 forks.in_child(_in_child)

@@ -1,4 +1,4 @@
-"""A process of ``background_builds``: predicts gains, builds kernels and checks them."""
+"""A process of ``maker``: predicts gains, builds kernels and checks them. It imports PyTorch with the first check."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import torch
-
-from dwconv import native
-from dwconv.call import loaded
+from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import make_ready
 from dwconv.kernels.entry import message, read_entry, write_entry
-from dwconv.kernels.kernel import Kernel
+from dwconv.measure.building import import_tvm
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -46,26 +43,44 @@ class Make:
     target: Target
     threads: int
     """PyTorch's threads where the kernel will run; it is checked on as many."""
+    checks: bool
+    """False if the caller checks it itself. A GPU's kernel is checked where it is loaded."""
+    links: bool
+    """True if the caller can load libraries."""
 
 
 class KernelMaker:
-    """Handler: answers an ``Expect`` with ``gain.expected``; a ``Make`` with None once the cache has the kernel
-    and its verdict. A GPU's kernel is checked where it is loaded."""
+    """Handler: answers an ``Expect`` with ``gain.expected``; a ``Make`` with None once the cache has the kernel, and
+    its verdict, if it is checked here."""
 
     def __init__(self, setup: None) -> None:
-        native.leave_out("no call is timed here")
+        self._has_tvm = False
 
     def __call__(self, request: Expect | Make) -> Expected | None:
         if isinstance(request, Expect):
             found = gain.expected(request.workload, request.target, self._records.bests_of_kind(request.workload))
             write_entry(Path(request.keep_at), {"expected": found})
             return found
-        artifact = make_ready(request.candidate, request.target)
-        if request.target.kind == "cpu":
-            torch.set_num_threads(request.threads)
-            loaded.fault_of(Kernel.load(artifact), request.target, torch.device("cpu"))
+        if not self._has_tvm:
+            import_tvm(request.target)
+            self._has_tvm = True
+        artifact = make_ready(request.candidate, request.target, links=request.links)
+        if request.checks and request.target.kind == "cpu":
+            _check(artifact, request.target, threads=request.threads)
         return None
 
     @cached_property
     def _records(self) -> Database:
         return Database.usual()
+
+
+def _check(artifact: Artifact, target: Target, *, threads: int) -> None:
+    import torch
+
+    from dwconv import native
+    from dwconv.call import loaded
+    from dwconv.kernels.kernel import Kernel
+
+    native.leave_out("no call is timed here")
+    torch.set_num_threads(threads)
+    loaded.fault_of(Kernel.load(artifact), target, torch.device("cpu"))

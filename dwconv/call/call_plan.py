@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import logging
-import math
-import time
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dwconv import native, settings
 from dwconv.call import background_builds, loaded, untuned_warnings
+from dwconv.call.arriving import Arriving, layer_of, of_layer
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
@@ -32,26 +30,17 @@ from dwconv.dispatch.of_problem import decisions
 from dwconv.errors import InvalidWorkload, Untuned, warn
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.target import Target
 from dwconv.problems.workload import PASSES, Pass
-from dwconv.system import interpreter, versions
+from dwconv.system import versions
 
 if TYPE_CHECKING:
-    from dwconv.call.background_builds import Maker
-    from dwconv.schedules.template import Candidate
+    from dwconv.call.maker import Maker
 
 _log = logging.getLogger(__name__)
 
-Made = TypeVar("Made")
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
-_ASK_AGAIN_S = 300.0
-"""After what failed because of the machine."""
-BUILT_FROM = 64
-"""A build takes a core some tenths of a second. It is likely to pay from this many calls of a layer at one size."""
-_AGAIN = 2
-_MOST_ALIKE = 64
-"""Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
 
 
 class Plan:
@@ -68,15 +57,8 @@ class Plan:
         self.tally = Tally()
         self._looked_at = 0
         self._made_at = loaded.state.cleared
-        self._met: dict[int, int] = {}
-        """Calls that Python ran, by weight."""
-        self.meanwhile: list[Any] = []
-        """Calls that C++ runs while the plan is open."""
-        self._ask_from_s = 0.0
-        self._arrived: dict[Pass, DispatchDecision] | None = None
-        """What was decided in the background, with kernels that are ready."""
-        self._unmade = ""
-        """Why that will not be, until a warning has reported it."""
+        self.arriving = Arriving(problem, device, target=target, tally=self.tally, decide=self._predicted)
+        """The kernels of an open plan."""
         self._settle(decisions)
 
     def _settle(self, decisions: dict[Pass, DispatchDecision]) -> None:
@@ -104,59 +86,21 @@ class Plan:
         """The same at another size of the layer, where the same kernels run: nothing is decided or built."""
         made = object.__new__(Plan)
         kernels = self.kernels.resized(problem)
-        made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally(), _met={}, meanwhile=[])
+        made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally())
         return made
 
     def meet(self, weight: int) -> bool:
-        """A call of an open plan. Its kernels are made in the background: at once if they are known from measurements;
-        if they are predicted, when the size has come ``BUILT_FROM`` times with the same ``weight``, a number: layers
-        may be alike. What is on disk is loaded when it comes again. True if they are there: from now on they run."""
-        work: Callable[[Maker], None] | None = None
-        calls = 0
-        if self._unmade:
-            warn_of_first("unmade", f"{self.problem} runs on PyTorch's own op, {self._unmade}")
-            self._unmade = ""
-        if self._arrived is None and loaded.state.changes != self._looked_at:
-            self._arrived = self._by_any_size()
-        if self._arrived is None and time.monotonic() >= self._ask_from_s:
-            self._met[weight] = self._met.get(weight, 0) + 1
-            calls = self._calls_of_layer(weight)
-            is_known = any(each.is_open and each.record for each in self.decisions.values())
-            if is_known or calls >= BUILT_FROM or len(self._met) > _MOST_ALIKE:
-                work = self._bring
-            elif self._met[weight] == _AGAIN and background_builds.has_kept():
-                work = self._bring_kept
-            if work:
-                self._ask_from_s = math.inf
-        if calls != 1:
-            self._look_after(BUILT_FROM if work or not calls else BUILT_FROM - 1 - calls)
-        if self._arrived is not None:
-            self._look_after(0)  # calls of other kinds come here, too
-            with loaded.lock:
-                if self.is_open:
-                    self._settle(self._arrived)
-            return True
-        if work:
-            background_builds.ask(work)
-        return False
-
-    def _calls_of_layer(self, weight: int) -> int:
-        """The calls with that weight, up to ``BUILT_FROM``; of all sizes together where one kernel runs them."""
-        calls, layer = 0, _layer_of(self.problem, self.device)
-        for plan in itertools.chain([self], _of_layer.get(layer, ()) if layer else ()):
-            calls += 0 if calls and plan is self else plan.calls_with(weight)
-            if calls >= BUILT_FROM:
-                break
-        return calls
-
-    def calls_with(self, weight: int) -> int:
-        """The calls of the plan while it was open."""
-        return self._met.get(weight, 0) + self.tally.calls_in_cpp(weight)
-
-    def _look_after(self, calls: int) -> None:
-        """The calls of each kind that C++ runs on PyTorch's op before the next one returns to Python."""
-        for call in self.meanwhile:
-            call.left = calls
+        """A call of an open plan, with that ``weight``, a number: layers may be alike. True if its kernels are there:
+        from now on they run."""
+        is_news = self.arriving.made is None and loaded.state.changes != self._looked_at
+        if is_news and (made := self._by_any_size()):
+            self.arriving.arrive(made)
+        if (arrived := self.arriving.meet(weight)) is None:
+            return False
+        with loaded.lock:
+            if self.is_open:
+                self._settle(arrived)
+        return True
 
     def ran(self, pass_: Pass, weight: Tensor | None = None) -> None:
         """An op that Python runs."""
@@ -164,29 +108,11 @@ class Plan:
         if self.is_open and weight is not None:
             self.meet(weight.data_ptr())
 
-    def _bring(self, maker: Maker, *, again_s: float = _ASK_AGAIN_S) -> None:
-        """In the background: decide, and have the kernels made and loaded. What the machine is short of, it may have
-        ``again_s`` later."""
-        made, reason = loaded.attempt(lambda: self._predicted(maker))
-        if made is None:
-            _log.info("nothing is built in the background for %s now: %s", self.problem, reason)
-            if again_s and (why := interpreter.why_none()):
-                self._unmade = f"since no process can build its kernels: {why}"
-                again_s = math.inf
-            self._ask_from_s = time.monotonic() + again_s
-        self._arrived = made
-        self._look_after(0)
-
-    def _bring_kept(self, _: Maker) -> None:
-        """Load what earlier processes predicted and built, if all of it is there."""
-        self._bring(background_builds.Maker(starts=False), again_s=0.0)
-
     def decide_now(self) -> None:
-        """``_bring`` without the background."""
+        """What is decided in the background, at once."""
         made, _ = loaded.attempt(lambda: decisions(self.problem, self.device, state=loaded.state, target=self.target))
         if made is not None:
-            self._arrived = made[0]
-            self._look_after(0)
+            self.arriving.arrive(made[0])
 
     def _predicted(self, maker: Maker) -> dict[Pass, DispatchDecision]:
         state = dataclasses.replace(loaded.state, expect=maker.expect)
@@ -194,9 +120,6 @@ class Plan:
         for pass_, decision in made.items():
             if self.target and is_for_one_size(decision):
                 loaded.state.note_prediction(self.problem.workload(pass_), self.target)
-        for decision in made.values():
-            if known := chosen(self.problem, decision):
-                self._make(*known, maker)
         for decision in made.values():
             self._note_any_size(decision)
         return made
@@ -210,27 +133,24 @@ class Plan:
         return made if is_there and not any(each.is_open for each in made.values()) else None
 
     def until_ready(self) -> None:
-        """PyTorch's op runs the passes whose kernels are not built yet."""
+        """PyTorch's op runs the passes whose kernels are known and not built yet. They are built from now on."""
+        decided = self.decisions
+        wanted = self.arriving.wanted(decided)
+        unbuilt = {each.candidate for each in wanted}
         found = {
             pass_: dataclasses.replace(decision, provider="pytorch", reason=UNTIL_READY, is_open=True)
-            if (known := chosen(self.problem, decision)) and not loaded.is_ready(*known, self.device)
+            if (known := chosen(self.problem, decision)) and known[0] in unbuilt
             else decision
-            for pass_, decision in self.decisions.items()
+            for pass_, decision in decided.items()
         }
-        if any(each.is_open for each in found.values()):
+        if wanted:
             self._settle(found)
+            self.arriving.begin(decided, wanted)
 
-    def _make(self, candidate: Candidate, target: Target, maker: Maker) -> None:
-        """Have a kernel made. An error of the build or of the load is reported at the first use of the kernel."""
-        if not loaded.is_ready(candidate, target, self.device):
-            threads = self.target.threads if isinstance(self.target, CpuTarget) else 1
-            if fault := maker.make(candidate, target, threads=threads):
-                loaded.unbuilt[candidate, self.device] = fault
-                return
-        if target.kind == "cpu":  # a GPU's is loaded by the thread that runs it
-            kernel, _ = loaded.attempt(lambda: loaded.load(candidate, target, self.device))
-            if kernel is not None:
-                loaded.kernels.setdefault((candidate, self.device), kernel)
+    def wait(self) -> None:
+        """Wait until the kernels that are known are there, if calls of the process may still wait."""
+        if self.arriving.wait():
+            self.meet(0)
 
     def check(self, passes: Collection[Pass]) -> None:
         """Raises Untuned if one of ``passes`` must not run before it is tuned."""
@@ -278,18 +198,6 @@ class Plan:
         )
 
 
-def _slow_passes(problem: Problem, device: torch.device) -> Collection[Pass]:
-    found = decisions_for(problem, device)[0]
-    return () if any(each.is_open for each in found.values()) else untuned_warnings.left_to_pytorch(found)
-
-
-def _layer_of(problem: Problem, device: torch.device) -> tuple[Problem, torch.device] | None:
-    """What the layer has in common at every size, where one kernel may run all of them; else None."""
-    if problem.block:
-        return None
-    return dataclasses.replace(problem, input_shape=(0, problem.input_shape[1])), device
-
-
 def is_for_one_size(decision: DispatchDecision) -> bool:
     """True if it was predicted, and not of a kernel of any size."""
     is_predicted = decision.expected is not None and decision.record is None
@@ -305,14 +213,16 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
         with loaded.lock:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
-                _of_layer.clear()
+                of_layer.clear()
                 _at_all_sizes.clear()
                 _met.clear()
             sizeless = dataclasses.replace(problem, input_shape=problem.input_shape[:2]), *key[1:]
             found = _as_at_other_sizes(problem, sizeless) or _new_plan(problem, device, sizeless=sizeless)
             _plans[key] = found
-            if found.is_open and (layer := _layer_of(problem, device)):
-                _of_layer.setdefault(layer, []).append(found)
+            if found.is_open and (layer := layer_of(problem, device)):
+                of_layer.setdefault(layer, []).append(found.arriving)
+        if found.is_open:
+            found.wait()
     return found
 
 
@@ -356,7 +266,7 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) ->
     lock = locked.current()
     later = settings.untuned() == "predict" and lock is None and not locked.agreed_on(problem, device)
     with contextlib.suppress(InvalidWorkload):  # of another type: PyTorch's op runs
-        for pass_ in problem.passes if _layer_of(problem, device) else ():
+        for pass_ in problem.passes if layer_of(problem, device) else ():
             loaded.state.meet(problem.workload(pass_))
     made, reason = (
         (None, loaded.ABANDONED)
@@ -394,7 +304,7 @@ def forget() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     with loaded.lock:
         _plans.clear()
-        _of_layer.clear()
+        of_layer.clear()
         _at_all_sizes.clear()
         _met.clear()
         untuned_warnings.forget()
@@ -409,8 +319,6 @@ UNTIL_READY = "PyTorch's op runs until its kernel is built in the background"
 _Sizeless = tuple[Problem, torch.device, int]
 """With its batch, and without a size; the device, and PyTorch's threads."""
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
-_of_layer: dict[tuple[Problem, torch.device], list[Plan]] = {}
-"""The plans that were open, of a layer's sizes."""
 _at_all_sizes: dict[_Sizeless, list[tuple[AtAllSizes, Plan]]] = {}
 """What was decided of layers for all their sizes, with the first plan of each."""
 _met: set[str] = set()

@@ -164,7 +164,7 @@ def teach_meanwhile(call: Call, plan: Plan) -> None:
         compiled.left = 0
         native.learn(compiled, *call.given)
         plan.tally.taught.append(compiled)
-        plan.meanwhile.append(compiled)
+        plan.arriving.meanwhile.append(compiled)
 
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:

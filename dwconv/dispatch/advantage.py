@@ -182,6 +182,18 @@ def kernel_us(record: TuningRecord, *, sweeps: bool) -> float:
     return ours_us + (_sweep_us(ours_us, record.workload) if sweeps else 0.0)
 
 
+def saves_us(decision: DispatchDecision) -> float:
+    """What a call of the kernel that was decided takes less than PyTorch's op, as it was measured or is expected; 0.0
+    where PyTorch's op runs, or where nothing is known."""
+    pytorch_us = _pytorch_us(decision)
+    if decision.provider != "dwconv" or pytorch_us is None:
+        return 0.0
+    if decision.expected:
+        return pytorch_us - decision.expected.us
+    assert decision.record is not None, "what PyTorch's op takes was known from it"
+    return pytorch_us - _median_us(decision.record)
+
+
 # -- as it is expected -------------------------------------------------------------------------------------------------
 
 

@@ -44,21 +44,25 @@ def build_cached(candidate: Candidate, target: Target) -> Artifact:
     return artifact
 
 
-def ready(candidate: Candidate, target: Target) -> Artifact | None:
-    """What ``make_ready`` kept: an artifact that is loaded in a millisecond or two; None if there is none."""
+def ready(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact | None:
+    """What ``make_ready`` kept: an artifact that is loaded in a millisecond or two; None if there is none. ``links``:
+    whether libraries can be loaded where it will run; None to find out, which imports PyTorch."""
     if not can_build():  # nothing was built
         return None
     if target.kind != "cpu":
         return _kept(candidate, target, suffix="kernel")
-    return _kept(candidate, target, suffix="library") if can_load_libraries() else None
+    links = can_load_libraries() if links is None else links
+    return _kept(candidate, target, suffix="library") if links else None
 
 
-def make_ready(candidate: Candidate, target: Target) -> Artifact:
+def make_ready(candidate: Candidate, target: Target, *, links: bool | None = None) -> Artifact:
     """``build_cached``; of a CPU as a library, where something links one. Raises what ``build`` raises."""
-    if found := ready(candidate, target):
+    if target.kind == "cpu" and links is None:
+        links = can_load_libraries()
+    if found := ready(candidate, target, links=links):
         return found
     artifact = build_cached(candidate, target)
-    if target.kind != "cpu" or not can_load_libraries():
+    if not links:
         return artifact
     try:
         linked = dataclasses.replace(artifact, library=shared_library(artifact))

@@ -84,18 +84,23 @@ class Builder:
         self._target = setup.target
         self._build: Callable[[Candidate, Target], Artifact] = locate(setup.build)
         if setup.build in (BUILD, BUILD_CACHED):
-            _import_tvm(setup.target)
+            import_tvm(setup.target)
 
     def __call__(self, candidate: Candidate) -> Artifact:
         return self._build(candidate, self._target)
 
 
-def _import_tvm(target: Target) -> None:
+def import_tvm(target: Target) -> None:
     """Now: it takes a second or two, which should not count as the first candidate's time. Without PyTorch, which TVM
     would import, three times the work of its own import: no build needs it, where it need not find NVRTC."""
-    if target.kind == "cpu" or _has_nvrtc():
-        sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
-    import tvm  # noqa: F401
+    hides = "torch" not in sys.modules and (target.kind == "cpu" or _has_nvrtc())
+    if hides:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        import tvm  # noqa: F401
+    finally:
+        if hides:
+            del sys.modules["torch"]
 
 
 def _has_nvrtc() -> bool:

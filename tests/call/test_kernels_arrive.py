@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv import kernels, native, settings
-from dwconv.call import background_builds, call_plan, functional
+from dwconv.call import arriving, background_builds, functional
 from dwconv.call.call_plan import plans
 from dwconv.errors import WorkerCannotStart
 from dwconv.kernels import cache
@@ -56,7 +56,7 @@ class PlantedMaker:
             raise WorkerCannotStart("no more processes")
         return self.planted(workload, target, [])
 
-    def make(self, candidate, target, *, threads):
+    def make(self, candidate, target, *, threads, checks):
         self.made.append(candidate.workload.pass_)
         if not self.fault:
             cache.make_ready(candidate, target)
@@ -94,7 +94,8 @@ def maker(builders, logs, monkeypatch):
     monkeypatch.delenv("DWCONV_UNTUNED")
     monkeypatch.setattr(background_builds, "make_maker", lambda: made)
     monkeypatch.setattr(background_builds, "_IDLE_S", 0)
-    monkeypatch.setattr(call_plan, "BUILT_FROM", 2)
+    monkeypatch.setattr(background_builds, "WAIT_S", 0.0)
+    background_builds.forget()
     yield made
     made.may.set()
     assert eventually(lambda: background_builds._Threads.count == 0)
@@ -134,12 +135,12 @@ def running() -> set[str]:
 
 
 def arrive() -> None:
-    assert eventually(lambda: not background_builds._asked and background_builds._Threads.count == 0)
+    assert eventually(lambda: not background_builds._tasks and background_builds._Threads.count == 0)
 
 
 def test_a_size_that_comes_a_few_times_builds_nothing(maker, monkeypatch):
     native.native()
-    monkeypatch.setattr(call_plan, "BUILT_FROM", 6)
+    monkeypatch.setattr(arriving, "ASKED_FROM", 6)
     maker.may.set()
     x, w = tensors()
     for _ in range(5):
@@ -147,7 +148,7 @@ def test_a_size_that_comes_a_few_times_builds_nothing(maker, monkeypatch):
         arrive()
     assert maker.asked == []
     (plan,) = plans()
-    assert native.module is None or plan.tally.calls_in_cpp(id(w)) == 3, "those between take the short way"
+    assert native.module is None or plan.tally.calls_in_cpp(id(w)) == 4, "those between take the short way"
     step(dwconv.conv2d, x, w)
     arrive()
     assert set(maker.asked) == set(PASSES)
@@ -188,7 +189,7 @@ def test_layers_that_are_alike_are_no_size_that_comes_again(maker):
 
 
 def test_a_weight_that_is_made_anew_in_each_call_keeps_nothing_from_being_built(maker, monkeypatch):
-    monkeypatch.setattr(call_plan, "_MOST_ALIKE", 3)
+    monkeypatch.setattr(arriving, "_MOST_ALIKE", 3)
     x, w = tensors()
     maker.may.set()
     kept = [w * 1 for _ in range(5)]
@@ -272,8 +273,8 @@ def test_a_builder_that_cannot_start_is_started_again_later(maker, said, monkeyp
         arrive()
     assert len(maker.asked) == 1, "not in every step"
     (plan,) = plans()
-    plan._ask_from_s = 0.0
-    plan._look_after(0)
+    plan.arriving._ask_from_s = 0.0
+    plan.arriving._look_after(0)
     maker.starts = True
     step(dwconv.conv2d, x, w)
     arrive()

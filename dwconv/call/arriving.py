@@ -1,0 +1,199 @@
+"""Arriving: the kernels of a plan that is open, from the first call to the one that runs on them.
+
+    known from measurements   built when the plan is made; its first call waits for them, while there is time to wait
+    predicted                 when a call of the layer comes again, and if the kernels save more than their builds take
+
+Until then PyTorch's op runs. C++ runs it without Python, and returns to ``meet`` now and then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dwconv.call import background_builds, loaded
+from dwconv.call.background_builds import Wanted
+from dwconv.call.plan_kernels import chosen
+from dwconv.call.tally import Tally
+from dwconv.dispatch.advantage import saves_us
+from dwconv.dispatch.decision import DispatchDecision
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Pass
+
+if TYPE_CHECKING:
+    from dwconv.call.maker import Maker
+
+ASKED_FROM = 2
+"""Calls of a layer from which its kernels are predicted: its size recurs."""
+HORIZON = 1000
+"""Calls of a layer that are taken to be still to come. After as many, as many again."""
+_ASK_AGAIN_S = 300.0
+"""After what failed because of the machine."""
+_LOOK_EVERY = 64
+"""Calls after which a plan sees whether kernels of any size came with another size."""
+_MOST_ALIKE = 64
+"""Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
+
+_log = logging.getLogger(__name__)
+Decisions = dict[Pass, DispatchDecision]
+
+
+class Arriving:
+    """``decide``: what the plan decides in the background, where predictions are made by a Maker."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: torch.device,
+        *,
+        target: Target | None,
+        tally: Tally,
+        decide: Callable[[Maker], Decisions],
+    ) -> None:
+        self.made: Decisions | None = None
+        """What was decided, with kernels that are ready."""
+        self.meanwhile: list[Any] = []
+        """Calls that C++ runs while the plan is open."""
+        self._problem, self._device, self._target, self._tally = problem, device, target, tally
+        self._decide = decide
+        self._met: dict[int, int] = {}
+        """Calls that Python ran, by weight."""
+        self._ask_from_calls, self._ask_from_s = ASKED_FROM, 0.0
+        self._waits = False
+        """True if the first call waits for the kernels."""
+        self._ended = threading.Event()
+        """Set once they are there, or will not be soon."""
+
+    def begin(self, decided: Decisions, wanted: Sequence[Wanted]) -> None:
+        """Have kernels built that are known from measurements, as far as all passes are ``decided``."""
+        if any(each.is_open for each in decided.values()):
+            self._ask()
+            return
+        self._ask_from_s = math.inf
+        self._waits = calls_until_worth(wanted) <= HORIZON
+        self._build(decided, wanted)
+
+    def wait(self) -> bool:
+        """Wait for them, if they are worth it and calls of the process may still wait. True if they are there."""
+        if self._waits and not loaded.is_captured(self._device):
+            self._waits = False
+            background_builds.wait(self._ended)
+        return self.made is not None
+
+    def meet(self, weight: int) -> Decisions | None:
+        """A call with that weight: what was decided, once its kernels are there."""
+        left = _LOOK_EVERY
+        if self.made is None and time.monotonic() >= self._ask_from_s:
+            self._met[weight] = self._met.get(weight, 0) + 1
+            calls = self._calls_of_layer(weight)
+            if calls >= self._ask_from_calls or len(self._met) > _MOST_ALIKE:
+                self._ask()
+            else:
+                left = min(left, self._ask_from_calls - 1 - calls)
+        self._look_after(left if self.made is None else 0)  # calls of other kinds come here, too
+        return self.made
+
+    def arrive(self, made: Decisions) -> None:
+        """The kernels of these decisions are there. One of any size may run the layer's other sizes, too."""
+        self.made = made
+        loaded.state.changes += any(each.any_size is not None for each in made.values())
+        self._look_after(0)
+        self._ended.set()
+
+    def calls_with(self, weight: int) -> int:
+        """The calls of the plan while it was open."""
+        return self._met.get(weight, 0) + self._tally.calls_in_cpp(weight)
+
+    def wanted(self, made: Decisions) -> list[Wanted]:
+        """The kernels of decisions that are not there yet."""
+        threads = self._target.threads if isinstance(self._target, CpuTarget) else 1
+        found = []
+        for each in made.values():
+            if (known := chosen(self._problem, each)) and not loaded.is_ready(*known, self._device):
+                is_known = bool(each.record and each.record.confirmed and not each.expected)
+                found.append(
+                    Wanted(
+                        candidate=known[0], target=known[1], device=self._device, threads=threads,
+                        saves_us=saves_us(each), is_known=is_known,
+                    )
+                )  # fmt: skip
+        return found
+
+    def _ask(self) -> None:
+        """Have the kernels predicted, those of layers with more work first."""
+        self._ask_from_s = math.inf
+        background_builds.ask(self._bring, saves_us=math.prod(self._problem.output_shape) * 1e-3)
+
+    def _bring(self, maker: Maker) -> None:
+        """In the background: decide, and have the kernels built once they are worth it."""
+        made, reason = loaded.attempt(lambda: self._decide(maker))
+        if made is None:
+            self._put_off(reason)
+            return
+        wanted = self.wanted(made)
+        calls_so_far = max(map(self.calls_with, list(self._met)), default=0)
+        if (needed := calls_until_worth(wanted)) <= max(HORIZON, calls_so_far):
+            self._build(made, wanted)
+            return
+        self._ask_from_calls, self._ask_from_s = needed, 0.0
+        self._look_after(0)
+
+    def _build(self, made: Decisions, wanted: Sequence[Wanted]) -> None:
+        def then(reason: str) -> None:
+            self._put_off(reason) if reason else self.arrive(made)
+
+        background_builds.build(wanted, then)
+
+    def _put_off(self, reason: str) -> None:
+        """What the machine is short of, it may have later."""
+        _log.info("nothing is built in the background for %s now: %s", self._problem, reason)
+        self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
+        self._look_after(0)
+        self._ended.set()
+
+    def _calls_of_layer(self, weight: int) -> int:
+        """The calls with that weight, up to those that are asked for; of all sizes together where one kernel runs
+        them."""
+        calls, layer = 0, layer_of(self._problem, self._device)
+        for each in itertools.chain([self], of_layer.get(layer, ()) if layer else ()):
+            calls += 0 if calls and each is self else each.calls_with(weight)
+            if calls >= self._ask_from_calls:
+                break
+        return calls
+
+    def _look_after(self, calls: int) -> None:
+        """The calls of each kind that C++ runs on PyTorch's op before the next one returns to Python."""
+        for call in self.meanwhile:
+            call.left = calls
+
+
+def calls_until_worth(wanted: Sequence[Wanted]) -> int:
+    """How often a layer must run until kernels have saved what their builds take."""
+    if not wanted:
+        return 0
+    saved_s = 1e-6 * sum(each.saves_us for each in wanted)
+    return math.ceil(background_builds.BUILD_S * len(wanted) / saved_s) if saved_s > 0 else sys.maxsize
+
+
+Layer = tuple[Problem, torch.device]
+
+
+def layer_of(problem: Problem, device: torch.device) -> Layer | None:
+    """What a layer has in common at every size, where one kernel may run all of them; else None."""
+    if problem.block:
+        return None
+    return dataclasses.replace(problem, input_shape=(0, problem.input_shape[1])), device
+
+
+of_layer: dict[Layer, list[Arriving]] = {}
+"""Of plans that were open, at all sizes of a layer."""
