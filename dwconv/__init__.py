@@ -3,6 +3,7 @@
     y = dwconv.conv2d(x, w, padding=1)      # F.conv2d(x, w, padding=1, groups=x.shape[1]), on tuned kernels
     model = dwconv.convert(model)           # the depthwise layers of a model run on them, in place
     model = dwconv.graphed(model, x)        # on a GPU: forward and backward pass as CUDA graphs
+    dwconv.ready(model, x)                  # waits until their kernels are built
     print(dwconv.summary(model))            # which layers these are
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
     print(dwconv.report(model))             # what ran, layer by layer, and what tuning can still gain
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dwconv.model.convert import convert
     from dwconv.model.graphed import graphed
     from dwconv.model.layers import collect, layers
+    from dwconv.model.ready import ready
     from dwconv.model.reverting import revert
     from dwconv.packs.load import load_pack
     from dwconv.reporting import report
@@ -47,6 +49,7 @@ _NAMES = {
     "model.convert": ("convert",),
     "model.graphed": ("graphed",),
     "model.layers": ("collect", "layers"),
+    "model.ready": ("ready",),
     "model.reverting": ("revert",),
     "packs.load": ("load_pack",),
     "reporting": ("report",),
@@ -56,7 +59,7 @@ _HOMES = {name: f"dwconv.{module}" for module, names in _NAMES.items() for name 
 
 __all__ = [
     "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d", "convert",
-    "explain", "graphed", "layers", "load_pack", "lock", "nn", "report", "reset", "revert", "summary", "tune",
+    "explain", "graphed", "layers", "load_pack", "lock", "nn", "ready", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

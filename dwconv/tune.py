@@ -96,17 +96,19 @@ def tune(
     if tuned.interrupted:
         raise KeyboardInterrupt
     if ray is False:
-        _make_ready(counts, target)
+        _make_ready(counts, target, log=path)
     return tuned
 
 
-def _make_ready(workloads: Iterable[Workload], target: Target) -> None:
-    """Calls have what was found from the first, here and in the next process."""
+def _make_ready(workloads: Iterable[Workload], target: Target, *, log: Path | None) -> None:
+    """Calls have what was found from the first, here and in the next process that reads the ``log``."""
     from dwconv.call.background_builds import make_ready
     from dwconv.problems.target import CpuTarget
+    from dwconv.records.database import Database
 
     if isinstance(target, CpuTarget) and target.present:
-        make_ready(workloads, target, threads=target.threads)
+        known = Database.behind_log(log, alone=True) if log else None
+        make_ready(workloads, target, threads=target.threads, known=known)
 
 
 class _CallableModule(ModuleType):
@@ -166,7 +168,7 @@ def _tune(argv: list[str] | None) -> int:
         from dwconv.call.functional import reset
 
         reset()
-        _make_ready(counts, target)
+        _make_ready(counts, target, log=args.log)
     if tuned.interrupted:
         say("interrupted: run the same command to continue")
         return INTERRUPTED_EXIT_CODE

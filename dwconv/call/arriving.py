@@ -68,9 +68,10 @@ class Arriving:
         self._decide = decide
         self._met: dict[int, int] = {}
         """Calls that Python ran, by weight."""
-        self._ask_from_calls, self._ask_from_s = ASKED_FROM, 0.0
-        self._waits = False
-        """True if the first call waits for the kernels."""
+        self._calls, self._ask_from_calls, self._ask_from_s = 0, ASKED_FROM, 0.0
+        """The first: when it was asked for."""
+        self._is_urgent = self._waits = False
+        """The second: True if the first call waits for the kernels."""
         self._ended = threading.Event()
         """Set once they are there, or will not be soon."""
 
@@ -95,13 +96,19 @@ class Arriving:
         left = _LOOK_EVERY
         if self.made is None and time.monotonic() >= self._ask_from_s:
             self._met[weight] = self._met.get(weight, 0) + 1
-            calls = self._calls_of_layer(weight)
-            if calls >= self._ask_from_calls or len(self._met) > _MOST_ALIKE:
-                self._ask()
+            calls = self._calls_of_layer(weight) if len(self._met) <= _MOST_ALIKE else sum(self._met.values())
+            if calls >= self._ask_from_calls:
+                self._ask(calls)
             else:
                 left = min(left, self._ask_from_calls - 1 - calls)
         self._look_after(left if self.made is None else 0)  # calls of other kinds come here, too
         return self.made
+
+    def hurry(self) -> None:
+        """Have the kernels decided and built now, whatever they save."""
+        self._is_urgent = True
+        if not math.isinf(self._ask_from_s):
+            self._ask()
 
     def arrive(self, made: Decisions) -> None:
         """The kernels of these decisions are there. One of any size may run the layer's other sizes, too."""
@@ -114,24 +121,9 @@ class Arriving:
         """The calls of the plan while it was open."""
         return self._met.get(weight, 0) + self._tally.calls_in_cpp(weight)
 
-    def wanted(self, made: Decisions) -> list[Wanted]:
-        """The kernels of decisions that are not there yet."""
-        threads = self._target.threads if isinstance(self._target, CpuTarget) else 1
-        found = []
-        for each in made.values():
-            if (known := chosen(self._problem, each)) and not loaded.is_ready(*known, self._device):
-                is_known = bool(each.record and each.record.confirmed and not each.expected)
-                found.append(
-                    Wanted(
-                        candidate=known[0], target=known[1], device=self._device, threads=threads,
-                        saves_us=saves_us(each), is_known=is_known,
-                    )
-                )  # fmt: skip
-        return found
-
-    def _ask(self) -> None:
-        """Have the kernels predicted, those of layers with more work first."""
-        self._ask_from_s = math.inf
+    def _ask(self, calls: int = 0) -> None:
+        """Have the kernels predicted, those of layers with more work first. ``calls``: as many came."""
+        self._calls, self._ask_from_s = calls, math.inf
         background_builds.ask(self._bring, saves_us=math.prod(self._problem.output_shape) * 1e-3)
 
     def _bring(self, maker: Maker) -> None:
@@ -140,9 +132,9 @@ class Arriving:
         if made is None:
             self._put_off(reason)
             return
-        wanted = self.wanted(made)
-        calls_so_far = max(map(self.calls_with, list(self._met)), default=0)
-        if (needed := calls_until_worth(wanted)) <= max(HORIZON, calls_so_far):
+        wanted = kernels_of(self._problem, made, device=self._device, target=self._target)
+        needed = calls_until_worth(wanted)
+        if self._is_urgent or needed <= max(HORIZON, self._calls):
             self._build(made, wanted)
             return
         self._ask_from_calls, self._ask_from_s = needed, 0.0
@@ -175,6 +167,21 @@ class Arriving:
         """The calls of each kind that C++ runs on PyTorch's op before the next one returns to Python."""
         for call in self.meanwhile:
             call.left = calls
+
+
+def kernels_of(problem: Problem, made: Decisions, *, device: torch.device, target: Target | None) -> list[Wanted]:
+    """The kernels of decisions that are not there yet."""
+    threads = target.threads if isinstance(target, CpuTarget) else 1
+    found = []
+    for each in made.values():
+        if (known := chosen(problem, each)) and not loaded.is_ready(*known, device):
+            found.append(
+                Wanted(
+                    candidate=known[0], target=known[1], device=device, threads=threads, saves_us=saves_us(each),
+                    is_known=bool(each.record and each.record.confirmed and not each.expected),
+                )
+            )  # fmt: skip
+    return found
 
 
 def calls_until_worth(wanted: Sequence[Wanted]) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dwconv import native, settings
 from dwconv.call import background_builds, loaded, untuned_warnings
-from dwconv.call.arriving import Arriving, layer_of, of_layer
+from dwconv.call.arriving import Arriving, kernels_of, layer_of, of_layer
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
@@ -135,7 +135,7 @@ class Plan:
     def until_ready(self) -> None:
         """PyTorch's op runs the passes whose kernels are known and not built yet. They are built from now on."""
         decided = self.decisions
-        wanted = self.arriving.wanted(decided)
+        wanted = kernels_of(self.problem, decided, device=self.device, target=self.target)
         unbuilt = {each.candidate for each in wanted}
         found = {
             pass_: dataclasses.replace(decision, provider="pytorch", reason=UNTIL_READY, is_open=True)
@@ -224,6 +224,14 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
         if found.is_open:
             found.wait()
     return found
+
+
+def foresee(problem: Problem, device: torch.device) -> None:
+    """Have kernels built that are known from measurements, for a call that may come."""
+    made, target = decisions(problem, device, state=loaded.state, later=True)
+    if target is not None and locked.current() is None:
+        wanted = kernels_of(problem, made, device=device, target=target)
+        background_builds.build(wanted, then=lambda reason: None)
 
 
 def _as_at_other_sizes(problem: Problem, sizeless: _Sizeless) -> Plan | None:

@@ -24,6 +24,7 @@ from dwconv.dispatch import locked
 from dwconv.dispatch.decide import target_of
 from dwconv.errors import InvalidChoice
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
+from dwconv.model.foreseen import build_what_is_known
 from dwconv.model.swaps import Swaps, swap_blocks, swap_layers
 from dwconv.system import given
 
@@ -107,8 +108,13 @@ def convert(
         swaps.undo()
         raise
     remember(model, outcome)
+<<<<<<< HEAD
     if outcome.discovery is not None:
         _count_untuned_together(outcome.discovery)
+=======
+    if example_inputs is None:
+        build_what_is_known(model)
+>>>>>>> 5a9554c7 (Wait for known kernels, foresee them in convert, and add ready())
     return model
 
 

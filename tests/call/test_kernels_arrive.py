@@ -1,4 +1,5 @@
-"""Kernels that are predicted, or measured and not built yet, arrive while PyTorch's op runs: no call blocks on them."""
+"""Kernels that are predicted, or measured and not built yet, arrive while PyTorch's op runs. Calls wait for those that
+were measured, some seconds in a process; no call waits for a prediction."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv import kernels, native, settings
-from dwconv.call import arriving, background_builds, functional
+from dwconv.call import arriving, background_builds, call_plan, functional
 from dwconv.call.call_plan import plans
 from dwconv.errors import WorkerCannotStart
 from dwconv.kernels import cache
@@ -302,6 +303,101 @@ def test_a_measured_kernel_is_built_in_the_background_and_is_there_at_once_when_
     step(dwconv.conv2d, x, w)
     assert running() == set(PASSES) and builders == [] and maker.made.count("fprop") == 1
     assert said() == []
+
+
+def test_the_first_call_waits_for_kernels_that_were_measured(maker, builders, nothing_ready, logs, monkeypatch, said):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    dwconv.reset()
+    monkeypatch.setattr(background_builds, "WAIT_S", 600.0)
+    background_builds.forget()
+    x, w = tensors()
+    theirs = step(F.conv2d, x, w, groups=8)
+    torch.testing.assert_close(step(dwconv.conv2d, x, w), theirs, rtol=1e-4, atol=1e-4)
+    assert running() == set(PASSES) and maker.asked == []
+    assert set(builders) == {"dwconv-builds"}, "a process does it"
+    (plan,) = plans()
+    assert plan.tally.ops.total() + sum(each.passes.total() for each in plan.tally.counted()) == 3
+    assert said() == []
+
+
+@pytest.mark.parametrize("left_s", [0.0, 0.05])
+def test_no_call_waits_longer_than_a_process_may(maker, nothing_ready, logs, monkeypatch, left_s):
+    """The maker would wait for ten minutes."""
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    dwconv.reset()
+    monkeypatch.setattr(background_builds, "WAIT_S", left_s)
+    background_builds.forget()
+    monkeypatch.setattr(maker, "make", lambda *_, **__: maker.may.wait(600) and "")
+    waited = []
+    monkeypatch.setattr(threading.Event, "wait", waits := _Noted(threading.Event.wait, waited))
+    x, w = tensors()
+    with torch.no_grad():
+        for _ in range(3):
+            assert torch.equal(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8))
+    limits = [each for each in waited if each is not None and each < 1]
+    assert waits and sum(limits) <= left_s and len(limits) == (left_s > 0)
+
+
+class _Noted:
+    """A method that notes its time limits."""
+
+    def __init__(self, method, limits) -> None:
+        self._method, self._limits = method, limits
+
+    def __get__(self, event, kind):
+        def wait(timeout=None):
+            if threading.current_thread() is threading.main_thread():
+                self._limits.append(timeout)
+            return self._method(event, timeout)
+
+        return wait
+
+
+def test_kernels_that_save_less_than_their_builds_take_come_once_they_are_called_often(maker, monkeypatch):
+    maker.may.set()
+    saves_s = 1e-6 * maker.planted.pytorch_us * (1 - 1 / maker.planted.gain)
+    monkeypatch.setattr(background_builds, "BUILD_S", 7.5 * saves_s)
+    monkeypatch.setattr(arriving, "HORIZON", 4)
+    x, w = tensors()
+    for call in range(1, 12):
+        step(dwconv.conv2d, x, w)
+        arrive()
+        assert bool(maker.made) == (call >= 8), f"after {call} calls"
+    assert running() == set(PASSES)
+    assert len(maker.asked) == 2 * len(PASSES), "predictions are kept, and are not asked for in every call"
+
+
+def test_kernels_that_save_most_are_built_first(maker, nothing_ready, monkeypatch):
+    """While one thread is busy, the others line up."""
+    began, may = threading.Event(), threading.Event()
+
+    def busy(_):
+        began.set()
+        assert may.wait(600)
+
+    background_builds.ask(busy, saves_us=1e9)
+    assert began.wait(600)
+    order = []
+    for number, saves_us in enumerate((3.0, 70.0, 20.0, 70.0)):
+        background_builds.ask(lambda _, number=number: order.append(number), saves_us=saves_us)
+    may.set()
+    arrive()
+    assert order == [1, 3, 2, 0]
+
+
+def test_a_kernel_that_two_plans_want_is_built_once(maker, nothing_ready, logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    dwconv.reset()
+    began, may, ended = threading.Event(), threading.Event(), []
+    background_builds.ask(lambda _: began.set() or may.wait(600), saves_us=1e9)
+    assert began.wait(600)
+    made, target = call_plan.decisions_for(call_plan.Problem.of(WORKLOAD), torch.device("cpu"))
+    for _ in range(2):
+        wanted = arriving.kernels_of(call_plan.Problem.of(WORKLOAD), made, device=torch.device("cpu"), target=target)
+        background_builds.build(wanted, ended.append)
+    may.set()
+    arrive()
+    assert sorted(maker.made) == sorted(PASSES) and ended == ["", ""]
 
 
 def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs, monkeypatch):

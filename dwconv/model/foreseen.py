@@ -1,0 +1,74 @@
+"""Foreseen: kernels of a converted model that are known from measurements, built before its first step.
+
+The sizes of images are not known before a call. Those that the records have of a layer are taken to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dwconv import settings
+from dwconv.call import background_builds
+from dwconv.call.arguments import Arguments, Call
+from dwconv.call.call_plan import foresee
+from dwconv.call.maker import Maker
+from dwconv.dispatch.decide import target_of
+from dwconv.dispatch.knowledge import database
+from dwconv.errors import DwconvError
+from dwconv.nn import LAYERS
+from dwconv.problems.problem import Problem
+from dwconv.records.database import Database
+from dwconv.system.versions import can_build
+
+_MOST_SIZES = 4
+"""Sizes of one layer to build for; the others come with their calls."""
+
+
+def build_what_is_known(model: nn.Module) -> None:
+    """Build, in the background, what the records have of the depthwise layers of ``model``. Of several ranks on a
+    machine one does it."""
+    layers = [module for module in model.modules() if isinstance(module, LAYERS)]
+    if layers and settings.untuned() == "predict" and can_build() and not settings.local_rank():
+        calls = list(dict.fromkeys(call for layer in layers for call in _calls(layer)))
+        background_builds.ask(partial(_build, calls))
+
+
+def _calls(layer: Any) -> Iterator[tuple[Problem, torch.device]]:
+    """Calls of a layer on small images, in both layouts."""
+    weight, axes = layer.weight, layer.axes
+    if not isinstance(weight, Tensor) or weight.device.type not in ("cpu", "cuda") or weight.dim() != axes + 2:
+        return
+    taps, dilation = weight.shape[2:], layer.dilation
+    size = [reach * (count - 1) + 2 for reach, count in zip(dilation, taps, strict=True)]
+    for contiguous in (True, False):
+        x = torch.empty(1, layer.in_channels, *size, dtype=weight.dtype, device="meta")
+        x = x if contiguous else x.movedim(1, -1).contiguous().movedim(-1, 1)
+        given = Arguments(
+            x, weight.detach().to("meta"), None if layer.bias is None else layer.bias.detach().to("meta"),
+            layer.stride, layer.padding if layer.padding_mode == "zeros" else 0, dilation, layer.groups, axes,
+        )  # fmt: skip
+        try:
+            yield Call.of(given).problem, weight.device
+        except DwconvError:  # the call itself will say so
+            return
+
+
+def _build(calls: list[tuple[Problem, torch.device]], maker: Maker) -> None:
+    for problem, device in calls:
+        for known in _at_known_sizes(problem, device, database()):
+            foresee(known, device)
+
+
+def _at_known_sizes(problem: Problem, device: torch.device, known: Database) -> Iterator[Problem]:
+    """The problem at the sizes, and largest batches, that it was measured at on this device."""
+    target = target_of(device)
+    workload = problem.workload("fprop")
+    for each in known.at_sizes(workload, target.device)[-_MOST_SIZES:]:
+        batches = [record.workload.batch for record in known.at_any_batch(each, target.device) if record.measured]
+        if batches:
+            yield Problem.of(each.with_batch(max(batches)))
