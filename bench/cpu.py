@@ -38,7 +38,6 @@ from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.measure.clock.timing import Caches
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
-from dwconv.packs import every_layer
 from dwconv.problems.target import CpuTarget, Target, cpu_target
 from dwconv.problems.workload import DTYPES, LAYOUTS, Workload
 from dwconv.records.database import Database
@@ -47,6 +46,7 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.search.loop import SearchPlan, tune_workload
 from dwconv.tuner.search.search_result import Budget
+from dwconv.untuned import every_layer
 from dwconv.untuned.other_size import adopted
 
 CONTROLS = 3

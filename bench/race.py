@@ -57,12 +57,12 @@ from dwconv.measure.requests import MeasureSetup
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, judge_all, make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
-from dwconv.packs import every_layer
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate
 from dwconv.system.cpu_facts import cpu_facts
+from dwconv.untuned import every_layer
 
 for _kind in (Effort, Measurement, Taken):
     message(_kind)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.gpu.run import Ended, Run, of_all, say
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
-from dwconv.measure.building import BUILD_CACHED
+from dwconv.measure.building import BUILD_FOR_RACE
 from dwconv.measure.runner import Workers
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -41,7 +41,7 @@ def race_untuned(workloads: Iterable[Workload], run: Run, *, stage: str, seconds
     """Time the likely configurations of each workload of which nothing is known, beside PyTorch's op, as
     ``dwconv.convert`` does; after ``seconds`` none begins."""
     known = Database.load([run.log.path])
-    with Workers(run.target, jobs=run.jobs, build=BUILD_CACHED) as workers:  # they start with the first comparison
+    with Workers(run.target, jobs=run.jobs, build=BUILD_FOR_RACE) as workers:  # they start with the first comparison
         counts = dict.fromkeys(workloads, 1)
         raced = race(counts, run.target, log=run.log, seconds=seconds, known=known, workers=workers)
     say(stage, f"{raced}{f'; {raced.problem}' if raced.problem else ''}")

@@ -1,17 +1,20 @@
 """Packed: the kernels and records that packs have brought into this process. ``dwconv.packs`` checks and adds them.
 
-Everything here was checked against the pack's manifest, and is for a device and for versions that are here.
+Everything here was checked against the pack's manifest, and is for a device and for versions that are here. Kernels for
+every layer that a race has built lie in the cache folder, and count as a pack's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dwconv import settings
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.schedules.template import Candidate
 from dwconv.system.cpu_facts import VECTOR_SETS
@@ -88,6 +91,8 @@ def count() -> int:
 def forget() -> None:
     """Forget all packs."""
     _packs.clear()
+    _built.clear()
+    _has_built.cache_clear()
 
 
 def records() -> list[TuningRecord]:
@@ -101,28 +106,66 @@ def logs() -> list[Path]:
 
 
 def artifact_of(candidate: Candidate, target: Target) -> Artifact | None:
-    """The built kernel, or one for every layer at the size of the candidate; None if no pack has it."""
+    """The built kernel, or one for every layer at the size of the candidate, or at any; None if no pack has it."""
     for pack in _latest_first():
         if pack.fits(target) and (artifact := pack.artifacts.get(candidate)):
             return artifact
-    every = for_every_layer(candidate, target)
-    return every.at(candidate.workload) if every else None
+    if (every := for_every_layer(candidate, target)) is None:
+        return None
+    return replace(every, candidate=candidate) if candidate.workload.any_size else every.at(candidate.workload)
 
 
 def for_every_layer(candidate: Candidate, target: Target) -> Artifact | None:
     """The kernel of any size and any number of channels that is the candidate at one of them, as it was built; None if
     no pack has it, or one has the candidate itself."""
-    packs = [pack for pack in _latest_first() if pack.fits(target)]
-    if any(candidate in pack.artifacts for pack in packs):
+    if any(candidate in pack.artifacts for pack in _latest_first() if pack.fits(target)):
         return None
-    found = (one for pack in packs for one in pack.for_layer(candidate.workload))
+    found = _for_layer(candidate.workload, target)
     return next((one for one in found if one.candidate.config == candidate.config), None)
 
 
 def configs_for(workload: Workload, target: Target) -> list[Config]:
     """Those of the kernels for every layer that run ``workload``."""
+    return [*dict.fromkeys(one.candidate.config for one in _for_layer(workload, target))]
+
+
+def _for_layer(workload: Workload, target: Target) -> list[Artifact]:
     packs = [pack for pack in _latest_first() if pack.fits(target)]
-    return [*dict.fromkeys(one.candidate.config for pack in packs for one in pack.for_layer(workload))]
+    return [*(one for pack in packs for one in pack.for_layer(workload)), *_built_here(workload, target)]
+
+
+def _built_here(workload: Workload, target: Target) -> list[Artifact]:
+    """Those that an earlier race, or this one, has built into the cache folder."""
+    if not (isinstance(target, CpuTarget) and target.present and _has_built(settings.cache_folder())):
+        return []
+    key = workload.layer_kind, target.device
+    if key not in _built:
+        from dwconv.kernels.cache import ready
+        from dwconv.untuned import every_layer
+
+        found = (ready(each, target) for each in every_layer.for_layer(workload, target))
+        _built[key] = [artifact for artifact in found if artifact is not None]
+    return [one for one in _built[key] if one.takes(workload)]
+
+
+def note_built() -> None:
+    """Kernels for every layer were built into the cache folder."""
+    marker = settings.cache_folder() / "kernels" / _MARKER
+    with contextlib.suppress(OSError):  # they are in the folder, or nothing is
+        marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        marker.touch()
+    _built.clear()
+    _has_built.cache_clear()
+
+
+@cache
+def _has_built(folder: Path) -> bool:
+    return (folder / "kernels" / _MARKER).exists()
+
+
+_MARKER = "every-layer"
+_built: dict[tuple[str, str], list[Artifact]] = {}
+"""By the kind of layer and the device."""
 
 
 def are_for_every_layer() -> bool:

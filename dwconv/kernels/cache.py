@@ -72,6 +72,13 @@ def make_ready(candidate: Candidate, target: Target, *, links: bool | None = Non
     return linked
 
 
+def build_for_race(candidate: Candidate, target: Target) -> Artifact:
+    """``build_cached``; a kernel for every layer, which many workloads load, as a library."""
+    if candidate.workload.any_channels:
+        return make_ready(candidate, target, links=True)
+    return build_cached(candidate, target)
+
+
 def _kept(candidate: Candidate, target: Target, *, suffix: str) -> Artifact | None:
     found = read_entry(_path(candidate, target, suffix=suffix))
     return found if isinstance(found, Artifact) and found.candidate == candidate else None

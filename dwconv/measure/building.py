@@ -18,7 +18,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
 
 BUILD = "dwconv.kernels:build"
-BUILD_CACHED = "dwconv.kernels.cache:build_cached"
+BUILD_FOR_RACE = "dwconv.kernels.cache:build_for_race"
 """Takes kernels from the cache folder, and puts them there."""
 
 
@@ -83,7 +83,7 @@ class Builder:
         os.nice(_NICE)
         self._target = setup.target
         self._build: Callable[[Candidate, Target], Artifact] = locate(setup.build)
-        if setup.build in (BUILD, BUILD_CACHED):
+        if setup.build in (BUILD, BUILD_FOR_RACE):
             import_tvm(setup.target)
 
     def __call__(self, candidate: Candidate) -> Artifact:

@@ -137,7 +137,8 @@ class Comparisons:
         artifact, best = min(records, key=lambda each: each[1].slowness)
         counts = answer.is_clear or not best.contended
         if best.measurement is None or not counts or not self._is_worth(best):
-            return _Ran(records=[*unbuilt, *(record for _, record in records)], winner=None)
+            settled = [dataclasses.replace(record, raced=answer.is_clear) for _, record in records]
+            return _Ran(records=[*unbuilt, *settled], winner=None)
         others = [record for _, record in records if record is not best]
         return _Ran(records=[*unbuilt, *others], winner=(artifact, best))
 
@@ -213,7 +214,7 @@ class _Line:
     def take(self, *, waits: bool) -> _Built | None:
         """The first comparison, built; None if there is none, or it is not built and this does not wait."""
         while not (is_built := bool(self._comparisons) and self._comparisons[0].is_complete) and waits:
-            if not self._go_on():
+            if not self._go_on() and not (self._comparisons and self._comparisons[0].is_complete):
                 return None
         return self._comparisons.popleft() if is_built else None
 
@@ -256,7 +257,7 @@ class _Line:
         """The next candidate to build; None if there is none now."""
         if self._finishes:
             return None
-        while not self._unbuilt:
+        while not self._unbuilt:  # kernels that are there need no build
             if sum(built.is_complete for built in self._comparisons) >= self._most:
                 return None
             if (coming := self._next_comparison()) is None:
@@ -264,7 +265,11 @@ class _Line:
             self._workers.measurer.start()  # takes as long as the first builds
             built = _Built(candidates=coming)
             self._comparisons.append(built)
-            self._unbuilt += [(built, at) for at in range(len(coming))]
+            for at, candidate in enumerate(coming):
+                if artifact := self._workers.kept(candidate):
+                    built.outcomes[at] = artifact
+                else:
+                    self._unbuilt.append((built, at))
         self._begun.append(self._unbuilt.popleft())
         built, at = self._begun[-1]
         return built.candidates[at]

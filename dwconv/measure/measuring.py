@@ -130,6 +130,8 @@ class Measurer:
         """At each size of the latest workload."""
         self._lined_up: dict[Candidate, _Loaded] = {}
         """Candidates of that workload, until they are timed side by side."""
+        self._right: set[bytes] = set()
+        """The machine code of kernels of any size that were right as finalists at one of them."""
         if setup.load == LOAD:  # now, so that it does not count as the first candidate's time
             get_ready(setup.target, compiles_calls=setup.compiles_calls)
 
@@ -221,6 +223,9 @@ class Measurer:
         workload = artifact.candidate.workload
         here, *elsewhere = self._prepare(workload)
         lined_up = self._lined_up.get(artifact.candidate)
+        code = artifact.library if artifact.candidate.workload.any_size else b""
+        if lined_up and code in self._right:  # it was right at this size, too, before it was timed and after
+            return lined_up.verdict
         kernel = lined_up.kernels[0] if lined_up else self._load(artifact)
         verdict = verify_finalist(kernel, here.finalists_cases)
         for each in elsewhere if verdict.right else ():
@@ -232,6 +237,8 @@ class Measurer:
             device, fast_math = torch.device(self._target.kind), self._target.fast_math
             if fault := fault_at_first_use(kernel, device, threads=threads, fast_math=fast_math):
                 return wrong(fault)
+        if verdict.right and code:
+            self._right.add(code)
         return verdict
 
 

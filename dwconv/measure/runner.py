@@ -93,7 +93,8 @@ class Workers(AbstractContextManager["Workers"]):
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
     kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if it is not yet. ``gpu``: the number of
-    the GPU to measure on. ``builders`` build instead of processes that do it on this machine."""
+    the GPU to measure on. ``builders`` build instead of processes that do it on this machine. ``kept`` gives kernels
+    that need no build."""
 
     def __init__(
         self,
@@ -106,10 +107,12 @@ class Workers(AbstractContextManager["Workers"]):
         compiles_calls: bool = True,
         gpu: int = 0,
         builders: Builders | None = None,
+        kept: Callable[[Candidate], Artifact | None] = lambda candidate: None,
     ) -> None:
         threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
         self.target = target
         self.jobs = jobs
+        self.kept = kept
         self.builders: Builders = builders or Pool(
             "dwconv.measure.building:Builder",
             BuildSetup(target=target, build=build),

@@ -34,7 +34,6 @@ from dwconv.measure.building import BuildSetup, misfit
 from dwconv.measure.processes.pool import Pool
 from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import choose
-from dwconv.packs.every_layer import is_of_a_vector_set
 from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, encode
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
@@ -46,6 +45,7 @@ from dwconv.records.line import encode as encode_record
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.system import cpu_facts, versions
+from dwconv.untuned.every_layer import is_of_a_vector_set
 
 
 @dataclass(frozen=True, kw_only=True)

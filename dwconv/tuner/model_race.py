@@ -147,7 +147,7 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
     except LogError as error:
         return RaceResult(left=tuple(counts), problem=str(error))
     try:  # late: where kernels come from packs, psutil may be missing
-        from dwconv.measure.building import BUILD_CACHED
+        from dwconv.measure.building import BUILD_FOR_RACE
         from dwconv.measure.clock import contention
         from dwconv.measure.runner import Workers
     except ImportError as error:
@@ -157,10 +157,11 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
     jobs = min(contention.cores(), MOST_STARTS)
     if target.kind != "cpu":  # builds do not disturb its clock, so all comparisons are built as soon as they can be
         jobs = max(jobs, min(contention.cores() - 1, _MOST_BUILDERS))
-    with (
-        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False, gpu=gpu, builders=builders) as workers,
-        RaceProgress() as progress,
-    ):
+    given = Workers(
+        target, jobs=jobs, build=BUILD_FOR_RACE, compiles_calls=False, gpu=gpu, builders=builders,
+        kept=lambda candidate: packed.artifact_of(candidate, target),
+    )  # fmt: skip
+    with given as workers, RaceProgress() as progress:
         return race(
             counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=progress
         )

@@ -1,9 +1,14 @@
 """Race: a few known configurations of each untuned workload, in seconds.
 
-    counts ──► what is not known yet, most to win first ──► starts ──► comparisons ──► log
+    counts ──► what is not known yet, most to win first ──► kernels for every layer, a build for each kind of layer
+                          │                                                │
+                          └─► starts, where there are none ──► comparisons ┴──► log
+                                     where a kernel for the size alone is worth its build ─► comparisons ──► log
 
 A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
-PyTorch's own op is faster still. What wins is verified as the finalists of a search are. RaceState holds which
+PyTorch's own op is faster still. Kernels for every layer (``untuned.every_layer``) come first: many passes share one
+build. A kernel is built for one size where it is expected to save more in a thousand steps than its build takes. What
+wins is verified as the finalists of a search are. RaceState holds which
 workloads are still to come, which run, and how the others ended; RaceResult is what it says of it. RaceProgress shows
 that on stderr: a bar on a terminal, else a line now and then.
 """
@@ -18,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dwconv import settings
 from dwconv.dispatch import packed
 from dwconv.dispatch.advantage import beats_pytorch
 from dwconv.dispatch.any_size import of_any_size
@@ -25,15 +31,20 @@ from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import failed, measured_here
 from dwconv.dispatch.legality import Broken, runnable
 from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError, say
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.cache import ready
+from dwconv.kernels.load import can_load_libraries
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload, by
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, can_run
 from dwconv.system.versions import can_build
 from dwconv.tuner.expected_gain import expected_gains_us, shares
 from dwconv.tuner.search.search_result import ctrl_c_waits
+from dwconv.untuned import every_layer
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
@@ -131,25 +142,30 @@ def _at_any_size(workload: Workload) -> Workload | None:
     return None if workload.block == NOTHING else workload.with_any_size()
 
 
-def _is_as_fast(workload: Workload) -> bool:
-    """True if a kernel of any size is about as fast as one that is built for the size, so that one is enough where
-    there is little to win."""
-    return workload.layout == "nhwc" and (workload.pass_ != "wgrad" or math.prod(workload.kernel) <= _FEW_TAPS)
-
-
-_FEW_TAPS = 9
+_BUILD_S, _STEPS = 0.3, 1000
+"""What a build takes, about; and the steps in which it must save as much."""
+_OF_ONE_SIZE = {"nhwc": 0.9, "nchw": 0.6}
+"""The time of a kernel for one size over that of one for every layer: the geometric mean of twelve layers, in NCHW of
+small planes (docs/dispatch.md)."""
 _MOST_INCONCLUSIVE = 8
 """After so many inconclusive comparisons in a row the machine is too busy to continue."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """Candidates of one workload that are timed side by side: kernels that are built for its size, and of any size."""
+    """Candidates of one workload that are timed side by side."""
 
     workload: Workload
     candidates: Sequence[Candidate]
     again: bool = False
     """Other work disturbed it the first time."""
+    saves_s: float = math.inf
+    """What they are expected to save in ``_STEPS`` steps over what was raced before."""
+
+    @property
+    def is_of_one_size(self) -> bool:
+        """True of kernels for the size, after those of any size."""
+        return not math.isinf(self.saves_s)
 
 
 TellProgress = Callable[[RaceResult], None]
@@ -172,6 +188,7 @@ class RaceState:
         self._target = target
         self._progress = progress
         self._database = known
+        self._counts = counts
         self._started_s = time.monotonic()
         self._ends_s = self._started_s + seconds
         broken = state.broken if state else {}
@@ -185,8 +202,11 @@ class RaceState:
             self._expected_gains = expected_gains_us(unknown, target, known)
             self._shares = shares(self._expected_gains)
             self.waiting.sort(key=lambda each: self._expected_gains[each], reverse=True)
+        self._generals: list[Candidate] | None = None
+        """Kernels for every layer that are still to be built; None before the first look."""
         self._running: list[_Comparison] = []
         self._again: list[_Comparison] = []
+        self._of_one_size: list[_Comparison] = []
         self._ends: dict[Workload, str] = {}
         """The field of RaceResult that each is in."""
         self._records: list[TuningRecord] = []
@@ -203,11 +223,32 @@ class RaceState:
         """True if the fastest kernel of a comparison beats PyTorch's op: then it is verified further."""
         return beats_pytorch(record, self._target)
 
+    def next_for_every_layer(self) -> Candidate | None:
+        """The next kernel for every layer to build; None if there is none, or the time is up."""
+        if self._generals is None:
+            layers = (
+                self.waiting if can_build() and isinstance(self._target, CpuTarget) and can_load_libraries() else []
+            )
+            found = dict.fromkeys(each for layer in layers for each in every_layer.for_layer(layer, self._target))
+            self._generals = [each for each in found if ready(each, self._target) is None]
+        if not self._generals or time.monotonic() >= self._ends_s:
+            return None
+        return self._generals.pop(0)
+
     def next_comparison(self) -> list[Candidate] | None:
-        """The candidates of the next workload; at last once more those that remained inconclusive. None if there is
-        nothing to race now, or the time is up."""
-        while (self.waiting or self._again) and not self.problem and time.monotonic() < self._ends_s:
-            comparison = self._again.pop(0) if not self.waiting else self._comparison_of(self.waiting.pop(0))
+        """The candidates of the next workload: of those that were not raced yet; then of those that another build is
+        worth; at last once more those that remained inconclusive. None if there is nothing to race now, or the time is
+        up."""
+        while not self.problem and time.monotonic() < self._ends_s:
+            if self.waiting:
+                comparison = self._comparison_of(self.waiting.pop(0))
+            elif self._of_one_size:
+                self._of_one_size.sort(key=lambda each: each.saves_s)
+                comparison = self._of_one_size.pop()
+            elif self._again:
+                comparison = self._again.pop(0)
+            else:
+                return None
             if comparison.candidates:
                 self._running.append(comparison)
                 self.tell()
@@ -216,20 +257,41 @@ class RaceState:
         return None
 
     def _comparison_of(self, workload: Workload) -> _Comparison:
-        share = self._shares[workload]
+        """Kernels for every layer, which are built; without such, known configurations, of a block at any size."""
+        configs, share = packed.configs_for(workload, self._target), self._shares[workload]
+        if not can_build() or not isinstance(self._target, CpuTarget):
+            configs = configs if not can_build() else self._starts(workload, most=share)
+            return _Comparison(workload=workload, candidates=[Candidate(workload, each) for each in configs[:share]])
+        if configs:
+            candidates = [Candidate(workload.with_any_size(), config) for config in configs]
+            return _Comparison(workload=workload, candidates=candidates)
+        configs = self._starts(workload, most=share)
+        general = of_any_size(workload, configs[0], self._target) if configs else None
+        if workload.block and workload.block != NOTHING and general:
+            return _Comparison(workload=workload, candidates=[general])
+        candidates = [*(Candidate(workload, each) for each in configs), *([general] if general else [])]
+        return _Comparison(workload=workload, candidates=candidates)
+
+    def _starts(self, workload: Workload, *, most: int) -> list[Config]:
         try:
             records = self._database.bests_of_kind(workload)
-            found = starts(workload, self._target, records, most=share) if can_build() else []
+            return [start.config for start in starts(workload, self._target, records, most=most)]
         except NoTemplate:
-            found = []
-        configs = [start.config for start in found] if can_build() else packed.configs_for(workload, self._target)
-        configs = configs[:share]
-        candidates = [Candidate(workload, config) for config in configs]
-        if can_build() and configs and isinstance(self._target, CpuTarget):
-            general = of_any_size(workload, configs[0], self._target)
-            alone = self._shares[workload] == 1 and _is_as_fast(workload)
-            candidates = [*([] if alone else candidates), general] if general else candidates
-        return _Comparison(workload=workload, candidates=candidates)
+            return []
+
+    def _then_of_one_size(self, workload: Workload, worked: Sequence[TuningRecord]) -> None:
+        """Race kernels for the size, too, if that is expected to save more than their builds take."""
+        best = min((each for each in worked if each.measurement), key=lambda each: each.slowness, default=None)
+        if best is None or best.measurement is None or best.alternative is None or not can_build():
+            return
+        own_us = best.measurement.median_us * _OF_ONE_SIZE[workload.layout]
+        saves_us = min(best.measurement.median_us, best.alternative[1].median_us) - own_us
+        saves_s = 1e-6 * saves_us * self._counts[workload] * _STEPS
+        if (most := min(self._shares[workload], int(saves_s / _BUILD_S))) < 1:
+            return
+        candidates = [Candidate(workload, config) for config in self._starts(workload, most=most)]
+        if candidates:
+            self._of_one_size.append(_Comparison(workload=workload, candidates=candidates, saves_s=saves_s))
 
     def add(self, records: Sequence[TuningRecord]) -> None:
         """The records of the comparison that began first of those that run."""
@@ -237,19 +299,25 @@ class RaceState:
         self._records += records
         latest = {Candidate(record.workload, record.config): record for record in records}
         worked = [record for record in latest.values() if record.status is Status.OK]
-        calm = [record for record in worked if not record.contended]
+        settled = [record for record in worked if not record.contended or record.raced]
         if any(record.confirmed for record in worked):
             end = "won"
         elif not worked:
             end = "failed"
-        elif calm and not any(self.is_worth(record) for record in calm):
+        elif settled and not any(self.is_worth(record) for record in settled):
             end = "lost"
         else:
             end = "inconclusive"
-            # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
-            if len(worked) < len(comparison.candidates) or not comparison.again:
-                candidates = [Candidate(record.workload, record.config) for record in worked]
-                self._again.append(_Comparison(workload=comparison.workload, candidates=candidates, again=True))
+        if comparison.is_of_one_size:  # what was raced before stands
+            if end == "won":
+                self._ends[comparison.workload] = end
+            return
+        if end in ("won", "lost") and all(record.workload.any_size for record in worked):
+            self._then_of_one_size(comparison.workload, worked)
+        # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
+        if end == "inconclusive" and (len(worked) < len(comparison.candidates) or not comparison.again):
+            candidates = [Candidate(record.workload, record.config) for record in worked]
+            self._again.append(_Comparison(workload=comparison.workload, candidates=candidates, again=True))
         self._ends[comparison.workload] = end
         self._inconclusive_in_a_row = self._inconclusive_in_a_row + 1 if end == "inconclusive" else 0
         if self._inconclusive_in_a_row == _MOST_INCONCLUSIVE:
@@ -302,6 +370,7 @@ def race(
     try:
         log.check_writable()
         race_state.tell()
+        _build_for_every_layer(race_state, workers)
         for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(race_state.next_comparison):
             with log.locked(), ctrl_c_waits():
                 for record in records_of_comparison:
@@ -311,6 +380,15 @@ def race(
     except (LogError, WorkerError, EnvironmentFailure) as error:
         race_state.problem = str(error)
     return race_state.report()
+
+
+def _build_for_every_layer(race_state: RaceState, workers: Workers) -> None:
+    """All cores build, since nothing is timed."""
+    workers.measurer.start()  # takes as long as the first builds
+    built = workers.builders.stream(race_state.next_for_every_layer, timeout_s=settings.BUILD_TIMEOUT_S)
+    made = [each[1] for each in built if each]
+    if any(isinstance(each, Artifact) for each in made):
+        packed.note_built()
 
 
 _SILENT_S = 5.0

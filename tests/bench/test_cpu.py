@@ -19,12 +19,12 @@ from dwconv.errors import BeyondLimit, WorkerDied
 from dwconv.kernels.cache import build_cached
 from dwconv.measure.clock.timing import GLANCE, Taken
 from dwconv.measure.requests import MeasureSetup
-from dwconv.packs import every_layer
 from dwconv.problems.target import CpuTarget, Limits, cpu_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
+from dwconv.untuned import every_layer
 from tests.bench.gpu_runs import workload
 from tests.planted_records import record_of
 

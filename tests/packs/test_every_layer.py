@@ -16,13 +16,13 @@ from dwconv import settings
 from dwconv.call.call_plan import plans
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.artifact import Artifact
-from dwconv.packs.every_layer import any_layer, candidates, configs, passes_of, target_of_vector_set
 from dwconv.packs.make import counted, make_pack_for_every_layer
 from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target
 from dwconv.problems.workload import LAYOUTS
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import cpu_facts
+from dwconv.untuned.every_layer import any_layer, candidates, configs, passes_of, target_of_vector_set
 from tests.packs.clean import run_clean
 from tests.packs.forging import forge_kernels
 from tests.packs.test_export import error_of

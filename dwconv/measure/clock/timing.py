@@ -300,24 +300,34 @@ class _Turns:
         return dataclasses.replace(lap, seconds=lap.seconds / times)
 
 
-_CLEAR = 2.0
-"""Times as fast as PyTorch's op from which on a kernel counts as faster beside other work."""
+_CLEAR, _SLOWER = 1.2, 1.0
+"""Times as fast as PyTorch's op from which on a kernel counts as faster beside other work, in all turns but few; and
+PyTorch's op as the faster one."""
 
 
 def clearly_faster(taken: Taken, kernels: Sequence[str], others: Iterable[str]) -> dict[str, Measurement]:
     """Beside other work times say little, but turns say which call is the faster one. Where the fastest of ``kernels``
-    is faster than all ``others`` by far: its least time, and for the others as many times that as their turns make
-    sure. Empty where nothing disturbed them, and where it is not clear."""
+    is faster than all ``others``: its least time, and for the others as many times that as their turns make sure. Where
+    one of the others is faster than all kernels: the same the other way round. Empty where nothing disturbed them, and
+    where it is not clear."""
     times = taken.measurements
     if not kernels or max(each.contention for each in times.values()) <= CONTENDED:
         return {}
-    least_us = {name: min(taken.turns_us[name]) for name in kernels}
+    others = list(others)
+    least_us = {name: min(taken.turns_us[name]) for name in taken.turns_us}
     fastest = min(kernels, key=least_us.__getitem__)
+    found = {name: least_us[name] for name in kernels}
     sure = {name: taken.at_least(name, fastest) for name in others}
-    if not sure or min(sure.values()) < _CLEAR:
-        return {}
-    found = least_us | {name: ratio * least_us[fastest] for name, ratio in sure.items()}
-    return {name: dataclasses.replace(times[name], median_us=us) for name, us in found.items()}
+    if sure and min(sure.values()) >= _CLEAR:
+        found |= {name: ratio * least_us[fastest] for name, ratio in sure.items()}
+        return {name: dataclasses.replace(times[name], median_us=us) for name, us in found.items()}
+    for name in sorted(others, key=least_us.__getitem__):
+        slower = {kernel: taken.at_least(kernel, name) for kernel in kernels}
+        if min(slower.values()) > _SLOWER:
+            found = {other: least_us[other] for other in others}
+            found |= {kernel: ratio * least_us[name] for kernel, ratio in slower.items()}
+            return {each: dataclasses.replace(times[each], median_us=us) for each, us in found.items()}
+    return {}
 
 
 Caches = Literal["warm", "training", "cold"]

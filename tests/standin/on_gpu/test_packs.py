@@ -12,7 +12,6 @@ import dwconv
 from dwconv.dispatch.decide import decide
 from dwconv.errors import PackError
 from dwconv.kernels import cache
-from dwconv.packs.every_layer import any_layer
 from dwconv.packs.make import make_pack, make_pack_for_every_layer
 from dwconv.problems.target import parse_target
 from dwconv.problems.workload import PASSES, Pass
@@ -20,6 +19,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import versions
+from dwconv.untuned.every_layer import any_layer
 from tests.planted_records import record_of, workload_of
 from tests.standin.on_gpu.kernels import Launches, plant, target
 

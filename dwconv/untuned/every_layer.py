@@ -1,8 +1,9 @@
-"""Which kernels are in a pack for every layer: of any batch, any size and any number of channels.
+"""Kernels for every layer: of any batch, any size and any number of channels.
 
-On the CPU they are built for the least one that has a vector set, with one configuration for all sizes, or with two.
-For a GPU of an architecture there are several of each, those of least computed cost. They are unmeasured when the pack
-is loaded; a race measures them on each machine.
+A race times those of a model's layers first: of one kind of layer, one build serves all sizes and channels. In a pack
+for every layer they are built ahead, on the CPU for the least one that has a vector set, with one configuration for all
+sizes, or with two. For a GPU of an architecture there are several of each, those of least computed cost. They are
+unmeasured until a race has measured them on each machine.
 """
 
 from __future__ import annotations
@@ -19,21 +20,28 @@ from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
-Kind = tuple[Sizes, Sizes, tuple[Pair, ...]]
-"""Kernel, stride and padding."""
+Kind = tuple[Sizes, Sizes, tuple[Pair, ...], Sizes]
+"""Kernel, stride, padding and dilation."""
 
 
 def _kinds() -> Iterator[Kind]:
     for taps in range(3, 32, 2):
         for stride in (1, 2) if taps <= 11 else (1,):
-            yield (taps,) * 2, (stride,) * 2, (_half(taps),) * 2
+            yield (taps,) * 2, (stride,) * 2, (_half(taps),) * 2, (1, 1)
+    for taps in (3, 5, 7):
+        for dilation in (2, 3):
+            yield (taps,) * 2, (1, 1), (_half(dilation * (taps - 1) + 1),) * 2, (dilation,) * 2
+        for stride in (1, 2):
+            yield (taps,) * 2, (stride,) * 2, ((0, 0),) * 2, (1, 1)
+    for taps in (2, 4):  # as padding="same" pads them
+        yield (taps,) * 2, (1, 1), ((taps // 2 - 1, taps // 2),) * 2, (1, 1)
     for taps in range(3, 32, 2):
-        yield (1, taps), (1, 1), ((0, 0), _half(taps))
+        yield (1, taps), (1, 1), ((0, 0), _half(taps)), (1, 1)
     for causal in ((3, 3), (3, 0)):  # all outputs, of which some are cut off, or as many as inputs
-        yield (1, 4), (1, 1), ((0, 0), causal)
+        yield (1, 4), (1, 1), ((0, 0), causal), (1, 1)
     for taps, strides in ((3, ((1, 1, 1), (1, 2, 2), (2, 2, 2))), (5, ((1, 1, 1),))):
         for each in strides:
-            yield (taps,) * 3, each, (_half(taps),) * 3
+            yield (taps,) * 3, each, (_half(taps),) * 3, (1, 1, 1)
 
 
 def _half(taps: int) -> Pair:
@@ -73,6 +81,23 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
         for template in templates_for(each, target)
         for config in configs(template, each, target)
     ]
+
+
+def for_layer(workload: Workload, target: Target) -> list[Candidate]:
+    """The kernels that run ``workload`` and all that differ from it in size and channels alone, the most promising
+    first. None for a block, an epilogue or a multiplier."""
+    if workload.block or workload.epilogue != "none" or workload.multiplier != 1 or workload.x_pitch:
+        return []
+    layer = any_layer(
+        kernel=workload.kernel, stride=workload.stride, padding=workload.padding, dilation=workload.dilation,
+        dtype=workload.dtype, layout=workload.layout,
+        batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH,
+    ).for_pass(workload.pass_)  # fmt: skip
+    layer = replace(layer, bias=workload.bias)
+    if not can_run(layer, target) or layer.layer_kind != workload.layer_kind:
+        return []
+    fits = [template for template in templates_for(layer, target) if template.layout == layer.layout]
+    return [Candidate(layer, config) for template in fits for config in configs(template, layer, target)]
 
 
 def configs(template: ScheduleTemplate[Any], workload: Workload, target: Target) -> list[Config]:
@@ -145,8 +170,11 @@ def passes_of(layer: Workload) -> Iterator[Workload]:
 
 def _layers(dtype: DType, *, batch: int) -> Iterator[Workload]:
     for layout in LAYOUTS:
-        for kernel, stride, padding in _kinds():
-            yield any_layer(kernel=kernel, stride=stride, padding=padding, dtype=dtype, batch=batch, layout=layout)
+        for kernel, stride, padding, dilation in _kinds():
+            yield any_layer(
+                kernel=kernel, stride=stride, padding=padding, dilation=dilation, dtype=dtype, batch=batch,
+                layout=layout,
+            )  # fmt: skip
 
 
 def any_layer(
@@ -154,21 +182,24 @@ def any_layer(
     kernel: Sizes,
     stride: Sizes,
     padding: tuple[Pair, ...],
+    dilation: Sizes = (),
     dtype: DType = "float32",
     batch: int = _BATCH,
     layout: Layout = "nhwc",
 ) -> Workload:
     """An fprop of any size and any number of channels."""
+    dilation = dilation or (1,) * len(kernel)
     sizes = (1, _LENGTH) if kernel[0] == 1 else (_DEPTH, _SIZE, _SIZE)[-len(kernel) :]
+    reach = [step * (taps - 1) + 1 for step, taps in zip(dilation, kernel, strict=True)]
     return Workload(
         pass_="fprop",
         batch=batch,
         channels=_CHANNELS,
-        input_size=tuple(size * step for size, step in zip(sizes, stride, strict=True)),
+        input_size=tuple(max(size * step, least) for size, step, least in zip(sizes, stride, reach, strict=True)),
         kernel=kernel,
         stride=stride,
         padding=padding,
-        dilation=(1,) * len(kernel),
+        dilation=dilation,
         dtype=dtype,
         layout=layout,
         any_size=True,
