@@ -18,6 +18,7 @@ GROUPS = {
     },
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
+        "first_minute": "training from its start, summed, with and without records and kernels, over plain training",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
     "systems": {

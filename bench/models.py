@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 
 from bench.rows_and_volumes import X3D, Mamba, MedNeXt, SqueezeExcite, convolved
@@ -201,6 +202,69 @@ class RepLKNet(nn.Module):
         return self.head(self.stages(x).mean((2, 3)))
 
 
+def _round_to_8(channels: float) -> int:
+    """As MobileNet rounds: to a multiple of 8, not down by more than a tenth."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded
+
+
+class GhostModule(nn.Module):
+    """Half of the channels by a 1×1 convolution, the others from these by a depthwise one (Han et al. 2020)."""
+
+    def __init__(self, channels: int, out_channels: int, *, act: type[nn.Module] | None) -> None:
+        super().__init__()
+        half = out_channels // 2
+        self.primary = nn.Sequential(*convolved(channels, half, act=act))
+        self.cheap = nn.Sequential(*convolved(half, half, 3, groups=half, act=act))
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = self.primary(x)
+        return torch.cat([first, self.cheap(first)], 1)
+
+
+class GhostBottleneck(nn.Module):
+    """Widen, stride depthwise, weigh, narrow; added to what it reads."""
+
+    def __init__(self, channels: int, row: Row) -> None:
+        super().__init__()
+        wide, kernel, stride = row.wide, row.kernel, row.stride
+        strided = convolved(wide, wide, kernel, stride=stride, groups=wide) if stride > 1 else []
+        self.branch = nn.Sequential(
+            GhostModule(channels, wide, act=row.activation), *strided, *([SqueezeExcite(wide, _round_to_8(wide / 4), gate=nn.Hardsigmoid)] if row.se else []),
+            GhostModule(wide, row.out_channels, act=None),
+        )  # fmt: skip
+        changes = stride > 1 or channels != row.out_channels
+        shortcut = convolved(channels, channels, kernel, stride=stride, groups=channels) if changes else []
+        self.shortcut = nn.Sequential(*shortcut, *(convolved(channels, row.out_channels) if changes else []))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.branch(x) + self.shortcut(x)
+
+
+class GhostNet(nn.Module):
+    """(N, 3, H, W) -> (N, classes): many small depthwise layers (Han et al. 2020)."""
+
+    _ROWS = (
+        (3, 16, 16, False, 1), (3, 48, 24, False, 2), (3, 72, 24, False, 1), (5, 72, 40, True, 2),
+        (5, 120, 40, True, 1), (3, 240, 80, False, 2), (3, 200, 80, False, 1), (3, 184, 80, False, 1),
+        (3, 184, 80, False, 1), (3, 480, 112, True, 1), (3, 672, 112, True, 1), (5, 672, 160, True, 2),
+        (5, 960, 160, False, 1), (5, 960, 160, True, 1), (5, 960, 160, False, 1), (5, 960, 160, True, 1),
+    )  # fmt: skip
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        layers: list[nn.Module] = convolved(3, 16, 3, stride=2, act=nn.ReLU)
+        channels = 16
+        for kernel, wide, out_channels, se, stride in self._ROWS:
+            layers.append(GhostBottleneck(channels, Row(kernel, wide, out_channels, se, nn.ReLU, stride)))
+            channels = out_channels
+        self.layers = nn.Sequential(*layers, *convolved(channels, 960, act=nn.ReLU))
+        self.head = nn.Linear(960, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layers(x).mean((2, 3)))
+
+
 NETWORKS = (
     Network(name="MobileNetV2", make=MobileNetV2),
     Network(name="MobileNetV3-Large", make=MobileNetV3Large),
@@ -210,12 +274,6 @@ NETWORKS = (
     Network(name="MedNeXt-S-like", make=MedNeXt, batch=1, sample=(1, 48, 48, 48)),
     Network(name="Mamba-like", make=Mamba, batch=4, sample=(512, 384)),
 )
-
-
-def _round_to_8(channels: float) -> int:
-    """As MobileNet rounds: to a multiple of 8, not down by more than a tenth."""
-    rounded = max(8, int(channels + 4) // 8 * 8)
-    return rounded + 8 if rounded < 0.9 * channels else rounded
 
 
 class Residual(nn.Module):
