@@ -229,8 +229,9 @@ class GhostBottleneck(nn.Module):
         super().__init__()
         wide, kernel, stride = row.wide, row.kernel, row.stride
         strided = convolved(wide, wide, kernel, stride=stride, groups=wide) if stride > 1 else []
+        weighed = [SqueezeExcite(wide, _round_to_8(wide / 4), gate=nn.Hardsigmoid)] if row.se else []
         self.branch = nn.Sequential(
-            GhostModule(channels, wide, act=row.activation), *strided, *([SqueezeExcite(wide, _round_to_8(wide / 4), gate=nn.Hardsigmoid)] if row.se else []),
+            GhostModule(channels, wide, act=row.activation), *strided, *weighed,
             GhostModule(wide, row.out_channels, act=None),
         )  # fmt: skip
         changes = stride > 1 or channels != row.out_channels

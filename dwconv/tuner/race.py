@@ -15,6 +15,7 @@ that on stderr: a bar on a terminal, else a line now and then.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import time
@@ -142,6 +143,13 @@ def _at_any_size(workload: Workload) -> Workload | None:
     return None if workload.block == NOTHING else workload.with_any_size()
 
 
+def _is_as_fast(workload: Workload) -> bool:
+    """True if a kernel of any size is about as fast as one that is built for the size, so that one is enough where
+    there is little to win."""
+    return workload.layout == "nhwc" and (workload.pass_ != "wgrad" or math.prod(workload.kernel) <= _FEW_TAPS)
+
+
+_FEW_TAPS = 9
 _BUILD_S, _STEPS = 0.3, 1000
 """What a build takes, about; and the steps in which it must save as much."""
 _OF_ONE_SIZE = {"nhwc": 0.9, "nchw": 0.6}
@@ -267,10 +275,9 @@ class RaceState:
             return _Comparison(workload=workload, candidates=candidates)
         configs = self._starts(workload, most=share)
         general = of_any_size(workload, configs[0], self._target) if configs else None
-        if workload.block and workload.block != NOTHING and general:
-            return _Comparison(workload=workload, candidates=[general])
-        candidates = [*(Candidate(workload, each) for each in configs), *([general] if general else [])]
-        return _Comparison(workload=workload, candidates=candidates)
+        alone = bool(general) and (workload.block is not None or (share == 1 and _is_as_fast(workload)))
+        candidates = [] if alone else [Candidate(workload, each) for each in configs]
+        return _Comparison(workload=workload, candidates=[*candidates, *([general] if general else [])])
 
     def _starts(self, workload: Workload, *, most: int) -> list[Config]:
         try:
@@ -384,8 +391,12 @@ def race(
 
 def _build_for_every_layer(race_state: RaceState, workers: Workers) -> None:
     """All cores build, since nothing is timed."""
+    first = race_state.next_for_every_layer()
+    if first is None:
+        return
+    coming = itertools.chain([first], iter(race_state.next_for_every_layer, None))
     workers.measurer.start()  # takes as long as the first builds
-    built = workers.builders.stream(race_state.next_for_every_layer, timeout_s=settings.BUILD_TIMEOUT_S)
+    built = workers.builders.stream(lambda: next(coming, None), timeout_s=settings.BUILD_TIMEOUT_S)
     made = [each[1] for each in built if each]
     if any(isinstance(each, Artifact) for each in made):
         packed.note_built()
