@@ -24,11 +24,13 @@ from dwconv.call import background_builds, loaded
 from dwconv.call.background_builds import Wanted
 from dwconv.call.plan_kernels import chosen
 from dwconv.call.tally import Tally
+from dwconv.call.untuned_warnings import warn_of_first
 from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Pass
+from dwconv.system import interpreter
 
 if TYPE_CHECKING:
     from dwconv.call.maker import Maker
@@ -74,6 +76,8 @@ class Arriving:
         """The second: True if the first call waits for the kernels."""
         self._ended = threading.Event()
         """Set once they are there, or will not be soon."""
+        self._never = ""
+        """Why they will not be there, until a warning has reported it."""
 
     def begin(self, decided: Decisions, wanted: Sequence[Wanted]) -> None:
         """Have kernels built that are known from measurements, as far as all passes are ``decided``."""
@@ -94,6 +98,9 @@ class Arriving:
     def meet(self, weight: int) -> Decisions | None:
         """A call with that weight: what was decided, once its kernels are there."""
         left = _LOOK_EVERY
+        if self._never:
+            warn_of_first("unmade", f"{self._problem} runs on PyTorch's own op, {self._never}")
+            self._never = ""
         if self.made is None and time.monotonic() >= self._ask_from_s:
             self._met[weight] = self._met.get(weight, 0) + 1
             calls = self._calls_of_layer(weight) if len(self._met) <= _MOST_ALIKE else sum(self._met.values())
@@ -150,6 +157,9 @@ class Arriving:
         """What the machine is short of, it may have later."""
         _log.info("nothing is built in the background for %s now: %s", self._problem, reason)
         self._ask_from_s = time.monotonic() + _ASK_AGAIN_S
+        if why := interpreter.why_none():
+            self._never = f"since no process can build its kernels: {why}"
+            self._ask_from_s = math.inf
         self._look_after(0)
         self._ended.set()
 

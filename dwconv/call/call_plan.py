@@ -198,6 +198,11 @@ class Plan:
         )
 
 
+def _slow_passes(problem: Problem, device: torch.device) -> Collection[Pass]:
+    found = decisions_for(problem, device)[0]
+    return () if any(each.is_open for each in found.values()) else untuned_warnings.left_to_pytorch(found)
+
+
 def is_for_one_size(decision: DispatchDecision) -> bool:
     """True if it was predicted, and not of a kernel of any size."""
     is_predicted = decision.expected is not None and decision.record is None

@@ -13,7 +13,7 @@ from dwconv.errors import InvalidWorkload
 
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
-    from dwconv.tuner.race import RaceResult
+    from dwconv.tuner.race_result import RaceResult
 
 
 @dataclass(frozen=True)

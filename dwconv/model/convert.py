@@ -30,7 +30,7 @@ from dwconv.system import given
 
 if TYPE_CHECKING:
     from dwconv.discovery import Discovery
-    from dwconv.tuner.race import RaceResult
+    from dwconv.tuner.race_result import RaceResult
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -108,13 +108,10 @@ def convert(
         swaps.undo()
         raise
     remember(model, outcome)
-<<<<<<< HEAD
     if outcome.discovery is not None:
         _count_untuned_together(outcome.discovery)
-=======
-    if example_inputs is None:
+    else:
         build_what_is_known(model)
->>>>>>> 5a9554c7 (Wait for known kernels, foresee them in convert, and add ready())
     return model
 
 

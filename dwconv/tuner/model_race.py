@@ -33,7 +33,8 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import Candidate
 from dwconv.system.versions import check_can_build
 from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
-from dwconv.tuner.race import RaceProgress, RaceResult, race
+from dwconv.tuner.race import race
+from dwconv.tuner.race_result import RaceProgress, RaceResult
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from bench.gpu.smoke import smoke_stage
 from bench.gpu.tune import tune_stage
 from bench.gpu.verify import candidates_on, verify_stage
 from dwconv.errors import BuildError, NoTemplate, WorkerCannotStart
-from dwconv.tuner.race import RaceResult
+from dwconv.tuner.race_result import RaceResult
 from dwconv.tuner.search.search_result import Stop, TuningResult
 from tests.bench.gpu_runs import TARGET, NoWorkers, faults, run_of, workload
 from tests.planted_records import record_of

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 import dwconv
 from dwconv.tuner import model_race
-from dwconv.tuner.race import RaceResult
+from dwconv.tuner.race_result import RaceResult
 from tests.call.test_functional import nodes
 from tests.planted_records import plant, workload_of
 

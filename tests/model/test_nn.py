@@ -23,7 +23,7 @@ from dwconv.problems.workload import PASSES
 from dwconv.records import record as record_module
 from dwconv.records.log import TuningLog
 from dwconv.tuner import model_race
-from dwconv.tuner.race import RaceResult
+from dwconv.tuner.race_result import RaceResult
 from tests import forked
 from tests.models import TinyNet, VideoNet, train
 from tests.planted_records import plant, workload_of

@@ -24,7 +24,7 @@ from dwconv.problems.target import CudaTarget, Target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.tuner import model_race
 from dwconv.tuner.model_race import race_for
-from dwconv.tuner.race import RaceResult
+from dwconv.tuner.race_result import RaceResult
 from tests import forked
 from tests.planted_records import workload_of
 

@@ -19,9 +19,10 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
-from dwconv.tuner import expected_gain
+from dwconv.tuner import expected_gain, race_result
 from dwconv.tuner import race as race_module
-from dwconv.tuner.race import RaceProgress, RaceResult, is_known, race
+from dwconv.tuner.race import is_known, race
+from dwconv.tuner.race_result import RaceProgress, RaceResult
 from dwconv.tuner.search.search_state import History
 from dwconv.untuned.starts import Start
 from tests import fake_tuning as fake
@@ -293,7 +294,7 @@ def test_a_confirmed_record_that_is_not_legal_any_more_does_not_count(comparison
 
 def test_how_a_race_stands_is_a_line_now_and_then(monkeypatch, capsys):
     now = iter([0.0, 1.0, 6.0, 7.0])
-    monkeypatch.setattr(race_module, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(race_result, "time", SimpleNamespace(monotonic=lambda: next(now)))
     progress = RaceProgress()
     progress(RaceResult(left=(SMALL, LARGE), running=(SMALL,), ends_in_s=60.0))
     progress(RaceResult(inconclusive=(SMALL,), left=(LARGE,), running=(LARGE,), ends_in_s=41.0))

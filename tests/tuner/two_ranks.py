@@ -18,7 +18,7 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import templates_for
 from dwconv.tuner import model_race
 from dwconv.tuner.model_race import Counts
-from dwconv.tuner.race import RaceResult
+from dwconv.tuner.race_result import RaceResult
 from tests.models import TinyNet
 from tests.planted_records import record_of
 
