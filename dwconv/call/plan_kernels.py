@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -176,6 +176,16 @@ def chosen(problem: Problem, decision: DispatchDecision) -> tuple[Candidate, Tar
         return None
     is_larger = problem.input_shape[0] > workload.batch
     return Candidate(workload, legality.on_all_threads(config, target) if is_larger else config), target
+
+
+State = Literal["ready", "building", ""]
+
+
+def state_of(problem: Problem, decision: DispatchDecision, device: torch.device) -> State:
+    """Of the kernel of a decision; empty where there is none. One that is not built counts as building."""
+    if (known := chosen(problem, decision)) is None:
+        return ""
+    return "ready" if loaded.is_ready(*known, device) else "building"
 
 
 def reads_slices(decision: DispatchDecision, x_pitch: int) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from dwconv.call.call_plan import plans
+from dwconv.call.plan_kernels import State, state_of
 from dwconv.discovery.step import check_model, unwrapped
 from dwconv.errors import InvalidWorkload
 
@@ -42,6 +47,10 @@ class ConversionSummary:
     discovery: Discovery | None = None
     races: tuple[RaceResult, ...] = ()
     """What was raced, for each kind of device that the example ran on."""
+    ready: int = 0
+    """Passes of the layers' calls so far whose kernels are there."""
+    building: int = 0
+    """Passes whose kernels are still to be predicted or built: PyTorch's op runs until then."""
 
     def __str__(self) -> str:
         layers = "layer" if len(self.converted) == 1 else "layers"
@@ -56,6 +65,8 @@ class ConversionSummary:
             )
         lines += ["functional calls run on dwconv, wherever the model makes them"] if self.functional else []
         lines += self._of_the_example()
+        if self.ready or self.building:
+            lines += [f"kernels of the calls so far: {self.ready} ready, {self.building} building"]
         alike: dict[str, list[str]] = {}
         for block in self.blocks:
             alike.setdefault(block.text, []).append(shown_name(block.name))
@@ -94,7 +105,17 @@ def summary(model: nn.Module) -> ConversionSummary:
             f"{type(unwrapped(model)).__name__} was not converted in this process, or is a copy of what was; call "
             "dwconv.convert(model)"
         )
-    return found
+    states = Counter(_states(unwrapped(model)))
+    return dataclasses.replace(found, ready=states["ready"], building=states["building"])
+
+
+def _states(model: nn.Module) -> Iterator[State]:
+    """Of the kernel of each pass that calls of the model's layers had, decided or still to be decided."""
+    own = {id(parameter) for parameter in model.parameters()}
+    for plan in plans():
+        if any(id(counted.weight) in own for counted in plan.tally.counted()):
+            for each in plan.decisions.values():
+                yield "building" if each.is_open else state_of(plan.problem, each, plan.device)
 
 
 def remember(model: nn.Module, made: ConversionSummary) -> None:

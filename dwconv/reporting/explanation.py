@@ -11,7 +11,7 @@ from torch import Tensor
 from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
 from dwconv.call.call_plan import decisions_for
-from dwconv.call.plan_kernels import reads_slices
+from dwconv.call.plan_kernels import State, reads_slices, state_of
 from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidArgument, InvalidWorkload
@@ -42,6 +42,8 @@ class PassExplanation:
     """What the choice relies on where nothing that was measured with the versions installed decides."""
     is_of_another_size: bool = False
     """True if ``record`` is of a kernel of any size that was measured at another one."""
+    state: State = ""
+    """Of dwconv's kernel: ``ready``, or ``building``, and until it is built PyTorch's op runs; empty without one."""
     copies: tuple[str, ...] = ()
     """Copies of the call's tensors by dwconv's kernel, with the reasons. Without those of the gradient, whose layout is
     not decided yet."""
@@ -59,6 +61,7 @@ class PassExplanation:
 
     def __str__(self) -> str:
         lines = [f"  {self.pass_}  {self.provider:<7}  {self.reason}"]
+        lines += ["         building: PyTorch's op runs until it is built"] if self.state == "building" else []
         if self.measured and self.pytorch:
             name, theirs = self.pytorch
             at = f", both at {by(self.record.workload.input_shape)}" if self.is_of_another_size and self.record else ""
@@ -153,6 +156,7 @@ def explain(
                 expected=made.expected,
                 is_of_another_size=made.record is not None
                 and made.record.workload.input_size != problem.input_shape[2:],
+                state=state_of(problem, made, x.device),
                 copies=_copies(made, {"x": x, "w": w}),
             )
             for pass_, made in decisions.items()
