@@ -433,6 +433,55 @@ def test_raced_kernels_are_ready_when_convert_returns(maker, nothing_ready, logs
     assert made.count("end") == 1, "all are ready"
 
 
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+def test_what_is_known_of_a_models_layers_is_built_before_its_first_call(maker, nothing_ready, logs, layout):
+    workload = workload_of(shape=(2, 8, 9, 7), bias=True, layout=layout)
+    plant(logs / "log.jsonl", [workload], baseline_us=1e6)
+    plant(logs / "log.jsonl", [workload_of(shape=(2, 16, 9, 7), bias=True, layout=layout)], baseline_us=1e6)
+    dwconv.reset()
+    x, _ = tensors()
+    x = x.detach() if layout == "nhwc" else x.detach().contiguous()
+    layer = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8)
+    dwconv.convert(torch.nn.Sequential(layer, torch.nn.Conv2d(8, 4, 1)))
+    assert eventually(lambda: len(maker.made) == len(PASSES))
+    arrive()
+    layer(x).sum().backward()
+    assert sorted(maker.made) == sorted(PASSES) and running() >= {"fprop", "wgrad"} and maker.asked == []
+
+
+def test_ready_waits_for_all_kernels_of_a_model(maker, monkeypatch):
+    """Also for those that would not pay within some thousand calls; they change nothing in the model."""
+    monkeypatch.setattr(background_builds, "BUILD_S", 1e9)
+    maker.may.set()
+    model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8))
+    x = tensors()[0].detach()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    dwconv.convert(model)
+    model(x).sum().backward()
+    assert dwconv.summary(model).building and running() == set()
+    grads = [parameter.grad for parameter in model.parameters()]
+    assert dwconv.ready(model, x) is model
+    assert running() >= {"fprop", "wgrad"} and not any(plan.is_open for plan in plans())
+    assert (dwconv.summary(model).ready, dwconv.summary(model).building) == (3, 0)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert [parameter.grad for parameter in model.parameters()] == grads
+    with pytest.raises(dwconv.DwconvError, match="timeout_s=-1 is not a time"):
+        dwconv.ready(model, x, timeout_s=-1)
+
+
+def test_explain_says_whether_a_kernel_is_there(maker, nothing_ready, logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    dwconv.reset()
+    x, w = tensors()
+    made = dwconv.explain(x, w, padding=1)
+    assert {each.state for each in made.passes} == {"building"} and "building: PyTorch's op runs" in str(made)
+    maker.may.set()
+    step(dwconv.conv2d, x, w)
+    arrive()
+    made = dwconv.explain(x, w, padding=1)
+    assert {each.state for each in made.passes} == {"ready"} and "building" not in str(made)
+
+
 def test_forgetting_leaves_what_is_on_its_way(maker):
     x, w = tensors()
     step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)

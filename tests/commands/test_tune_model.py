@@ -96,16 +96,21 @@ def test_every_pass_that_a_step_runs_is_tuned_once(capsys, fakes):
     assert "takes 20% of a step, without the optimizer: tuning can speed up a step at most 1.25×\n" in err
 
 
-def test_what_was_found_is_ready_when_the_command_or_the_call_ends(capsys, fakes, monkeypatch):
+def test_what_was_found_is_ready_when_the_command_or_the_call_ends(capsys, fakes, monkeypatch, tmp_path):
+    """By the records of the log that it was written to."""
     readied = []
 
-    def make_ready(workloads, target, *, threads):
-        readied.append((len(workloads), target, threads))
+    def make_ready(workloads, target, *, threads, known):
+        readied.append((len(workloads), target, threads, known and known.logs))
 
     monkeypatch.setattr(background_builds, "make_ready", make_ready)
+    own = tmp_path / "own.jsonl"
     tuned_by(capsys, *MODEL)
+    tuned_by(capsys, *MODEL, "--log", str(own))
     dwconv.tune(TinyNet(), IMAGE, trials=2)
-    assert readied == [(9, fake.TARGET, fake.TARGET.threads)] * 2
+    dwconv.tune(TinyNet(), IMAGE, trials=2, log=own)
+    of = (9, fake.TARGET, fake.TARGET.threads)
+    assert readied == [(*of, None), (*of, [own])] * 2
 
 
 def test_inference_layouts_types_and_passes_as_requested(capsys, fakes):

@@ -8,11 +8,17 @@ from typing import Any, cast
 
 import pytest
 import torch
+from torch.nn import functional as F
 
+from dwconv import settings
+from dwconv.call import loaded
 from dwconv.dispatch import decide, of_problem, packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.packed import PackedKernels
+from dwconv.kernels import cache
 from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.kernels.load import can_load_libraries
+from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
@@ -20,6 +26,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
+from dwconv.untuned import every_layer
 from tests import planted_records
 
 pytestmark = pytest.mark.usefixtures("no_packs")
@@ -148,3 +155,48 @@ def test_a_computed_kernel_of_both_gradients_runs_until_one_of_them_is_measured(
     found, _ = of_problem.decisions(Problem.of(WORKLOAD), torch.device("cuda"))
     assert ("backward" in found) == is_chosen
     assert [found[pass_].record is not None for pass_ in ("dgrad", "wgrad")] == [False, bool(measured)]
+
+
+def test_a_kernel_that_a_race_has_built_for_every_layer_runs_layers_of_other_channels_and_sizes(tmp_path, monkeypatch):
+    """As one of a pack would."""
+    if not can_load_libraries() or settings.program(settings.linker()) is None:
+        pytest.skip("nothing links a library here")
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
+    target = cpu_target()
+    packed.forget()
+    layers = [planted_records.workload_of(shape=(2, *sizes)) for sizes in ((40, 11, 9), (64, 6, 13))]
+    kernels = every_layer.for_layer(layers[0], target)
+    assert kernels == every_layer.for_layer(layers[1], target) and kernels, "one build serves both"
+    assert packed.configs_for(layers[0], target) == []
+    cache.build_for_race(kernels[0], target)
+    packed.note_built()
+    for layer in layers:
+        assert packed.configs_for(layer, target) == [kernels[0].config]
+        candidate = Candidate(layer.with_any_size(), kernels[0].config)
+        artifact = packed.artifact_of(candidate, target)
+        assert artifact is not None and artifact.candidate == candidate
+        kernel = loaded.load(candidate, target, torch.device("cpu"))
+        for size in (layer.input_size, (9, 20)):
+            x = torch.randn(3, layer.channels, *size).to(memory_format=torch.channels_last)
+            w = torch.randn(layer.channels, 1, 3, 3)
+            y = kernel.any_size.at(kernel.workload.with_input_size(size))(x, w)
+            torch.testing.assert_close(y, F.conv2d(x, w, padding=1, groups=layer.channels), rtol=1e-4, atol=1e-4)
+    assert packed.configs_for(dataclasses.replace(layers[0], channels=3), target) == [], "fewer than a vector"
+    packed.forget()
+    assert packed.configs_for(layers[1], target) == [kernels[0].config], "the next process has it"
+
+
+@pytest.mark.parametrize("change", [{"multiplier": 2}, {"block": Block.parse("bn+relu,bn"), "pass_": "forward"}])
+def test_some_layers_have_no_kernel_for_every_layer(change):
+    workload = dataclasses.replace(planted_records.workload_of(shape=(2, 40, 11, 9)), **change)
+    assert every_layer.for_layer(workload, CPU) == []
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+def test_dilated_and_unpadded_layers_have_one(dilation, padding, pass_):
+    layer = planted_records.workload_of(shape=(2, 40, 21, 19), padding=padding)
+    workload = dataclasses.replace(layer, dilation=(dilation,) * 2).for_pass(pass_)
+    found = every_layer.for_layer(workload, CPU)
+    assert found and all(each.workload.layer_kind == workload.layer_kind for each in found)

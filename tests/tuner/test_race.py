@@ -12,6 +12,7 @@ import pytest
 import rich.console
 
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
+from dwconv.kernels.artifact import Artifact
 from dwconv.measure import comparisons as comparisons_module
 from dwconv.problems.block import Block
 from dwconv.problems.workload import PASSES, Workload
@@ -19,6 +20,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
+from dwconv.schedules.template import Candidate
 from dwconv.tuner import expected_gain, race_result
 from dwconv.tuner import race as race_module
 from dwconv.tuner.race import is_known, race
@@ -147,6 +149,53 @@ def test_a_kernel_of_any_size_is_no_substitute_where_it_is_slower(of_any_size, l
     race(often, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
     assert dict(of_any_size.raced)[SMALL.with_any_size()] == 1
     assert dict(of_any_size.raced)[large_kernel] == 2
+
+
+@pytest.fixture
+def for_every_layer(of_any_size, monkeypatch):
+    """Kernels for every layer of two configurations are there for all workloads but blocks."""
+    two = list(fake.space(SMALL, fake.TARGET))[:2]
+    monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [])
+    monkeypatch.setattr(race_module.packed, "configs_for", lambda workload, target: [] if workload.block else list(two))
+    return of_any_size
+
+
+def test_kernels_for_every_layer_are_raced_first_and_those_of_one_size_where_they_are_worth_it(for_every_layer, log):
+    """Against a PyTorch of 200 µs, one for the size takes 45 where that for every layer takes 50: 5 ms of a thousand
+    steps, and 5 s where a step has a thousand such calls."""
+    often, rare, lost = LARGE, SMALL, fake.WORKLOAD
+    for_every_layer.us = {lost.with_any_size(): 1000.0}
+    counts = {often: 1000, rare: 1, lost: 1}
+    result = race(counts, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    raced = [workload for workload, _ in for_every_layer.raced]
+    assert raced == [often.with_any_size(), *(each.with_any_size() for each in (lost, rare)), often]
+    assert dict(for_every_layer.raced)[often.with_any_size()] == 2
+    assert (set(result.won), result.lost) == ({often, rare}, (lost,))
+    again = race(counts, fake.TARGET, log=log, seconds=60.0, known=Database.of(log.load().records), workers=None)
+    assert again.raced == 0
+
+
+def test_a_kernel_for_the_size_that_loses_leaves_what_has_won(for_every_layer, log):
+    for_every_layer.us = {LARGE: 1000.0}
+    result = race({LARGE: 1000}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=None)
+    assert len(for_every_layer.raced) == 2 and result.won == (LARGE,)
+
+
+def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch):
+    general = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
+    monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [general])
+    monkeypatch.setattr(race_module, "ready", lambda candidate, target: None)
+    asked, noted = [], []
+
+    def stream(next_body, *, timeout_s):
+        while (candidate := next_body()) is not None:
+            asked.append(candidate)
+            yield len(asked) - 1, Artifact(candidate=candidate, kind="cpu", source="", arguments=())
+
+    monkeypatch.setattr(race_module.packed, "note_built", lambda: noted.append(len(asked)))
+    workers = SimpleNamespace(builders=SimpleNamespace(stream=stream), measurer=SimpleNamespace(start=lambda: None))
+    race({LARGE: 1, SMALL: 1}, fake.TARGET, log=log, seconds=60.0, known=Database.of([]), workers=workers)
+    assert asked == [general] and noted == [1]
 
 
 def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
