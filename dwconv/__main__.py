@@ -11,6 +11,7 @@ COMMANDS = {
     "show": "print a candidate's configuration, TIR, source, launches or records",
     "merge": "one small tuning log out of several",
     "export": "compiled kernels in a folder, to run without tuning log, TVM and compiler",
+    "concurrency": "what this machine can count while a task runs, for schedules of concurrent tasks",
     "portfolio": "fit the predictions for untuned layers to tuning logs",
 }
 

@@ -17,6 +17,7 @@ import pytest
 
 from bench.__main__ import BENCHMARKS, READERS, module_of
 from dwconv.__main__ import COMMANDS
+from dwconv.concurrency import __main__ as concurrency
 from dwconv.parallel import __main__ as parallel
 from dwconv.show import WHAT
 from tests import forked
@@ -26,8 +27,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PROGRAMS = re.compile(r"(\.venv/bin/)?(python|make|pip|dwconv|compute-sanitizer) |\.ci/run")
 """What commands begin with."""
 PARSED = [
-    *(f"dwconv.{name}" for name in COMMANDS), *map(module_of, (*BENCHMARKS, *READERS)), "tests.mutate",
-    "tests.standin.run", "tests.standin.small_bench", *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
+    *(f"dwconv.{name}" for name in COMMANDS if name != "concurrency"), *map(module_of, (*BENCHMARKS, *READERS)),
+    "tests.mutate", "tests.standin.run", "tests.standin.small_bench",
+    *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
+    *(f"dwconv.concurrency {name}" for name in concurrency.COMMANDS),
 ]  # fmt: skip
 """Modules with a command line of their own."""
 
@@ -87,7 +90,7 @@ def _parser(module: str) -> argparse.ArgumentParser:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(argparse.ArgumentParser, "parse_args", stop)
         package, _, command = module.partition(" ")
-        found = importlib.import_module(f"dwconv.parallel.{command}" if command else package)
+        found = importlib.import_module(f"{package}.{command}" if command else package)
         main = getattr(found, "command", None) or found.main
         with pytest.raises(_Asked) as asked:
             main([]) if module.startswith(("dwconv", "bench")) else main()
@@ -117,7 +120,10 @@ def _check(words: list[str]) -> None:
         extras = {extra for word in rest for extra in re.findall(r"\[(\w+)]", word)}
         assert all(f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text() for extra in extras)
     elif program == "dwconv":
-        _parse(f"dwconv.{rest[0]}", rest[1:])
+        if rest[0] != "concurrency":
+            _parse(f"dwconv.{rest[0]}", rest[1:])
+        elif rest[1:]:
+            _parse(f"dwconv.concurrency {rest[1]}", rest[2:])
     elif program == "compute-sanitizer":
         _check(rest)
     elif program == "python":
@@ -139,9 +145,9 @@ def _check_python(words: list[str]) -> None:
     elif words[1] == "bench":
         if words[2:]:
             _parse(module_of(words[2]), words[3:])
-    elif words[1] == "dwconv.parallel":
+    elif words[1] in ("dwconv.parallel", "dwconv.concurrency"):
         if words[2:]:
-            _parse(f"dwconv.parallel {words[2]}", words[3:])
+            _parse(f"{words[1]} {words[2]}", words[3:])
     elif words[1].startswith("tvm."):
         assert importlib.util.find_spec(words[1]), "TVM has no such module"
     else:

@@ -159,8 +159,9 @@ def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str
 def _run_one_of(commands: Mapping[str, str], arguments: list[str], *, prog: str, package: str) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} COMMAND …\n\ncommands (each has --help):")
+        width = max(map(len, commands)) + 2
         for name, purpose in commands.items():
-            print(f"  {name:11}{purpose}")
+            print(f"  {name:{width}}{purpose}")
         return 0
     if arguments == ["--version"]:
         print(*(f"{name} {version}" for name, version in versions.installed().items()), sep=", ")

@@ -3,12 +3,15 @@ suits it.
 
     model = torch.compile(model, backend="dwconv_concurrent")   # chosen in the first step, by measurement
     print(dwconv.concurrency.explain(model))                    # what runs, and why
+    python -m dwconv.concurrency counters                       # what this machine can count
 
     a graph in tasks     cutting, tasks, split_gradients
-    their times          task_timer, hill_climbing, time_regression, machine_costs
-    schedules            schedule, list_scheduling, strategies, candidates
+    their times          task_timer, hill_climbing, time_regression, learners, counters
+    the machine          machine_costs, second_threads
+    schedules            schedule, list_scheduling, fill_in, strategies, candidates
     running one          lanes, engine, program
     choosing one         options, choose_schedule, measured, choice; backend runs these steps
+    showing one          timeline, explain_schedules
 
 Nothing in the rest of dwconv imports this package.
 """
@@ -27,4 +30,6 @@ __all__ = ["explain"]
 def __getattr__(name: str) -> Any:
     if name == "explain":  # PyTorch comes with the first use
         return import_module("dwconv.concurrency.explain_schedules").explain
+    if name == "main":  # of ``dwconv concurrency``
+        return import_module("dwconv.concurrency.__main__").main
     raise AttributeError(f"module 'dwconv.concurrency' has no attribute {name!r}")

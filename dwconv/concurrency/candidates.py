@@ -18,20 +18,45 @@ from dwconv.concurrency.second_threads import idle_pairs
 from dwconv.concurrency.strategies import COMBINED, schedules
 from dwconv.concurrency.task_timer import Budget
 from dwconv.concurrency.tasks import CutGraph
-from dwconv.concurrency.time_regression import Regression
+from dwconv.concurrency.time_regression import Counts, Regression
+
+_MOST_FEATURES = 8
+"""Features that are named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The times of the tasks of some graphs."""
+
+    curves: tuple[Mapping[int, ScalingCurve], ...]
+    """By graph, by task, its time for 1 to all threads."""
+    note: str = ""
+    """What the model was fitted to, in a line; empty if it was fitted to nothing."""
 
 
 def known_curves(
-    graphs: Sequence[TaskGraph], timed: Timed, *, cores: int, options: Options
-) -> list[dict[int, ScalingCurve]]:
-    """For each graph, by task, how long it takes for 1 to all threads, by the options' model of times."""
-    model = HillClimbing(cores=cores) if options.model == "hill_climbing" else Regression(cores=cores)
+    graphs: Sequence[TaskGraph], timed: Timed, *, cores: int, options: Options, counts: Counts | None = None
+) -> Known:
+    """By the options' model of times."""
+    regression = Regression(cores=cores, counts=counts) if options.model == "regression" else None
+    model = regression or HillClimbing(cores=cores)
     tasks = [task for graph in graphs for task in graph.tasks]
-    if isinstance(model, Regression):
-        model.fit(tasks, timed)
+    if regression:
+        regression.fit(tasks, timed)
     for task in sorted(tasks, key=lambda task: -estimated_us(task, 1)):  # the time may not do for all of them
         model.curve(task, timed)
-    return [{task.index: model.curve(task, timed) for task in graph.tasks} for graph in graphs]
+    found = tuple({task.index: model.curve(task, timed) for task in graph.tasks} for graph in graphs)
+    return Known(curves=found, note=fitted_to(regression))
+
+
+def fitted_to(regression: Regression | None) -> str:
+    """What a regression uses, in a line."""
+    if regression is None or regression.learnt is None:
+        return ""
+    learnt = regression.learnt
+    shown = ", ".join(learnt.features[:_MOST_FEATURES])
+    more = len(learnt.features) - _MOST_FEATURES
+    return f"times predicted by {learnt.learner} from {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +100,11 @@ def candidates(parts: Sequence[Part], *, options: Options, machine: Machine, bud
                 found = Candidate(name="+".join(names), schedules=tuple(made), peak_bytes=max(peaks))
                 distinct.setdefault(tuple(schedule.shape for schedule in made), found)
     return sorted(distinct.values(), key=lambda each: each.expected_us)
+
+
+def plain_schedules(parts: Sequence[Part], *, machine: Machine) -> tuple[Schedule, ...]:
+    """Plain execution, as one task at a time on all cores, with the times that are expected."""
+    return tuple(schedules(part.cut.graph, part.curves, strategies=(), machine=machine) for part in parts)
 
 
 # -- the schedule that an option names ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import msgspec
 
 from dwconv import settings
 from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Threads
+from dwconv.concurrency.timeline import Ran
 from dwconv.errors import LogError, one_line
 from dwconv.records.line import lines, open_file
 from dwconv.records.log import TuningLog
@@ -26,7 +27,7 @@ _CHARACTERS = 500
 _MOST_US = 1e18
 _Name = Annotated[str, msgspec.Meta(max_length=_CHARACTERS)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-_FEW = msgspec.Meta(max_length=200)
+_FEW, _MANY = msgspec.Meta(max_length=200), msgspec.Meta(max_length=100_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,11 @@ class Choice:
     """A step, forward and backward: plain, and with each schedule that was measured."""
     peaks: Annotated[Mapping[_Name, _Bytes], _FEW] = field(default_factory=dict)
     """By schedule, and ``plain`` for plain order: bytes that the results of tasks take at most."""
+    notes: Annotated[tuple[_Name, ...], _FEW] = ()
+    """What else there is to say of the models and strategies, a line each."""
+    timeline: Annotated[tuple[Annotated[tuple[Ran, ...], _MANY], ...], msgspec.Meta(max_length=2)] = ()
+    """Of the forward graph, and of the backward graph if there is one: its tasks as expected, and as they ran; plain
+    execution as one task at a time. None if nothing was measured."""
     handover_us: Microseconds = 0.0
     change_us: Microseconds = 0.0
     trusted: bool = True
@@ -72,14 +78,20 @@ _decoder = msgspec.json.Decoder(Choice)
 
 def encode(choice: Choice) -> bytes:
     """``choice`` as one line of JSON, without the line break. Raises LogError if it could not be read again."""
-    rounded = (replace(each, placements=tuple(map(_rounded, each.placements))) for each in choice.schedules)
-    line = msgspec.json.encode(replace(choice, schedules=tuple(rounded)))
+    rounded = tuple(replace(each, placements=tuple(map(_rounded, each.placements))) for each in choice.schedules)
+    timeline = tuple(tuple(map(_rounded_run, graph)) for graph in choice.timeline)
+    line = msgspec.json.encode(replace(choice, schedules=rounded, timeline=timeline))
     decode(line)
     return line
 
 
 def _rounded(placed: Placement) -> Placement:
     return msgspec.structs.replace(placed, start_us=round(placed.start_us, 2), end_us=round(placed.end_us, 2))
+
+
+def _rounded_run(ran: Ran) -> Ran:
+    start_us, end_us = (None if us is None else round(us, 2) for us in (ran.start_us, ran.end_us))
+    return Ran(placed=_rounded(ran.placed), start_us=start_us, end_us=end_us)
 
 
 def decode(line: bytes) -> Choice:
@@ -94,6 +106,7 @@ def decode(line: bytes) -> Choice:
         reason=_said(found.reason),
         steps={_said(name): step for name, step in found.steps.items()},
         peaks={_said(name): size for name, size in found.peaks.items()},
+        notes=tuple(map(_said, found.notes)),
         created=_said(found.created),
     )
 

@@ -10,16 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dwconv.concurrency.candidates import Candidate, Part, candidates, known_curves
+from dwconv.concurrency.candidates import Candidate, Part, candidates, known_curves, plain_schedules
 from dwconv.concurrency.choice import Choice
+from dwconv.concurrency.counters import available
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import GPU, this_machine
 from dwconv.concurrency.measured import Ranking, fastest
 from dwconv.concurrency.options import PLAIN, Options
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Machine, peak_bytes
+from dwconv.concurrency.schedule import Machine, Schedule, peak_bytes
+from dwconv.concurrency.second_threads import NO_SLOTS
 from dwconv.concurrency.task_timer import Budget, TaskTimer
+from dwconv.concurrency.time_regression import Counts
+from dwconv.concurrency.timeline import Ran, expected, recorded
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock
 from dwconv.problems.target import cpu_target, cuda_target
@@ -100,40 +104,71 @@ def kept_versions() -> dict[str, str]:
 
 def choose(programs: Sequence[Program], *, options: Options, cores: int, step: Call, graph: str) -> Choice:
     """What runs the graph of this digest. ``programs``: forward, and backward if there is one, which ``step`` runs."""
-    budget, found = Budget(options.seconds), list[Candidate]()
-    machine = GPU if programs[0].on_gpu else Machine(cores=cores)
+    budget, found, parts = Budget(options.seconds), list[Candidate](), list[Part]()
+    on_gpu = programs[0].on_gpu
+    machine = GPU if on_gpu else Machine(cores=cores)
     cuts = [program.cut for program in programs]
+    notes: list[str] = []
     try:
-        if not programs[0].on_gpu:
+        if not on_gpu:
             machine = this_machine(cores, budget=budget)
+        notes += _notes_on(machine, options)
         timed = TaskTimer(cuts, budget=budget.part(_TASKS_SHARE))
-        curves = known_curves([each.graph for each in cuts], timed, cores=machine.cores, options=options)
-        parts = [Part(cut=each, curves=curve) for each, curve in zip(cuts, curves, strict=True)]
+        counts = None if on_gpu else Counts(events=available().events, of=timed.counts)
+        graphs = [each.graph for each in cuts]
+        known = known_curves(graphs, timed, cores=machine.cores, options=options, counts=counts)
+        notes += [known.note] if known.note else []
+        parts = [Part(cut=each, curves=curve) for each, curve in zip(cuts, known.curves, strict=True)]
         found = candidates(parts, options=options, machine=machine, budget=budget.part(_PLANNING_SHARE))
         calls = {PLAIN: _step(programs, step), **{each.name: _step(programs, step, each) for each in found}}
         ranking = fastest(calls, clock=clock_of_steps(), budget=budget, fall_back=options.fall_back)
     except OutOfTime:
         said = f"seconds={options.seconds:g} are too few to measure it here; give it more"
         ranking = Ranking(winner=PLAIN, reason=said, steps={}, trusted=False)
+    schedules = next((each.schedules for each in found if each.name == ranking.winner), ())
     return Choice(
         graph=graph,
-        device=device_name(on_gpu=programs[0].on_gpu, cores=cores),
+        device=device_name(on_gpu=on_gpu, cores=cores),
         cores=cores,
         asked=options.asked,
         winner=ranking.winner,
         reason=ranking.reason,
-        schedules=next((each.schedules for each in found if each.name == ranking.winner), ()),
+        schedules=schedules,
         steps=ranking.steps,
         peaks={
             PLAIN: max(peak_bytes(each.held, one_at_a_time(each, threads=cores)) for each in cuts),
             **{each.name: each.peak_bytes for each in found},
         },
+        notes=tuple(notes),
+        timeline=_timeline(programs, schedules or plain_schedules(parts, machine=machine), step, budget=budget),
         handover_us=machine.handover_us,
         change_us=machine.change_us,
         trusted=ranking.trusted,
         versions=kept_versions(),
         created=versions.now(),
     )
+
+
+def _notes_on(machine: Machine, options: Options) -> list[str]:
+    """What the strategies and the model of times do without here."""
+    notes = []
+    if "S4" in options.strategies and not machine.slots.count and machine.cores > 1:
+        notes.append(NO_SLOTS)
+    if options.model == "regression" and machine is not GPU and available().note:
+        notes.append(available().note)
+    return notes
+
+
+def _timeline(
+    programs: Sequence[Program], schedules: Sequence[Schedule], step: Call, *, budget: Budget
+) -> tuple[tuple[Ran, ...], ...]:
+    """What runs, as expected, and as it ran if there is time to look. On a GPU the caller only issues the tasks."""
+    try:
+        if schedules and not programs[0].on_gpu:
+            return recorded(programs, schedules, budget.bounded(step))
+    except OutOfTime:
+        pass
+    return expected(schedules)
 
 
 def _step(programs: Sequence[Program], step: Call, candidate: Candidate | None = None) -> Call:

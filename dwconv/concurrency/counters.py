@@ -140,6 +140,45 @@ def _opened_everywhere(kind: str) -> list[OpenGroup]:
     return opened
 
 
+def main(argv: list[str] | None = None) -> int:
+    """``python -m dwconv.concurrency counters``. Returns the exit code: 2 for bad input."""
+    from dwconv.commands.command_line import ArgumentParser, run
+
+    def command(arguments: list[str] | None) -> int:
+        parser = ArgumentParser(
+            prog="python -m dwconv.concurrency counters",
+            description="Print which events can be counted here while a task runs, and what they count in a moment of "
+            "work; and the second hardware threads.",
+        )
+        parser.parse_args(arguments)
+        print("\n".join(_lines()))
+        return 0
+
+    return run(command, argv)
+
+
+_WORK = 300_000
+"""Additions: some milliseconds."""
+
+
+def _lines() -> list[str]:
+    from dwconv.concurrency.second_threads import sibling_pairs
+
+    found = available()
+    events = {kind: events_of(kind)[0] if sys.platform == "linux" else () for kind in (HARDWARE, SOFTWARE)}
+    with counted() as during:
+        sum(range(_WORK))
+    pairs = sibling_pairs()
+    return [
+        f"hardware events      {', '.join(events[HARDWARE]) or 'none'}",
+        f"software events      {', '.join(events[SOFTWARE]) or 'none'}",
+        f"perf_event_paranoid  {paranoid()}",
+        f"second threads       {', '.join(f'processor {b} beside {a}' for a, b in pairs) or 'none'}",
+        *([found.note] if found.note else []),
+        *(f"  {name:18} {count:,.0f} in {_WORK:,} additions" for name, count in during.counts.items()),
+    ]
+
+
 # -- one group: opened, read, and what was read ------------------------------------------------------------------------
 
 

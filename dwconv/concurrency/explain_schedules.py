@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from dwconv.concurrency.backend import CompiledGraph, graphs
 from dwconv.concurrency.choice import Choice
 from dwconv.concurrency.options import PLAIN
-from dwconv.errors import InvalidWorkload
+from dwconv.concurrency.program import Program
+from dwconv.concurrency.schedule import Task
+from dwconv.concurrency.timeline import Operation, Ran, expected, lines, operations, write_trace
+from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.records.record import Measurement, in_us
 
-_MOST_LAYERS = 5
+_MOST_LAYERS, _MOST_OPERATIONS = 5, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +34,9 @@ class GraphExplanation:
     """All that was measured; None before the first call, and where there is nothing to choose."""
     source: str
     """Where the choice comes from."""
+    operations: tuple[Operation, ...] = ()
+    """Every task of what runs: threads, lane, start, neighbours, predicted and seen time. Plain execution as one task
+    at a time. Empty where nothing was measured."""
 
     @property
     def steps(self) -> Mapping[str, Measurement]:
@@ -42,25 +50,27 @@ class GraphExplanation:
 
     def __str__(self) -> str:
         tasks = " + ".join(str(count) for count in self.tasks) or "no"
-        lines = [f"graph of {tasks} tasks runs {self.runs}: {self.reason}"]
+        said = [f"graph of {tasks} tasks runs {self.runs}: {self.reason}"]
         if self.choice is not None:
-            lines += self._measured(self.choice)
-        return "\n  ".join(lines + ([self.source] if self.source else []))
+            said += self._measured(self.choice)
+            said += self.choice.notes
+        said += lines(self.operations, most=_MOST_OPERATIONS)
+        return "\n  ".join(said + ([self.source] if self.source else []))
 
     def _measured(self, choice: Choice) -> list[str]:
         width = max((len(name) for name in choice.steps), default=0)
-        lines = []
+        said = []
         for name, step in sorted(choice.steps.items(), key=lambda item: (item[0] != PLAIN, item[1].median_us)):
             line = f"{name:<{width}}  {in_us(step.median_us)} (±{in_us(step.spread_us)}) a step"
             if name in choice.peaks:
                 line += f", results take up to {choice.peaks[name] / 1e6:.1f} MB"
-            lines.append(line)
+            said.append(line)
         if choice.steps:
-            lines.append(
+            said.append(
                 f"{choice.cores} threads; a hand-over takes {in_us(choice.handover_us)}, "
                 f"another number of threads {in_us(choice.change_us)}"
             )
-        return lines
+        return said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +85,13 @@ class Explanation:
         return "\n".join([*map(str, self.graphs), *([self.left_out] if self.left_out else [])])
 
 
-def explain(model: torch.nn.Module | None = None) -> Explanation:
+def explain(model: torch.nn.Module | None = None, *, timeline: str | os.PathLike[str] | None = None) -> Explanation:
     """What ``dwconv_concurrent`` runs for ``model``, compiled or not; without one, for all graphs of this process. A
-    graph belongs to the model whose parameters it takes.
+    graph belongs to the model whose parameters it takes. ``timeline``: a file to write a step to, as a trace that
+    Perfetto and Chrome open.
 
-    Raises InvalidWorkload for a model that has not run with the backend."""
+    Raises InvalidWorkload for a model that has not run with the backend, and InvalidChoice if there is no timeline or
+    it cannot be written."""
     found = sorted(graphs, key=lambda each: each.number)
     left_out = ""
     if model is not None:
@@ -92,7 +104,38 @@ def explain(model: torch.nn.Module | None = None) -> Explanation:
                 f'{type(model).__name__} has not run with torch.compile(model, backend="dwconv_concurrent") in this '
                 "process, or nothing in it was compiled"
             )
+    if timeline is not None:
+        _write(Path(timeline), found)
     return Explanation(graphs=tuple(_explained(graph) for graph in found), left_out=left_out)
+
+
+def _write(path: Path, found: Sequence[CompiledGraph]) -> None:
+    shown = [(f"graph {graph.number}", ran, _tasks(graph)) for graph in found if (ran := _ran(graph))]
+    if not shown:
+        raise InvalidChoice(f"timeline={path} has nothing to show: no graph was measured or has a schedule")
+    write_trace(path, shown)
+
+
+def _tasks(graph: CompiledGraph) -> list[Sequence[Task]]:
+    return [program.cut.graph.tasks for program in _programs(graph)]
+
+
+def _programs(graph: CompiledGraph) -> list[Program]:
+    return [program for program in (graph.forward, graph.backward) if program is not None]
+
+
+def _ran(graph: CompiledGraph) -> tuple[tuple[Ran, ...], ...]:
+    """What runs the graph as it was recorded; or the schedules, if nothing was; empty if it does not fit."""
+    if graph.why_plain or graph.choice is None:
+        return ()
+    engines = [program.engine for program in _programs(graph)]
+    ran = graph.choice.timeline or expected([engine.schedule for engine in engines if engine is not None])
+    tasks = _tasks(graph)
+    fits = len(ran) <= len(tasks) and all(
+        sorted(each.placed.task for each in runs) == list(range(len(known)))
+        for runs, known in zip(ran, tasks, strict=False)
+    )
+    return ran if fits else ()
 
 
 def _left_out(model: torch.nn.Module, *, used: set[int]) -> str:
@@ -117,13 +160,14 @@ def _left_out(model: torch.nn.Module, *, used: set[int]) -> str:
 
 
 def _explained(graph: CompiledGraph) -> GraphExplanation:
-    programs = [program for program in (graph.forward, graph.backward) if program is not None]
+    tasks = _tasks(graph)
     choice = None if graph.why_plain else graph.choice
     reason = graph.why_plain or (choice.reason if choice else "it has not run yet")
     return GraphExplanation(
         runs=choice.winner if choice else PLAIN,
         reason=reason,
-        tasks=tuple(len(program.cut.graph.tasks) for program in programs),
+        tasks=tuple(map(len, tasks)),
         choice=choice,
         source=graph.source,
+        operations=operations(_ran(graph), tasks),
     )

@@ -7,7 +7,6 @@ threads  1   2   4   8   16   32     doubling, until the time has risen twice in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -95,14 +94,6 @@ def interpolated(tried_us: Mapping[int, float], *, cores: int) -> ScalingCurve:
             count: float(us) + slope_us * max(0, count - last) for count, us in enumerate(within_us, start=1)
         }
     )  # fmt: skip
-
-
-def amdahl_us(threads: int, *, one_us: float, all_us: float, cores: int) -> float:
-    """The time with ``threads`` threads of work whose serial part follows from one thread and from all cores."""
-    if cores == 1:
-        return one_us
-    weight = (1 / threads - 1 / cores) / (1 - 1 / cores)
-    return max(weight * one_us + (1 - weight) * all_us, math.ulp(0.0))
 
 
 # -- from work alone: where nothing is timed, or the time is over ------------------------------------------------------

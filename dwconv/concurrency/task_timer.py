@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dwconv.concurrency.counters import counted
 from dwconv.concurrency.hill_climbing import estimated_us
 from dwconv.concurrency.schedule import Task
 from dwconv.concurrency.tasks import CutGraph
@@ -57,6 +58,7 @@ class Budget:
 
 _QUICK = Effort(round_s=0.0005, rounds=5, budget_s=0.02, patience_s=0.03)
 """A task may be short and there are many of them: a few hundredths of a second for each number of threads."""
+_COUNTED_RUNS = 3
 
 
 class TaskTimer:
@@ -89,7 +91,22 @@ class TaskTimer:
             self._ratios.append(self._known_us[key] / estimate_us)
         return self._known_us[key]
 
-    def _measured_us(self, cut: CutGraph, task: int, threads: int) -> float:
+    def counts(self, task: Task, threads: int) -> dict[str, float]:
+        """What a run of ``task`` with that many threads counts, by event: the mean over a few. Empty once the budget is
+        used up, and where nothing can be counted."""
+        try:
+            run = self._call(*self._home[task.signature])
+            with on_threads(threads), torch.no_grad():
+                run()
+                with counted() as found:
+                    for _ in range(_COUNTED_RUNS):
+                        run()
+        except OutOfTime:
+            return {}
+        return {event: count / _COUNTED_RUNS for event, count in found.counts.items()}
+
+    def _call(self, cut: CutGraph, task: int) -> Call:
+        """Runs the task once on made-up inputs. Raises OutOfTime, now or when it is called."""
         self._budget.check()
         function, given = cut.functions[task], made_up_inputs(cut, task)
         is_on_gpu = any(isinstance(each, Tensor) and each.is_cuda for each in given)
@@ -99,8 +116,12 @@ class TaskTimer:
             if is_on_gpu:
                 torch.cuda.synchronize()
 
+        return self._budget.bounded(run)
+
+    def _measured_us(self, cut: CutGraph, task: int, threads: int) -> float:
+        run = self._call(cut, task)
         with on_threads(threads), torch.no_grad():
-            taken = time_in_turns({"task": self._budget.bounded(run)}, clock=CpuClock(), effort=_QUICK)
+            taken = time_in_turns({"task": run}, clock=CpuClock(), effort=_QUICK)
         return taken["task"].median_us
 
 

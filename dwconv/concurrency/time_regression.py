@@ -1,7 +1,8 @@
 """A task's time by its number of threads, predicted from a few profiled runs by a model fitted on some tasks.
 
 some tasks   every count timed    ──► learner: what a guess from the profile must be multiplied by
-every task   profile: 1 thread, and all cores where there are more than two
+every task   profile: 1 thread, all cores where there are more than two, and a count between where there are many;
+             and counters of a few runs, of the hardware or else of the kernel
              ──► guess (Amdahl through the profile) × learner = curve
 """
 
@@ -10,23 +11,35 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dwconv.concurrency.hill_climbing import Timed, amdahl_us
+from dwconv.concurrency.hill_climbing import Timed, interpolated
+from dwconv.concurrency.learners import Learnt, Numbers, learnt
 from dwconv.concurrency.schedule import ScalingCurve, Task
 
 TRAINED_ON = 16
 """Signatures whose every count is timed, by default."""
+_MANY_CORES = 8
+"""With more than so many, a third count is profiled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What the runs of a profile can count."""
+
+    events: tuple[str, ...] = ()
+    of: Callable[[Task, int], Mapping[str, float]] = lambda task, threads: {}
+    """Of one run of a task with that many threads, by event."""
 
 
 class Regression:
     """Curves of tasks by regression. ``fit`` comes first; then a new signature costs the runs of its profile alone."""
 
-    def __init__(self, *, cores: int) -> None:
+    def __init__(self, *, cores: int, counts: Counts | None = None) -> None:
         self._cores = cores
+        self._counts = counts or Counts()
         self._profiles: dict[str, Profile] = {}
         self._known: dict[str, ScalingCurve] = {}
         self.learnt: Learnt | None = None
@@ -35,23 +48,28 @@ class Regression:
     @property
     def profiled_counts(self) -> tuple[int, ...]:
         """Thread counts that are timed. With two cores one of them is left to be predicted."""
-        return (1, self._cores) if self._cores > 2 else (1,)
+        if self._cores <= 2:
+            return (1,)
+        return (1, round(math.sqrt(self._cores)), self._cores) if self._cores > _MANY_CORES else (1, self._cores)
 
     def fit(self, tasks: Sequence[Task], timed: Timed, *, trained_on: int = TRAINED_ON) -> None:
         """Time every count of ``trained_on`` signatures of ``tasks``, small and large ones, and learn from them."""
         chosen = _spread(tasks, count=trained_on)
         self._known |= sweep(chosen, timed, cores=self._cores)
-        rows, labels, weights, groups = [], [], [], []
+        rows: list[dict[str, float]] = []
+        labels, weights, groups = [], [], []
         for group, task in enumerate(chosen):
             profile = self._profile(task, timed)
+            guess = self._guess(profile)
             for count in self._predicted_counts():
-                ratio = self._known[task.signature].median_us[count] / self._guess_us(profile, count)
+                ratio = self._known[task.signature].median_us[count] / guess.median_us[count]
                 rows.append(self._row(task, profile, count))
                 labels.append(math.log(ratio) / self._distance(count))
                 weights.append(self._distance(count))
                 groups.append(group)
         if rows:
-            self.learnt = learnt(np.array(rows), np.array(labels), groups, weights=np.array(weights))
+            numbers = np.array([list(row.values()) for row in rows])
+            self.learnt = learnt(numbers, np.array(labels), groups, weights=np.array(weights), names=list(rows[0]))
 
     def curve(self, task: Task, timed: Timed) -> ScalingCurve:
         """The time of ``task`` for 1 to all cores: measured if the model was fitted on it, else predicted."""
@@ -60,13 +78,14 @@ class Regression:
     def predicted(self, task: Task, timed: Timed) -> ScalingCurve:
         """The prediction for ``task``, even if the model was fitted on it. Calls ``timed`` for a new signature only."""
         profile = self._profile(task, timed)
-        us = dict(profile)
+        us = dict(profile.us)
         counts = self._predicted_counts()
         if counts:
             assert self.learnt is not None, "fit comes first"
-            rows: Numbers = np.array([self._row(task, profile, count) for count in counts])
+            guess = self._guess(profile)
+            rows: Numbers = np.array([list(self._row(task, profile, count).values()) for count in counts])
             for count, label in zip(counts, self.learnt.predict(rows).tolist(), strict=True):
-                us[count] = self._guess_us(profile, count) * math.exp(label * self._distance(count))
+                us[count] = guess.median_us[count] * math.exp(label * self._distance(count))
         return ScalingCurve(median_us={count: us[count] for count in sorted(us)})
 
     def _predicted_counts(self) -> list[int]:
@@ -75,22 +94,28 @@ class Regression:
     def _profile(self, task: Task, timed: Timed) -> Profile:
         if task.signature not in self._profiles:
             known = self._known.get(task.signature)
-            self._profiles[task.signature] = {
-                count: known.median_us[count] if known else timed(task, count) for count in self.profiled_counts
-            }
+            counted = {1, *self.profiled_counts, self._cores} if self._counts.events else ()
+            self._profiles[task.signature] = Profile(
+                us={count: known.median_us[count] if known else timed(task, count) for count in self.profiled_counts},
+                counts={
+                    threads: {event: found.get(event, 0.0) for event in self._counts.events}
+                    for threads in sorted(counted)
+                    for found in [self._counts.of(task, threads)]
+                },
+            )
         return self._profiles[task.signature]
 
-    def _guess_us(self, profile: Profile, count: int) -> float:
-        if len(self.profiled_counts) == 1:
-            return profile[1] / count
-        return amdahl_us(count, one_us=profile[1], all_us=profile[self._cores], cores=self._cores)
+    def _guess(self, profile: Profile) -> ScalingCurve:
+        if len(profile.us) == 1:
+            return ScalingCurve(median_us={count: profile.us[1] / count for count in range(1, self._cores + 1)})
+        return interpolated(profile.us, cores=self._cores)
 
     def _distance(self, count: int) -> float:
         """How far a count is from those profiled: there the guess needs no correction."""
         return min(abs(math.log2(count / profiled)) for profiled in self.profiled_counts)
 
-    def _row(self, task: Task, profile: Profile, count: int) -> list[float]:
-        return [math.log2(count), *features(task, profile)]
+    def _row(self, task: Task, profile: Profile, count: int) -> dict[str, float]:
+        return {"threads": math.log2(count), **features(task, profile)}
 
 
 def sweep(tasks: Iterable[Task], timed: Timed, *, cores: int) -> dict[str, ScalingCurve]:
@@ -119,115 +144,59 @@ _SIZES = re.compile(r"[(\[](\d+(?:, ?\d+)*),?[)\]]")
 """Lists of numbers in a signature: shapes and strides."""
 
 
-Profile = Mapping[int, float]
-"""A few timed runs of a task, by number of threads; one thread is among them."""
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """A few runs of a task."""
+
+    us: Mapping[int, float]
+    """Times by number of threads; one thread is among them."""
+    counts: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """By number of threads, what a run counted, by event; the same events for every task."""
 
 
-def features(task: Task, profile: Profile) -> list[float]:
-    """Numbers on which the scaling of a task depends, on logarithmic scales where only ratios matter."""
-    one_us = profile[1]
-    return [
-        _log(one_us),
-        *(_log(us / one_us) for count, us in sorted(profile.items()) if count > 1),
-        _log(task.flops / one_us),
-        _log(task.bytes / one_us),
-        _log(task.flops / max(1, task.bytes)),
-        _log(task.bytes),
-        *_shape(task.signature),
-        float("convolution" in task.kind),
-        float("backward" in task.kind),
-        float("mm" in task.kind),
-        float("norm" in task.kind),
-    ]
+def features(task: Task, profile: Profile) -> dict[str, float]:
+    """Numbers on which the scaling of a task depends, on logarithmic scales where only ratios matter; by name, in the
+    same order for every task."""
+    one_us = profile.us[1]
+    found = {"time": _log(one_us)}
+    found |= {f"time on {count}": _log(us / one_us) for count, us in sorted(profile.us.items()) if count > 1}
+    return {
+        **found,
+        "work rate": _log(task.flops / one_us),
+        "byte rate": _log(task.bytes / one_us),
+        "work per byte": _log(task.flops / max(1, task.bytes)),
+        "bytes": _log(task.bytes),
+        **_shape(task.signature),
+        "convolution": float("convolution" in task.kind),
+        "backward": float("backward" in task.kind),
+        "product": float("mm" in task.kind),
+        "norm": float("norm" in task.kind),
+        **_of_counters(profile.counts, one_us=one_us),
+    }
 
 
-def _shape(signature: str) -> list[float]:
+def _of_counters(counts: Mapping[int, Mapping[str, float]], *, one_us: float) -> dict[str, float]:
+    """Events per thousand instructions, if instructions were counted; CPU time by the time on one thread; other events
+    of a run as they are."""
+    found: dict[str, float] = {}
+    for threads, of_run in sorted(counts.items()):
+        for event, count in of_run.items():
+            if event == "task-clock":
+                value = _log(count / 1e3 / one_us)
+            elif event != "instructions" and "instructions" in of_run:
+                value = math.log1p(1e3 * count / max(1.0, of_run["instructions"]))
+            else:
+                value = math.log1p(count)
+            found[f"{event} on {threads}"] = value
+    return found
+
+
+def _shape(signature: str) -> dict[str, float]:
     """Of the largest list of sizes: how many elements, and its first and last size."""
     lists = [[int(size) for size in found.split(",")] for found in _SIZES.findall(signature)]
     largest = max(lists, key=math.prod, default=[1])
-    return [_log(math.prod(largest)), _log(largest[0]), _log(largest[-1])]
+    return {"elements": _log(math.prod(largest)), "first size": _log(largest[0]), "last size": _log(largest[-1])}
 
 
 def _log(value: float) -> float:
     return math.log(max(value, 1e-6))
-
-
-# -- learners for a few dozen rows -------------------------------------------------------------------------------------
-
-
-Numbers = NDArray[np.float64]
-Predict = Callable[[Numbers], Numbers]
-"""From rows of features to labels."""
-Learn = Callable[[Numbers, Numbers], Predict]
-"""From rows of features and their labels to a prediction."""
-
-_RIDGES = (0.1, 1.0, 10.0, 100.0, 1000.0)
-_TREES = 60
-_PARAMETERS = {"max_depth": 3, "eta": 0.1, "min_child_weight": 1, "lambda": 1.0, "nthread": 1, "seed": 0}
-_FOLDS = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learnt:
-    """The learner of least error on held-out data, fitted to all of the data."""
-
-    learner: str
-    predict: Predict
-
-
-def learners() -> dict[str, Learn]:
-    """All of them, by name."""
-    ridges: dict[str, Learn] = {f"linear, ridge {strength:g}": _ridge(strength) for strength in _RIDGES}
-    return {**ridges, "xgboost": _boosted_trees}
-
-
-def learnt(rows: Numbers, labels: Numbers, groups: list[int], *, weights: Numbers) -> Learnt:
-    """Choose a learner by cross-validation that holds out the rows of whole groups, and fit it.
-    ``weights``: what an error in each row counts."""
-    errors = {name: _unseen_error(learn, rows, labels, groups, weights) for name, learn in learners().items()}
-    best = min(errors, key=errors.__getitem__)
-    return Learnt(learner=best, predict=learners()[best](rows, labels))
-
-
-def _unseen_error(learn: Learn, rows: Numbers, labels: Numbers, groups: list[int], weights: Numbers) -> float:
-    fold = np.array(groups) % _FOLDS
-    errors = []
-    for left_out in sorted(set(fold.tolist())):
-        unseen = fold == left_out
-        if unseen.all():
-            return 0.0  # a single fold: nothing to choose by, and the first learner, a linear one, is kept
-        predict = learn(rows[~unseen], labels[~unseen])
-        errors += (weights[unseen] * np.abs(predict(rows[unseen]) - labels[unseen])).tolist()
-    return float(np.mean(errors))
-
-
-def _ridge(strength: float) -> Learn:
-    """Least squares with a penalty on the weights of standardised features; what is constant gets no weight."""
-
-    def learn(rows: Numbers, labels: Numbers) -> Predict:
-        mean, scale = rows.mean(axis=0), rows.std(axis=0)
-        scale[scale < 1e-9] = np.inf
-        standard = (rows - mean) / scale
-        penalised = standard.T @ standard + strength * np.eye(rows.shape[1])
-        weights = np.linalg.solve(penalised, standard.T @ (labels - labels.mean()))
-        least, most, middle = labels.min(), labels.max(), labels.mean()
-
-        def predict(unseen: Numbers) -> Numbers:
-            # Features far from those seen must not lead to times that no task had.
-            return np.clip((unseen - mean) / scale @ weights + middle, least, most)
-
-        return predict
-
-    return learn
-
-
-def _boosted_trees(rows: Numbers, labels: Numbers) -> Predict:
-    import xgboost
-
-    base = float(labels.mean())
-    trees = xgboost.train(_PARAMETERS, xgboost.DMatrix(rows, label=labels - base), num_boost_round=_TREES)
-
-    def predict(unseen: Numbers) -> Numbers:
-        return np.asarray(trees.predict(xgboost.DMatrix(unseen)), dtype=np.float64) + base
-
-    return predict

@@ -16,12 +16,14 @@ from torch import nn
 from bench.concurrency.bench import accuracy
 from dwconv.concurrency import task_timer
 from dwconv.concurrency.choose_schedule import Trial
+from dwconv.concurrency.counters import available
 from dwconv.concurrency.hill_climbing import HillClimbing, estimated_us, interpolated
+from dwconv.concurrency.learners import learners, learnt
 from dwconv.concurrency.machine_costs import change_cost_us, handover_us
 from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.task_timer import Budget, TaskTimer, made_up
 from dwconv.concurrency.tasks import cut
-from dwconv.concurrency.time_regression import Regression, features, learners, learnt, sweep
+from dwconv.concurrency.time_regression import Counts, Profile, Regression, features, sweep
 from dwconv.records.record import Measurement
 from tests.made_up_graphs import task
 from tests.traced_graphs import branches, branches_inputs, traced
@@ -173,9 +175,73 @@ def test_the_learner_is_the_one_that_errs_least_on_unseen_groups():
 
 def test_shapes_and_work_are_features():
     small, large = (task(0, signature=f"aten.mm([{size}, 64], [64, 32])") for size in (8, 512))
-    profile = {1: 10.0, 4: 5.0}
+    profile = Profile(us={1: 10.0, 4: 5.0})
     assert features(small, profile) != features(large, profile)
-    assert len(features(task(0, signature="nothing in brackets"), profile)) == len(features(small, profile))
+    assert list(features(task(0, signature="nothing in brackets"), profile)) == list(features(small, profile))
+
+
+def test_counters_of_a_run_are_features_by_instruction_and_cpu_time_by_time():
+    hardware = {"cycles": 4e6, "instructions": 2e6, "cache-misses": 2e3}
+    found = features(task(0), Profile(us={1: 1000.0}, counts={1: hardware}))
+    assert found["cycles on 1"] == pytest.approx(math.log1p(2000)) and found["cache-misses on 1"] == math.log1p(1)
+    software = {"task-clock": 3e6, "page-faults": 0.0}
+    found = features(task(0), Profile(us={1: 1000.0}, counts={1: software, 2: software}))
+    assert found["task-clock on 2"] == pytest.approx(math.log(3)) and found["page-faults on 2"] == 0.0
+
+
+class CacheMisses:
+    """Tasks that look alike, of which those with many misses do not get faster with more threads."""
+
+    def __init__(self):
+        self.counted = []
+
+    def misses(self, task):
+        return 5e5 if task.index % 2 else 1e3
+
+    def timed(self, task, threads):
+        return 100.0 + task.index % 5 if task.index % 2 else (100.0 + task.index % 5) / threads
+
+    def counts(self, task, threads):
+        self.counted.append((task.index, threads))
+        return {"instructions": 1e6, "cache-misses": self.misses(task)}
+
+
+def test_the_counter_that_decides_is_selected_and_makes_predictions_better():
+    tasks = [task(index, signature=f"number {index}", flops=1e6, bytes_=1 << 20) for index in range(40)]
+    made = CacheMisses()
+    swept = sweep(tasks, made.timed, cores=2)
+    errors = {}
+    for counts in (None, Counts(events=("instructions", "cache-misses", "page-faults"), of=made.counts)):
+        model = Regression(cores=2, counts=counts)
+        model.fit(tasks, made.timed)
+        predicted = {each.signature: model.predicted(each, made.timed) for each in tasks}
+        errors[counts is not None] = accuracy(predicted, swept).error
+    assert any(feature.startswith("cache-misses") for feature in model.learnt.features[:2])
+    assert errors[True] < 0.02 < 0.1 < errors[False]
+    assert set(made.counted) == {(each.index, threads) for each in tasks for threads in (1, 2)}
+    assert len(made.counted) == 2 * len(tasks), "a signature is profiled once"
+
+
+def test_features_that_say_nothing_are_left_out():
+    draw = np.random.default_rng(0)
+    rows = draw.uniform(-1, 1, (60, 12))
+    found = learnt(rows, rows[:, 7] * 2.0, list(range(60)), weights=np.ones(60), names=[*"abcdefghijkl"])
+    assert found.features == ("a", "h") and found.error < 0.05
+    assert found.predict(rows) == pytest.approx(rows[:, 7] * 2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("cores, counts", [(1, (1,)), (2, (1,)), (3, (1, 3)), (8, (1, 8)), (16, (1, 4, 16))])
+def test_two_or_three_counts_are_profiled(cores, counts):
+    assert Regression(cores=cores).profiled_counts == counts
+
+
+@pytest.mark.skipif(not available().events, reason="nothing can be counted here")
+def test_runs_of_a_task_are_counted_for_real_until_the_time_is_up(monkeypatch):
+    found = cut(split(traced(branches, branches_inputs())))
+    timer, before = TaskTimer([found], budget=Budget(60)), torch.get_num_threads()
+    first = found.graph.tasks[0]
+    assert set(timer.counts(first, 2)) == set(available().events) and torch.get_num_threads() == before
+    assert TaskTimer([found], budget=Budget(0)).counts(first, 2) == {}
 
 
 # -- timed for real ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,221 @@
+"""Timeline: when each task of a graph was expected to run, and when it ran; in words, and as a trace for Perfetto.
+
+    forward   lane 0  ├── convolution ──┤├ relu ┤├──────── convolution_2 ────────┤
+              lane 1          ├── convolution_1 ──┤
+
+A step is recorded once, when its schedule has been chosen, by the engine of schedules with tasks that note the time.
+Chrome (chrome://tracing) and Perfetto (https://ui.perfetto.dev) open the trace.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dwconv.concurrency.engine import Engine
+from dwconv.concurrency.program import Program
+from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Task
+from dwconv.concurrency.tasks import CutGraph, TaskFunction
+from dwconv.errors import InvalidChoice
+from dwconv.measure.clock.timing import Call
+from dwconv.system.new_file import replace_file
+
+_RUNS = 3
+GRAPHS = ("forward", "backward")
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One task: where it was placed and when it was expected; and when it ran, in microseconds since its graph began.
+    None if no run was recorded."""
+
+    placed: Placement
+    start_us: Microseconds | None = None
+    end_us: Microseconds | None = None
+
+
+# -- recording ---------------------------------------------------------------------------------------------------------
+
+
+def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: Call) -> tuple[tuple[Ran, ...], ...]:
+    """By graph, its tasks in the order of their starts, as they ran in a few calls of ``step``: those of the call that
+    took the median time. ``schedules``: of each program, with expected times. Programs run plainly afterwards."""
+    notes = [_Notes() for _ in programs]
+    for program, schedule, note in zip(programs, schedules, notes, strict=True):
+        program.engine = Engine(note.watching(program.cut), schedule)
+    calls: list[list[dict[int, tuple[float, float]]]] = []
+    try:
+        for _ in range(1 + _RUNS):  # the first one starts threads
+            step()
+            calls.append([note.taken() for note in notes])
+    finally:
+        for program in programs:
+            program.run_plainly()
+    median = sorted(calls[1:], key=lambda graphs: sum(map(_length_us, graphs)))[_RUNS // 2]
+    return tuple(
+        tuple(Ran(placed=each, start_us=run[each.task][0], end_us=run[each.task][1]) for each in schedule.in_order)
+        for schedule, run in zip(schedules, median, strict=True)
+    )
+
+
+def expected(schedules: Sequence[Schedule]) -> tuple[tuple[Ran, ...], ...]:
+    """The same without a run."""
+    return tuple(tuple(Ran(placed=each) for each in schedule.in_order) for schedule in schedules)
+
+
+class _Notes:
+    """When the tasks of one graph ran."""
+
+    def __init__(self) -> None:
+        self._ns: dict[int, tuple[int, int]] = {}
+
+    def watching(self, cut: CutGraph) -> CutGraph:
+        """The same graph, with tasks that note the time."""
+        return replace(cut, functions=tuple(self._watched(*each) for each in enumerate(cut.functions)))
+
+    def _watched(self, task: int, function: TaskFunction) -> TaskFunction:
+        def run(values: list[Any]) -> None:
+            started_ns = time.perf_counter_ns()
+            function(values)
+            self._ns[task] = started_ns, time.perf_counter_ns()
+
+        return run
+
+    def taken(self) -> dict[int, tuple[float, float]]:
+        """By task, its start and end in microseconds since the first one began; and begin anew."""
+        first_ns = min((started_ns for started_ns, _ in self._ns.values()), default=0)
+        found = {task: ((a - first_ns) / 1e3, (b - first_ns) / 1e3) for task, (a, b) in self._ns.items()}
+        self._ns = {}
+        return found
+
+
+def _length_us(run: Mapping[int, tuple[float, float]]) -> float:
+    return max((end_us for _, end_us in run.values()), default=0.0)
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One task of a graph: an operator, with the small ones that run before or after it in one go."""
+
+    graph: str
+    """``forward`` or ``backward``."""
+    name: str
+    kind: str
+    threads: int
+    lane: int
+    start_us: float
+    """Since its graph began: as it ran, or as expected if no run was recorded."""
+    neighbours: tuple[str, ...]
+    """Operations of other lanes that run at the same time."""
+    predicted_us: float
+    seen_us: float | None
+    """None if no run was recorded."""
+
+
+def operations(ran: Sequence[Sequence[Ran]], tasks: Sequence[Sequence[Task]]) -> tuple[Operation, ...]:
+    """In the order of their starts. ``tasks``: of each graph, by index."""
+    found: list[Operation] = []
+    for graph, runs, known in zip(GRAPHS, ran, tasks, strict=False):
+        for each in runs:
+            start_us, end_us = _when(each)
+            beside = [
+                known[other.placed.task].name
+                for other in runs
+                if other.placed.worker != each.placed.worker and _overlap(_when(other), (start_us, end_us))
+            ]
+            task = known[each.placed.task]
+            found.append(
+                Operation(
+                    graph=graph, name=task.name, kind=task.kind, threads=each.placed.threads, lane=each.placed.worker,
+                    start_us=start_us, neighbours=tuple(beside), predicted_us=each.placed.end_us - each.placed.start_us,
+                    seen_us=None if each.end_us is None else end_us - start_us,
+                )
+            )  # fmt: skip
+    return tuple(found)
+
+
+def _when(ran: Ran) -> tuple[float, float]:
+    if ran.start_us is None or ran.end_us is None:
+        return ran.placed.start_us, ran.placed.end_us
+    return ran.start_us, ran.end_us
+
+
+def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def lines(found: Sequence[Operation], *, most: int) -> list[str]:
+    """A table of the ``most`` operations that take longest, in the order of their starts."""
+    longest = sorted(found, key=lambda each: -(each.predicted_us if each.seen_us is None else each.seen_us))[:most]
+    shown = [each for each in found if each in longest]
+    if not shown:
+        return []
+    width = max(len(each.name) for each in shown)
+    said = [f"{'graph':8}  {'operation':{width}}  threads  lane   start µs  predicted   seen µs  beside"]
+    for each in shown:
+        seen = "–" if each.seen_us is None else f"{each.seen_us:.0f}"
+        said.append(
+            f"{each.graph:8}  {each.name:{width}}  {each.threads:7}  {each.lane:4}  {each.start_us:9.0f}  "
+            f"{each.predicted_us:9.0f}  {seen:>8}  {', '.join(each.neighbours) or '–'}"
+        )
+    if len(found) > len(shown):
+        said.append(f"and {len(found) - len(shown)} shorter ones")
+    return said
+
+
+# -- as a trace --------------------------------------------------------------------------------------------------------
+
+
+def write_trace(path: Path, graphs: Sequence[tuple[str, Sequence[Sequence[Ran]], Sequence[Sequence[Task]]]]) -> None:
+    """A trace in Chrome's format, of steps as they ran beside steps as expected. ``graphs``: of each graph of a model
+    its name, its forward and backward part as they ran, and their tasks by index. Raises InvalidChoice if the file
+    cannot be written."""
+    events: list[dict[str, Any]] = []
+    for number, (name, ran, tasks) in enumerate(graphs):
+        for place, said in enumerate(("as it ran", "as expected")):
+            process = 2 * number + place + 1
+            events.append(_named("process_name", process, 0, f"{name}, {said}"))
+            events += _events(process, ran, tasks, seen=said == "as it ran")
+    text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode()
+    try:
+        replace_file(path, [text, b"\n"], durable=False)
+    except OSError as error:
+        raise InvalidChoice(f"timeline={path} cannot be written: {error.strerror}; name another file") from None
+
+
+def _events(
+    process: int, ran: Sequence[Sequence[Ran]], tasks: Sequence[Sequence[Task]], *, seen: bool
+) -> Iterator[dict[str, Any]]:
+    """A part begins when the one before has ended."""
+    began_us, lanes = 0.0, set[int]()
+    for graph, runs, known in zip(GRAPHS, ran, tasks, strict=False):
+        ended_us = began_us
+        for each in runs:
+            if seen and each.end_us is None:
+                continue
+            start_us, end_us = _when(each) if seen else (each.placed.start_us, each.placed.end_us)
+            task = known[each.placed.task]
+            lanes.add(each.placed.worker)
+            yield {
+                "name": task.name, "cat": graph, "ph": "X", "ts": began_us + start_us, "dur": end_us - start_us,
+                "pid": process, "tid": each.placed.worker, "args": {
+                    "kind": task.kind, "threads": each.placed.threads,
+                    "predicted µs": each.placed.end_us - each.placed.start_us,
+                },
+            }  # fmt: skip
+            ended_us = max(ended_us, began_us + end_us)
+        began_us = ended_us
+    for lane in sorted(lanes):
+        yield _named("thread_name", process, lane, f"lane {lane}")
+
+
+def _named(what: str, process: int, lane: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": lane, "args": {"name": name}}
