@@ -22,7 +22,7 @@ GROUPS = {
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },
     "systems": {
-        "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
+        "concurrency": "training steps run op by op, by every strategy, against settings by hand, eager and inductor",
         "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
     },
     "gpu": {

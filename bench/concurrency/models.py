@@ -135,6 +135,64 @@ class InceptionV2(nn.Module):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
+# -- InceptionNeXt (Yu et al. 2023): depthwise branches beside each other ----------------------------------------------
+
+
+class DepthwiseBranches(nn.Module):
+    """(N, C, H, W) -> the same: a 3×3, a 1×11 and an 11×1 depthwise convolution of an eighth of the channels each; the
+    other channels stay as they are."""
+
+    def __init__(self, channels: int, *, band: int = 11) -> None:
+        super().__init__()
+        self.width = width = channels // 8
+
+        def depthwise(*kernel: int) -> nn.Conv2d:
+            return nn.Conv2d(width, width, kernel, padding=tuple(each // 2 for each in kernel), groups=width)
+
+        self.branches = nn.ModuleList([depthwise(3, 3), depthwise(1, band), depthwise(band, 1)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = x.shape[1] - 3 * self.width
+        first, *parts = x.split([kept, self.width, self.width, self.width], dim=1)
+        return torch.cat([first, *(branch(part) for branch, part in zip(self.branches, parts, strict=True))], dim=1)
+
+
+class MetaNeXtBlock(nn.Module):
+    """(N, C, H, W) -> the same: depthwise branches, normalisation, and an MLP of four times as many channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.mixer = nn.Sequential(DepthwiseBranches(channels), nn.BatchNorm2d(channels))
+        self.mlp = nn.Sequential(nn.Conv2d(channels, 4 * channels, 1), nn.GELU(), nn.Conv2d(4 * channels, channels, 1))
+        self.scale = nn.Parameter(torch.full((channels, 1, 1), 1e-6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.scale * self.mlp(self.mixer(x))
+
+
+class InceptionNeXt(nn.Module):
+    """(N, 3, H, W) -> (N, classes): the sizes of InceptionNeXt-A."""
+
+    WIDTHS, DEPTHS = (40, 80, 160, 320), (2, 2, 6, 2)
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for width, depth in zip(self.WIDTHS, self.DEPTHS, strict=True):
+            if channels == 3:
+                layers += [nn.Conv2d(channels, width, 4, stride=4), nn.BatchNorm2d(width)]
+            else:
+                layers += [nn.BatchNorm2d(channels), nn.Conv2d(channels, width, 2, stride=2)]
+            layers += [MetaNeXtBlock(width) for _ in range(depth)]
+            channels = width
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Linear(channels, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x).mean((2, 3)))
+
+
 # -- DCGAN (Radford et al. 2015): both players in one step -----------------------------------------------------------
 
 
@@ -231,4 +289,5 @@ NETWORKS = (
     TrainedNetwork(
         name="MobileNetV3", make=lambda: Classifier(MobileNetV3Large(classes=CLASSES)), data=_images(4, 96)
     ),
+    TrainedNetwork(name="InceptionNeXt", make=lambda: Classifier(InceptionNeXt()), data=_images(4, 128)),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from dwconv.concurrency.machine_costs import GPU
 from dwconv.concurrency.options import RANDOM, Options
 from dwconv.concurrency.schedule import ExtraSlots, Machine, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
 from dwconv.concurrency.second_threads import idle_pairs
-from dwconv.concurrency.strategies import COMBINED, schedules
+from dwconv.concurrency.strategies import COMBINED, filled_in, schedules
 from dwconv.concurrency.task_timer import Budget
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Counts, Regression
@@ -89,17 +89,28 @@ class Candidate:
 def candidates(parts: Sequence[Part], *, options: Options, machine: Machine, budget: Budget) -> list[Candidate]:
     """The schedules worth measuring, the most promising first; those that can be made in the time that there is."""
     distinct: dict[object, Candidate] = {}
+    known: dict[tuple[str, ...], list[Schedule]] = {}
     for names in COMBINED:
         if set(names) <= {*options.strategies} and budget.left_s:
-            made = [
-                schedules(part.cut.graph, part.curves, strategies=names, machine=machine, workers=options.workers)
-                for part in parts
-            ]
+            made = known[names] = _made(names, parts, known, options=options, machine=machine)
             peaks = [peak_bytes(part.cut.held, schedule) for part, schedule in zip(parts, made, strict=True)]
             if all(peak <= part.most_bytes(options) for part, peak in zip(parts, peaks, strict=True)):
                 found = Candidate(name="+".join(names), schedules=tuple(made), peak_bytes=max(peaks))
                 distinct.setdefault(tuple(schedule.shape for schedule in made), found)
     return sorted(distinct.values(), key=lambda each: each.expected_us)
+
+
+def _made(
+    names: tuple[str, ...], parts: Sequence[Part], known: Mapping[tuple[str, ...], Sequence[Schedule]], *,
+    options: Options, machine: Machine,
+) -> list[Schedule]:  # fmt: skip
+    """Schedules by these strategies. S4 adds to those of the others, which may be ``known``."""
+    given = {"machine": machine, "workers": options.workers}
+    others = names[:-1] if names[-1] == "S4" else None
+    if others in known:
+        both = zip(parts, known[others], strict=True)
+        return [filled_in(made, part.cut.graph, part.curves, **given) for part, made in both]
+    return [schedules(part.cut.graph, part.curves, strategies=names, **given) for part in parts]
 
 
 def plain_schedules(parts: Sequence[Part], *, machine: Machine) -> tuple[Schedule, ...]:

@@ -265,12 +265,19 @@ def _opened(kind: str, group: Group, *, thread: int) -> OpenGroup:
 
 
 def _open(type_: int, config: int, *, thread: int, leader: int) -> int:
-    """A file that counts one event, with the kernel's part if that is permitted. Raises OSError."""
-    try:
-        return _opened_file(type_, config, thread=thread, leader=leader, flags=_INHERIT | _NO_HYPERVISOR)
-    except PermissionError:
-        flags = _INHERIT | _NO_HYPERVISOR | _NO_KERNEL
-        return _opened_file(type_, config, thread=thread, leader=leader, flags=flags)
+    """A file that counts one event: with the kernel's part if that is permitted, and of threads that start later if
+    the kernel reads such events in groups. Raises OSError."""
+    flags = _INHERIT | _NO_HYPERVISOR
+    while True:
+        try:
+            return _opened_file(type_, config, thread=thread, leader=leader, flags=flags)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM) and not flags & _NO_KERNEL:
+                flags |= _NO_KERNEL
+            elif error.errno == errno.EINVAL and flags & _INHERIT:
+                flags &= ~_INHERIT
+            else:
+                raise
 
 
 def _opened_file(type_: int, config: int, *, thread: int, leader: int, flags: int) -> int:

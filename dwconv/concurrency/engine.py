@@ -19,7 +19,7 @@ import torch
 
 from dwconv.concurrency.lanes import Lanes, Step, lanes
 from dwconv.concurrency.schedule import Schedule
-from dwconv.concurrency.second_threads import pinned, processor_of
+from dwconv.concurrency.second_threads import pinned, processor_of, warn_of_refusals
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.system import forks
 
@@ -117,7 +117,10 @@ class Engine:
         self.schedule = schedule
         self._cut = cut
         self._lanes: Lanes = lanes(cut, schedule)
-        self._processors = [processor_of(worker, cores=schedule.cores) for worker in self._lanes.workers[1:]]
+        self._processors = [
+            processor_of(worker, cores=schedule.cores) if all(step.threads == 1 for step in steps) else None
+            for worker, steps in zip(self._lanes.workers[1:], self._lanes.steps[1:], strict=True)
+        ]
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """The graph's results. Empties ``inputs``: only the tasks hold on to them. Where the workers are busy with
@@ -138,6 +141,7 @@ class Engine:
                     with workers.lent(len(others)) as lent:
                         if lent is not None:
                             self._side_by_side(run, lent)
+                            warn_of_refusals()
                             return self._cut.results(run.values)
                 self._alone(run, usual)
         finally:

@@ -26,7 +26,7 @@ _LIGHT = 0.5
 """A task beside it moves at most this share of what it moves in the same time."""
 _NEIGHBOURS = 4
 """Places tried for a small task, the longest ones first."""
-_MOST_TIMED = 100_000
+_MOST_TIMED = 30_000
 """Tasks times tries, so that large graphs take little longer."""
 _WORTH_IT = 1e-9
 

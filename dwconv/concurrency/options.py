@@ -24,7 +24,7 @@ class Options:
     model: str = "hill_climbing"
     """The model of times by number of threads: ``hill_climbing`` or ``regression``."""
     workers: int | None = None
-    """The most tasks at a time; as many as there are cores if None."""
+    """The most tasks at a time, not counting those on second hardware threads; as many as there are cores if None."""
     memory: float = 0.2
     """By which share the peak of the results may grow over that of plain order."""
     seconds: float = 30.0

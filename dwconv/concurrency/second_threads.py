@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from dwconv.concurrency.schedule import ExtraSlots
+from dwconv.errors import warn
 from dwconv.measure.clock.contention import allowed_cores
 
 NO_SLOTS = (
@@ -69,17 +70,32 @@ def processor_of(worker: int, *, cores: int) -> int | None:
     return pairs[(worker - cores) % len(pairs)][1] if pairs else None
 
 
+_refused = ""
+"""Where a thread could not be kept, and why."""
+_warned = False
+
+
+def warn_of_refusals() -> None:
+    """Say once that a thread could not be kept on a processor. On the caller's thread: workers must not raise."""
+    global _warned
+    if _refused and not _warned:
+        _warned = True
+        warn(f"a thread cannot be kept on {_refused}; the system places it")
+
+
 @contextmanager
 def pinned(processor: int | None) -> Iterator[None]:
     """The calling thread runs on ``processor`` alone while the block runs. It stays where it is for None, and where
-    the system does not permit it: the results are the same."""
+    the system does not permit it: the results are the same, and ``warn_of_refusals`` says so."""
+    global _refused
     before = None
     if processor is not None:
         try:
             before = os.sched_getaffinity(0)
             os.sched_setaffinity(0, {processor})  # of this thread alone
-        except (AttributeError, OSError):
+        except (AttributeError, OSError) as error:
             before = None
+            _refused = _refused or f"processor {processor}: {getattr(error, 'strerror', None) or 'the system cannot'}"
     try:
         yield
     finally:

@@ -50,10 +50,18 @@ def schedules(
     if "S3" in strategies and most > 1:
         search = _Search(graph, curves, counts, machine=machine, workers=most)
         placements = min([placements, search.shortest()], key=makespan_us)
-    if "S4" in strategies:
-        placements = filled(graph, curves, placements, machine=machine, workers=most)
-    names = tuple(name for name in STRATEGIES if name in strategies)
-    return Schedule(strategies=names, cores=machine.cores, placements=placements)
+    names = tuple(name for name in STRATEGIES if name in strategies and name != "S4")
+    made = Schedule(strategies=names, cores=machine.cores, placements=placements)
+    return filled_in(made, graph, curves, machine=machine, workers=workers) if "S4" in strategies else made
+
+
+def filled_in(
+    made: Schedule, graph: TaskGraph, curves: Curves, *, machine: Machine, workers: int | None = None
+) -> Schedule:
+    """``made``, which other strategies have made, with S4 added."""
+    most = machine.cores if workers is None else min(workers, machine.cores)
+    placements = filled(graph, curves, made.placements, machine=machine, workers=most)
+    return replace(made, strategies=(*made.strategies, "S4"), placements=placements)
 
 
 def manual(graph: TaskGraph, curves: Curves, *, threads: int, workers: int, machine: Machine) -> Schedule:

@@ -52,6 +52,11 @@ class Regression:
             return (1,)
         return (1, round(math.sqrt(self._cores)), self._cores) if self._cores > _MANY_CORES else (1, self._cores)
 
+    @property
+    def fitted_on(self) -> frozenset[str]:
+        """The signatures whose every count was timed."""
+        return frozenset(self._known)
+
     def fit(self, tasks: Sequence[Task], timed: Timed, *, trained_on: int = TRAINED_ON) -> None:
         """Time every count of ``trained_on`` signatures of ``tasks``, small and large ones, and learn from them."""
         chosen = _spread(tasks, count=trained_on)

@@ -15,6 +15,8 @@ import dwconv
 from dwconv.concurrency import backend, explain, task_timer
 from dwconv.concurrency import choose_schedule as choosing
 from dwconv.concurrency.choose_schedule import Trial
+from dwconv.concurrency.counters import Available
+from dwconv.concurrency.schedule import Machine
 from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
 from dwconv.measure.clock.timing import Lap
 from dwconv.records.record import Measurement
@@ -125,7 +127,9 @@ def test_training_is_that_of_plain_execution_and_its_choice_is_found_by_the_next
         _, found, second = train_both(copy.deepcopy(model), x, ALWAYS)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     one, other = graph.choice, second.graphs[0].choice
-    assert replace(other, schedules=()) == replace(one, schedules=()) and ".jsonl" in second.graphs[0].source
+    rounded = {"schedules": (), "timeline": ()}
+    assert replace(other, **rounded) == replace(one, **rounded) and ".jsonl" in second.graphs[0].source
+    assert [each.name for each in second.graphs[0].operations] == [each.name for each in graph.operations] != []
     assert [placed(each) for each in other.schedules] == [placed(each) for each in one.schedules]
     assert explain().graphs[-1].runs == second.graphs[0].runs != "plain"
     latest = max(backend.graphs, key=lambda graph: graph.number)
@@ -138,6 +142,23 @@ def test_training_is_that_of_plain_execution_and_its_choice_is_found_by_the_next
     _, found, third = train_both(model, x, ALWAYS)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert "measured in this process" in third.graphs[0].source
+
+
+@pytest.mark.parametrize("fall_back", [True, False])
+def test_explain_shows_each_operation_and_what_the_machine_lacks(monkeypatch, tmp_path, fall_back):
+    """Of plain execution, too, as one operation at a time."""
+    lacking = Available(kind="software", events=(), note="no hardware counters here, as planted")
+    monkeypatch.setattr(choosing, "available", lambda: lacking)
+    monkeypatch.setattr(choosing, "this_machine", lambda cores, *, budget: Machine(cores=cores))
+    options = {"fall_back": fall_back, "seconds": 60, "strategies": ("S3", "S4"), "model": "regression", "log": False}
+    _, _, what = train_both(Branches(), torch.randn(4, 8, 9, 9), options)
+    (graph,) = what.graphs
+    assert (graph.runs == "plain") == fall_back and len(graph.operations) == sum(graph.tasks)
+    assert {each.graph for each in graph.operations} == {"forward", "backward"}
+    assert all(each.seen_us > 0 < each.predicted_us and each.threads in (1, 2) for each in graph.operations)
+    assert not fall_back or {(each.lane, each.threads, each.neighbours) for each in graph.operations} == {(0, 2, ())}
+    for said in (lacking.note, "no second hardware threads to use here: S4 runs", "times predicted by", "beside"):
+        assert said in str(what)
 
 
 def test_measuring_changes_nothing_and_a_choice_that_is_not_trusted_is_not_kept(monkeypatch, tmp_path):

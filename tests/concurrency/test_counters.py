@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.concurrency import counters
+from dwconv.__main__ import main as dwconv_main
+from dwconv.concurrency import counters, second_threads
+from dwconv.concurrency.__main__ import main as concurrency_main
 from dwconv.concurrency.counters import HARDWARE, NONE, SOFTWARE, Reading, available, between, counted, parsed
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="perf_event_open is Linux's")
@@ -181,3 +183,50 @@ def test_an_event_that_the_processor_lacks_is_left_out_of_its_group(fresh, monke
     monkeypatch.setattr(counters, "_opened_file", opened)
     monkeypatch.setattr(counters, "_number", lambda file: file)
     assert available().events == ("cycles", "instructions", "branches", "cache-references", "cache-misses")
+
+
+@on_linux
+def test_a_kernel_that_permits_less_is_asked_for_less(fresh, monkeypatch):
+    """Without its own part, and without threads that start later, as old ones cannot read both in a group."""
+    tried = []
+
+    def opened(type_, config, *, thread, leader, flags):
+        tried.append(flags)
+        if not flags & counters._NO_KERNEL:
+            raise OSError(errno.EACCES, "")
+        if flags & counters._INHERIT:
+            raise OSError(errno.EINVAL, "")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(counters, "_opened_file", opened)
+    monkeypatch.setattr(counters, "_number", lambda file: file)
+    assert available().kind == HARDWARE and len(available().events) == 6
+    assert tried[:3] == [0b1000010, 0b1100010, 0b1100000]
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_what_this_machine_has(fresh, monkeypatch, capsys):
+    monkeypatch.setattr(second_threads, "sibling_pairs", lambda: [(0, 2)])
+    for main, given in ((dwconv_main, ["concurrency", "counters"]), (concurrency_main, ["counters"])):
+        assert main(given) == 0
+        out = capsys.readouterr().out
+        assert all(name in out for name in ("hardware events", "software events", "perf_event_paranoid"))
+        assert "processor 2 beside 0" in out and available().note in out
+        assert all(f"  {event}" in out for event in available().events)
+
+
+def test_another_command_or_option_is_refused_in_a_line(capsys):
+    assert dwconv_main(["concurrency", "counts"]) == 2
+    assert "command=counts is unknown; did you mean counters?" in capsys.readouterr().err
+    assert dwconv_main(["concurrency"]) == 2
+    assert "no command given; use one of counters" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        concurrency_main(["counters", "--all"])
+    assert ended.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_list_of_commands_has_it(capsys):
+    assert dwconv_main(["--help"]) == 0
+    assert "  concurrency  what this machine can count" in capsys.readouterr().out

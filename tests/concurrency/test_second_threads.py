@@ -12,8 +12,16 @@ import torch
 from dwconv.concurrency import engine, second_threads
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.schedule import ExtraSlots, Placement, Schedule
-from dwconv.concurrency.second_threads import idle_pairs, measured_slots, pinned, processor_of, sibling_pairs
+from dwconv.concurrency.second_threads import (
+    idle_pairs,
+    measured_slots,
+    pinned,
+    processor_of,
+    sibling_pairs,
+    warn_of_refusals,
+)
 from dwconv.concurrency.tasks import cut
+from dwconv.errors import DwconvWarning
 from dwconv.measure.clock.contention import allowed_cores
 from tests.traced_graphs import branches, branches_inputs, traced
 
@@ -77,10 +85,16 @@ def test_work_is_pinned_to_the_requested_processors_and_the_caller_stays(monkeyp
 
 
 @needs_pinning
-def test_a_thread_that_cannot_be_pinned_stays_where_it_is(monkeypatch):
+def test_a_thread_that_cannot_be_pinned_stays_where_it_is_and_that_is_said_once(monkeypatch):
+    monkeypatch.setattr(second_threads, "_refused", "")
+    monkeypatch.setattr(second_threads, "_warned", False)
     before = allowed_cores()
+    warn_of_refusals()
     with pinned(100_000):
         assert allowed_cores() == before
+    with pytest.warns(DwconvWarning, match="cannot be kept on processor 100000: Invalid argument; the system places"):
+        warn_of_refusals()
+    warn_of_refusals()
     with pytest.raises(RuntimeError), pinned(min(before)):
         assert allowed_cores() == {min(before)}
         raise RuntimeError

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from bench.concurrency.bench import accuracy
+from bench.concurrency.times import accuracy
 from dwconv.concurrency import task_timer
 from dwconv.concurrency.choose_schedule import Trial
 from dwconv.concurrency.counters import available

@@ -1,0 +1,208 @@
+"""Training steps of one network in every way that ``bench concurrency`` compares.
+
+    torch.compile ─► forward graph  ─► plain, or an engine of any schedule      one model, all settings
+                  └► backward graph ─► plain, or an engine of any schedule
+    eager, inductor, the backend's own choice                                   a model of the same seed each
+
+Between two settings nothing changes but the engines, so the same start and data must give the same losses.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bench.concurrency.models import TrainedNetwork
+from bench.concurrency.times import Curves, Models
+from dwconv.concurrency.backend import dwconv_concurrent, graphs
+from dwconv.concurrency.engine import Engine
+from dwconv.concurrency.explain_schedules import explain
+from dwconv.concurrency.options import PLAIN
+from dwconv.concurrency.program import Program
+from dwconv.concurrency.schedule import Machine, Schedule
+from dwconv.concurrency.strategies import COMBINED, STRATEGIES, manual, schedules
+from dwconv.concurrency.timeline import recorded
+
+RECOMMENDED, AGAIN, HILL_CLIMBING, REGRESSION = "recommended", "again", "hill climbing", "regression"
+BACKEND, EAGER, INDUCTOR = "backend", "eager", "inductor"
+_LEARNING_RATE = 0.01
+_FEW = 4
+
+
+class Training:
+    """A network in training, the same for the same seed; a call is a step of SGD, and returns the loss before it.
+    ``backend``: of torch.compile; None for no compilation."""
+
+    def __init__(
+        self, network: TrainedNetwork, *, seed: int, backend: Any = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        torch.manual_seed(seed)
+        self.model = network.make().train()
+        self._start = copy.deepcopy(self.model.state_dict())
+        self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
+        self._data = network.data()
+        self._run: Callable[..., torch.Tensor] = self.model
+        if backend is not None:
+            given = None if options is None else dict(options)
+            self._run = torch.compile(self.model, backend=backend, options=given, dynamic=False)
+
+    def __call__(self) -> float:
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._run(*self._data)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        return float(loss.detach())
+
+    def start_again(self, *, rounded: bool = False) -> None:
+        """Back to the first weights and statistics; ``rounded`` moves each weight by one unit in the last place."""
+        self.model.load_state_dict(self._start)
+        self._optimizer.state.clear()
+        if rounded:
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
+
+
+class ScheduledStep:
+    """Steps of one network that any schedules may run."""
+
+    def __init__(self, network: TrainedNetwork, *, seed: int) -> None:
+        self.training = Training(network, seed=seed, backend=dwconv_concurrent, options={"schedule": PLAIN})
+        self.training()  # traces both graphs
+        mine = {id(parameter) for parameter in self.training.model.parameters()}
+        (graph,) = (graph for graph in graphs if not mine.isdisjoint(graph.parameters))
+        self.programs = [each for each in (graph.forward, graph.backward) if each is not None]
+
+    def by(self, placed: Sequence[Schedule] | None) -> SettingStep:
+        """A step by these schedules of both graphs; None for plain execution."""
+        engines: list[Engine | None] = [None] * len(self.programs)
+        if placed is not None:
+            engines = [program.prepared(each) for program, each in zip(self.programs, placed, strict=True)]
+        return SettingStep(training=self.training, programs=self.programs, engines=engines)
+
+    def seen_us(self, placed: Sequence[Schedule]) -> float:
+        """How long the graphs take by these schedules, without optimizer and loss."""
+        ran = recorded(self.programs, placed, self.training)
+        return sum(max((each.end_us or 0.0 for each in graph), default=0.0) for graph in ran)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingStep:
+    """Steps by one setting."""
+
+    training: Training
+    programs: Sequence[Program]
+    engines: Sequence[Engine | None]
+
+    def __call__(self) -> float:
+        for program, engine in zip(self.programs, self.engines, strict=True):
+            program.engine = engine
+        return self.training()
+
+
+class ChosenStep:
+    """Steps with the backend as users have it, which chooses for itself in its first step."""
+
+    def __init__(self, network: TrainedNetwork, *, seed: int, seconds: float) -> None:
+        options = {"log": False, "seconds": seconds}
+        self.training = Training(network, seed=seed, backend=dwconv_concurrent, options=options)
+
+    def __call__(self) -> float:
+        return self.training()
+
+    @property
+    def chosen(self) -> str:
+        """What runs, and why."""
+        return "; ".join(f"{graph.runs}: {graph.reason}" for graph in explain(self.training.model).graphs)
+
+
+# -- the settings that are compared ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A way to run both graphs by schedules."""
+
+    name: str
+    schedules: tuple[Schedule, ...]
+
+    @property
+    def expected_us(self) -> float:
+        """What the schedules expect of both graphs."""
+        return sum(schedule.makespan_us for schedule in self.schedules)
+
+    @property
+    def shape(self) -> object:
+        """Equal for settings that run alike."""
+        return tuple(schedule.shape for schedule in self.schedules)
+
+
+def all_settings(programs: Sequence[Program], models: Models, *, machine: Machine) -> list[Setting]:
+    """The grid of settings by hand, both models with all strategies, and every combination with hill climbing."""
+    found = []
+    for workers in tried_by_hand(machine.cores):
+        for threads in tried_by_hand(machine.cores):
+            made = [
+                manual(program.cut.graph, _curves(program, models.climbed), threads=threads, workers=workers,
+                       machine=machine)
+                for program in programs
+            ]  # fmt: skip
+            found.append(Setting(name=f"manual {workers} × {threads}", schedules=tuple(made)))
+    found.append(_by_strategies(HILL_CLIMBING, programs, models.climbed, STRATEGIES, machine))
+    found.append(_by_strategies(REGRESSION, programs, models.regressed, STRATEGIES, machine))
+    return found + [_by_strategies("+".join(each), programs, models.climbed, each, machine) for each in COMBINED]
+
+
+def _by_strategies(
+    name: str, programs: Sequence[Program], known: Curves, strategies: Sequence[str], machine: Machine
+) -> Setting:
+    made = tuple(
+        schedules(program.cut.graph, _curves(program, known), strategies=strategies, machine=machine)
+        for program in programs
+    )
+    return Setting(name=name, schedules=made)
+
+
+def _curves(program: Program, known: Curves) -> dict[int, Any]:
+    return {task.index: known[task.signature] for task in program.cut.graph.tasks}
+
+
+def tried_by_hand(cores: int) -> list[int]:
+    """The numbers of tasks at a time (inter-op), and of threads (intra-op), to try by hand: every one up to 4, then
+    powers of two, and all cores."""
+    return [number for number in range(1, cores + 1) if number <= _FEW or number & (number - 1) == 0 or number == cores]
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+_LOSSES = 2
+"""Steps whose losses are compared: the second one shows the gradients of the first."""
+_ROUNDING, _TIMES_ROUNDING = 1e-5, 30
+"""Losses may differ by this share, or by so many times as much as one unit in the last place of each first weight makes
+of it."""
+
+
+def loss_differences(
+    calls: Mapping[str, SettingStep | ChosenStep | Training], eager: Training
+) -> tuple[dict[str, float], float]:
+    """By setting, the largest difference of its losses from the eager ones, as a share; and what is permitted. All
+    begin with the same weights."""
+    wanted = _few(eager)
+    rounded = _apart(_few(eager, rounded=True), wanted)
+    found = {name: _apart(_few(call), wanted) for name, call in calls.items()}
+    return found, max(_ROUNDING, _TIMES_ROUNDING * rounded)
+
+
+def _few(call: SettingStep | ChosenStep | Training, *, rounded: bool = False) -> list[float]:
+    training = call if isinstance(call, Training) else call.training
+    training.start_again(rounded=rounded)
+    return [call() for _ in range(_LOSSES)]
+
+
+def _apart(losses: Sequence[float], wanted: Sequence[float]) -> float:
+    return max(abs(loss / eager - 1) for loss, eager in zip(losses, wanted, strict=True))

@@ -1,0 +1,137 @@
+"""The timeline of a step: as it ran and as expected, in words and as a trace that Perfetto opens."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from dwconv.concurrency import explain
+from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.program import Program
+from dwconv.concurrency.schedule import Placement
+from dwconv.concurrency.timeline import Operation, Ran, expected, lines, operations, recorded, write_trace
+from dwconv.errors import InvalidChoice
+from tests.made_up_graphs import graph
+from tests.traced_graphs import branches, branches_inputs, dealt, traced
+
+
+def ran(task, worker, start_us, end_us, *, seen=None, threads=1):
+    placed = Placement(task=task, worker=worker, threads=threads, start_us=start_us, end_us=end_us)
+    return Ran(placed=placed, start_us=seen and seen[0], end_us=seen and seen[1])
+
+
+TASKS = graph((), (), (0, 1), kinds=["aten.mm", "aten.add", "aten.relu"]).tasks
+FORWARD = (ran(0, 0, 0, 50, seen=(0, 60)), ran(1, 1, 5, 25, seen=(10, 20)), ran(2, 0, 50, 60, seen=(60, 75), threads=2))
+BACKWARD = (ran(0, 0, 0, 30), ran(1, 1, 40, 50), ran(2, 0, 50, 60))
+
+
+def test_each_operation_has_its_threads_lane_start_neighbours_and_both_times():
+    first, second, third, *backward = operations([FORWARD, BACKWARD], [TASKS, TASKS])
+    assert first == Operation(
+        graph="forward", name="mm_0", kind="aten.mm", threads=1, lane=0, start_us=0, neighbours=("add_1",),
+        predicted_us=50, seen_us=60,
+    )  # fmt: skip
+    assert (second.lane, second.start_us, second.neighbours, second.seen_us) == (1, 10, ("mm_0",), 10)
+    assert (third.threads, third.neighbours, third.predicted_us, third.seen_us) == (2, (), 10, 15)
+    assert [(each.graph, each.seen_us, each.start_us) for each in backward] == [
+        ("backward", None, 0), ("backward", None, 40), ("backward", None, 50),
+    ]  # fmt: skip
+    assert all(each.neighbours == () for each in backward), "as expected, since no run was recorded"
+
+
+def test_the_longest_operations_are_shown_in_the_order_of_their_starts():
+    found = operations([FORWARD, BACKWARD], [TASKS, TASKS])
+    head, *shown, rest = lines(found, most=3)
+    assert head.split() == ["graph", "operation", "threads", "lane", "start", "µs", "predicted", "seen", "µs", "beside"]
+    assert [line.split() for line in shown] == [
+        ["forward", "mm_0", "1", "0", "0", "50", "60", "add_1"],
+        ["forward", "relu_2", "2", "0", "60", "10", "15", "–"],
+        ["backward", "mm_0", "1", "0", "0", "30", "–", "–"],
+    ]
+    assert rest == "and 3 shorter ones" and len(lines(found, most=9)) == 7 and lines((), most=3) == []
+
+
+def test_a_trace_has_the_step_as_it_ran_and_as_expected(tmp_path):
+    path = tmp_path / "step.json"
+    write_trace(path, [("graph 0", (FORWARD, BACKWARD), (TASKS, TASKS))])
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {(each["pid"], each["tid"]): each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    assert names == {(process, lane): f"lane {lane}" for process in (1, 2) for lane in (0, 1)}
+    processes = {each["pid"]: each["args"]["name"] for each in events if each["name"] == "process_name"}
+    assert processes == {1: "graph 0, as it ran", 2: "graph 0, as expected"}
+    placed = {
+        process: [(each["name"], each["tid"], each["ts"], each["dur"]) for each in events
+                  if each["ph"] == "X" and each["pid"] == process]
+        for process in processes
+    }  # fmt: skip
+    assert placed[1] == [("mm_0", 0, 0, 60), ("add_1", 1, 10, 10), ("relu_2", 0, 60, 15)]
+    assert placed[2][2:4] == [("relu_2", 0, 50, 10), ("mm_0", 0, 60, 30)], "backward begins when forward has ended"
+    assert all(each["args"]["threads"] in (1, 2) for each in events if each["ph"] == "X")
+
+
+def test_a_trace_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(InvalidChoice, match=r"timeline=.*none/step\.json cannot be written: .*; name another file"):
+        write_trace(tmp_path / "none" / "step.json", [])
+
+
+def test_a_step_is_recorded_as_it_runs_on_its_lanes():
+    inputs = branches_inputs()
+    program = Program(traced(branches, inputs))
+    call, results = program.boxed(), []
+    schedule = dealt(program.cut, workers=2)
+    (found,) = recorded([program], [schedule], lambda: results.append(call([*inputs])))
+    assert program.engine is None and len(results) == 4
+    assert [each.placed for each in found] == schedule.in_order
+    by_task = {each.placed.task: each for each in found}
+    assert min(each.start_us for each in found) == 0 and all(each.end_us > each.start_us for each in found)
+    for task in program.cut.graph.tasks:
+        assert all(by_task[needed].end_us <= by_task[task.index].start_us for needed in task.needs)
+    for lane in (0, 1):
+        runs = [each for each in found if each.placed.worker == lane]
+        assert all(before.end_us <= after.start_us for before, after in itertools.pairwise(runs))
+    for result, wanted in zip(results[-1], branches(*inputs), strict=True):
+        torch.testing.assert_close(result, wanted)
+
+
+def test_programs_run_plainly_after_a_step_that_failed():
+    program = Program(traced(branches, branches_inputs()))
+
+    def fails():
+        raise RuntimeError("no step")
+
+    with pytest.raises(RuntimeError, match="no step"):
+        recorded([program], [one_at_a_time(program.cut, threads=1)], fails)
+    assert program.engine is None
+
+
+def test_explain_writes_the_schedule_of_a_forced_one(tmp_path):
+    """Nothing was measured: it is as expected alone."""
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+    compiled = torch.compile(model, backend="dwconv_concurrent", options={"schedule": "random:3"})
+    compiled(torch.randn(2, 3, 9, 9)).sum().backward()
+    path = tmp_path / "step.json"
+    (found,) = explain(compiled, timeline=str(path)).graphs
+    events = [each for each in json.loads(path.read_text())["traceEvents"] if each["ph"] == "X"]
+    assert sorted(each["name"] for each in events) == sorted(each.name for each in found.operations) != []
+    assert {each["cat"] for each in events} == {"forward", "backward"} and {each["pid"] for each in events} == {2}
+    assert all(each.seen_us is None for each in found.operations) and "beside" in str(found)
+    torch._dynamo.reset()
+    plain = nn.Linear(3, 3)
+    torch.compile(plain, backend="dwconv_concurrent", options={"schedule": "plain"})(torch.randn(2, 3))
+    with pytest.raises(InvalidChoice, match="has nothing to show"):
+        explain(plain, timeline=tmp_path / "other.json")
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_expected_runs_have_no_times_of_their_own():
+    program = Program(traced(branches, branches_inputs()))
+    schedule = one_at_a_time(program.cut, threads=1)
+    (found,) = expected([replace(schedule, placements=schedule.placements[::-1])])
+    assert [each.placed for each in found] == list(schedule.placements)
+    assert all(each.start_us is None is each.end_us for each in found)
