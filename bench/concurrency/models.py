@@ -146,14 +146,14 @@ class DepthwiseBranches(nn.Module):
         super().__init__()
         self.width = width = channels // 8
 
-        def depthwise(*kernel: int) -> nn.Conv2d:
-            return nn.Conv2d(width, width, kernel, padding=tuple(each // 2 for each in kernel), groups=width)
+        def depthwise(height: int, wide: int) -> nn.Conv2d:
+            return nn.Conv2d(width, width, (height, wide), padding=(height // 2, wide // 2), groups=width)
 
         self.branches = nn.ModuleList([depthwise(3, 3), depthwise(1, band), depthwise(band, 1)])
 
     def forward(self, x: Tensor) -> Tensor:
         kept = x.shape[1] - 3 * self.width
-        first, *parts = x.split([kept, self.width, self.width, self.width], dim=1)
+        first, *parts = torch.split(x, [kept, self.width, self.width, self.width], dim=1)
         return torch.cat([first, *(branch(part) for branch, part in zip(self.branches, parts, strict=True))], dim=1)
 
 

@@ -8,6 +8,7 @@ as expected   lane 0  ▇▇▇▇▇▇ ▇▇▇▇▇▇▇▇▇▇ ▇▇�
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,15 @@ def _bar(event: dict[str, Any], scale: float, *, y_px: float) -> str:
 
 
 def _axis(end_us: float, scale: float, *, y_px: float) -> str:
-    """Milliseconds."""
+    """Round numbers of milliseconds, at most so many."""
+    power = 10.0 ** math.floor(math.log10(end_us / _TICKS))
+    step_us = next(power * each for each in (1, 2, 5, 10) if end_us / (power * each) <= _TICKS)
     parts = []
-    for place in range(_TICKS):
-        us = end_us * place / (_TICKS - 1)
-        anchor = "start" if place == 0 else "end" if place == _TICKS - 1 else "middle"
+    for place in range(int(end_us / step_us) + 1):
+        us = place * step_us
+        anchor = "start" if place == 0 else "middle" if us < 0.97 * end_us else "end"
         x_px = _NAMES_PX + us * scale
-        parts.append(f'<text text-anchor="{anchor}" x="{x_px:.1f}" y="{y_px:g}">{us / 1e3:.3g} ms</text>')
+        parts.append(f'<text text-anchor="{anchor}" x="{x_px:.1f}" y="{y_px:g}">{us / 1e3:g} ms</text>')
     return "".join(parts)
 
 

@@ -105,12 +105,13 @@ def _made(
     options: Options, machine: Machine,
 ) -> list[Schedule]:  # fmt: skip
     """Schedules by these strategies. S4 adds to those of the others, which may be ``known``."""
-    given = {"machine": machine, "workers": options.workers}
-    others = names[:-1] if names[-1] == "S4" else None
-    if others in known:
-        both = zip(parts, known[others], strict=True)
-        return [filled_in(made, part.cut.graph, part.curves, **given) for part, made in both]
-    return [schedules(part.cut.graph, part.curves, strategies=names, **given) for part in parts]
+    workers = options.workers
+    if names[-1] == "S4" and names[:-1] in known:
+        both = zip(parts, known[names[:-1]], strict=True)
+        return [filled_in(made, part.cut.graph, part.curves, machine=machine, workers=workers) for part, made in both]
+    return [
+        schedules(part.cut.graph, part.curves, strategies=names, machine=machine, workers=workers) for part in parts
+    ]
 
 
 def plain_schedules(parts: Sequence[Part], *, machine: Machine) -> tuple[Schedule, ...]:
