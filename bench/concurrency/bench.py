@@ -58,7 +58,7 @@ from dwconv.system import versions
 _INDUCTOR = "inductor"
 """The backend of that name."""
 _LEAST_TURNS, _MOST_TURNS = 10, 31
-_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.2, 0.15, 0.3
+_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.3, 0.15, 0.3
 """Of the seconds for a network: for the times of its tasks; for what the backend measures to choose; and for steps in
 turns, however long the rest takes."""
 

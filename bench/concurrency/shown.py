@@ -47,7 +47,7 @@ def _losses(row: Row) -> str:
 
 def model_lines(row: Row) -> list[str]:
     """A line for each model of times, and what it uses."""
-    shown = []
+    shown = [] if row["accuracy"] else ["models of times: there was no time to sweep any task; give more --seconds"]
     for model, found in row["accuracy"].items():
         shown.append(
             f"{model}: {found['error']:.1%} mean error against a sweep of {found['tasks']} tasks, chosen counts "

@@ -4,7 +4,7 @@
     regression                  times one or two, and predicts the others; from counters too
     regression, no counters     from the same times, without counters
 
-Tasks that the regression was fitted on are left out where there are others.
+Tasks that the regression was fitted on are left out where there are others, and those that there was no time for.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Models:
     climbed: Curves
     regressed: Curves
     accuracies: Mapping[str, Accuracy]
+    """By model; empty if there was no time to sweep any task."""
     estimated: int
     """Times that there was no time for."""
 
@@ -82,7 +83,18 @@ def measured_models(programs: Sequence[Program], *, cores: int, seconds: float) 
     regressed = {task.signature: counted.curve(task, by_regression) for task in tasks}
     unseen = [task for task in tasks if task.signature not in counted.fitted_on] or tasks
     by_sweep = TaskTimer(cuts, budget=Budget(seconds / 3))
-    swept = sweep(_spread(unseen), by_sweep, cores=cores)
+    spread = _spread(unseen)
+    every = sweep(spread, by_sweep, cores=cores)
+    timers = (by_climbing, by_regression, by_sweep)
+    swept = {
+        task.signature: every[task.signature]
+        for task in spread
+        if all(timer.has_measured(task, 1) for timer in timers)
+        and all(by_sweep.has_measured(task, count) for count in range(1, cores + 1))
+    }
+    estimated = sum(timer.estimated for timer in timers)
+    if not swept:
+        return Models(climbed=climbed, regressed=regressed, accuracies={}, estimated=estimated)
     accuracies = {CLIMBING: accuracy(climbed, swept, timed=by_climbing.measured)}
     models = {COUNTED: counted, UNCOUNTED: uncounted}
     if available().kind == NONE:
@@ -94,7 +106,7 @@ def measured_models(programs: Sequence[Program], *, cores: int, seconds: float) 
         climbed=climbed,
         regressed=regressed,
         accuracies=accuracies,
-        estimated=by_climbing.estimated + by_regression.estimated + by_sweep.estimated,
+        estimated=estimated,
     )
 
 

@@ -91,6 +91,10 @@ class TaskTimer:
             self._ratios.append(self._known_us[key] / estimate_us)
         return self._known_us[key]
 
+    def has_measured(self, task: Task, threads: int) -> bool:
+        """True if the time of ``task`` with that many threads is measured, not estimated."""
+        return (task.signature, threads) in self._known_us
+
     def counts(self, task: Task, threads: int) -> dict[str, float]:
         """What a run of ``task`` with that many threads counts, by event: the mean over a few. Empty once the budget is
         used up, and where nothing can be counted."""

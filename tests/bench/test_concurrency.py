@@ -22,8 +22,8 @@ from bench.concurrency.models import (
     TrainedNetwork,
 )
 from bench.concurrency.shown import lines, summary
-from bench.concurrency.steps import Training, loss_differences, tried_by_hand
-from bench.concurrency.times import accuracy
+from bench.concurrency.steps import ScheduledStep, Training, loss_differences, tried_by_hand
+from bench.concurrency.times import accuracy, measured_models
 from dwconv.concurrency import measured
 from dwconv.measure.clock.timing import Lap
 from tests.made_up_graphs import curve
@@ -68,6 +68,7 @@ def quick(monkeypatch, two_threads):
     """A tiny network, few turns, and a backend in inductor's place that needs no compiler."""
     monkeypatch.setattr(bench, "NETWORKS", (TINY,))
     monkeypatch.setattr(bench, "_LEAST_TURNS", 2)
+    monkeypatch.setattr(bench, "_MOST_TURNS", 2)
     monkeypatch.setattr(bench, "_INDUCTOR", "aot_eager")
     torch._dynamo.reset()
     yield
@@ -78,7 +79,7 @@ def quick(monkeypatch, two_threads):
 @pytest.mark.usefixtures("quick")
 def test_every_way_to_run_a_step_is_measured_and_a_second_run_continues(tmp_path, capsys):
     """Traces and measures for real: some seconds."""
-    command = ["concurrency", "--seconds", "2", "--out", str(tmp_path)]
+    command = ["concurrency", "--seconds", "20", "--out", str(tmp_path)]
     assert main(command) == 0
     (path,) = tmp_path.glob("concurrency-*.json")
     (row,) = json.loads(path.read_text())["rows"]
@@ -106,7 +107,7 @@ def test_every_way_to_run_a_step_is_measured_and_a_second_run_continues(tmp_path
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_the_models_of_times_are_held_against_a_sweep_with_and_without_counters(tmp_path, capsys):
-    assert main(["concurrency", "--models", "--seconds", "3", "--out", str(tmp_path)]) == 0
+    assert main(["concurrency", "--models", "--seconds", "60", "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("concurrency-models-*.json")
     results = json.loads(path.read_text())
     (row,) = results["rows"]
@@ -116,6 +117,14 @@ def test_the_models_of_times_are_held_against_a_sweep_with_and_without_counters(
         assert found["tasks"] > 0 and found["timed"] > 0 and found["error"] >= 0 <= found["slower_than_best"]
         assert bool(found["uses"]) == name.startswith("regression")
     assert "ms a step" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("quick")
+def test_tasks_that_there_was_no_time_for_are_held_against_nothing():
+    programs = ScheduledStep(TINY, seed=0).programs
+    found = measured_models(programs, cores=2, seconds=0)
+    tasks = {task.signature for program in programs for task in program.cut.graph.tasks}
+    assert found.accuracies == {} and found.estimated > 0 and set(found.climbed) == set(found.regressed) == tasks
 
 
 def test_what_inductor_cannot_compile_is_named_and_the_others_are_measured(monkeypatch):
@@ -277,8 +286,8 @@ def test_every_way_is_held_against_the_recommended_one():
                  "off by 1.0e-07 at most, 1.0e-05 permitted", "10% off on average"):  # fmt: skip
         assert any(said in line for line in shown), said
     assert not any("measure again" in line or "time was up" in line or "VOID" in line for line in shown)
-    shown = lines(row(contention=0.3, estimated=12, void=["S3"]))
-    for said in ("other work took 30%", "12 task times", "VOID: the losses of S3 differ"):
+    shown = lines(row(contention=0.3, estimated=12, void=["S3"], accuracy={}))
+    for said in ("no time to sweep any task", "other work took 30%", "12 task times", "VOID: the losses of S3 differ"):
         assert any(said in line for line in shown)
 
 
