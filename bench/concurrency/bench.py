@@ -69,6 +69,7 @@ def command(argv: Sequence[str] | None) -> int:
     names = f"only this one, of {', '.join(known)}; may be repeated"
     parser.add_argument("--model", action="append", metavar="NAME", help=names)
     parser.add_argument("--models", action="store_true", help="only the models of times, against a sweep; no steps")
+    parser.add_argument("--no-compile", action="store_true", help="leave inductor out, which compiles for minutes")
     parser.add_argument("--resume", action="store_true", help="keep the networks that the results already have")
     parser.add_argument("--draw", type=Path, metavar="TRACE", help="only draw what explain(timeline=…) wrote, as SVG")
     parser.add_argument("--seconds", type=from_0, default=240, help="for each network, about, default 240")
@@ -97,7 +98,10 @@ def command(argv: Sequence[str] | None) -> int:
             rows.append(_of_models(network, machine=machine, seconds=arguments.seconds, seed=arguments.seed))
             print("\n".join([f"\n{network.name}", *model_lines(rows[-1])]), flush=True)
         else:
-            rows.append(_measured(network, machine=machine, seconds=arguments.seconds, seed=arguments.seed))
+            compiles = not arguments.no_compile
+            rows.append(
+                _measured(network, machine=machine, seconds=arguments.seconds, seed=arguments.seed, compiles=compiles)
+            )
             print("\n".join(lines(rows[-1])), flush=True)
         write_results(
             results, target=cpu_target(), rows=rows, folder=arguments.out, **facts,
@@ -147,8 +151,8 @@ def _of_models(network: TrainedNetwork, *, machine: Machine, seconds: float, see
     return {"network": network.name, "accuracy": accuracies, "estimated": models.estimated}
 
 
-def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed: int) -> Row:
-    """The row of one network."""
+def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed: int, compiles: bool = True) -> Row:
+    """The row of one network; without ``compiles`` inductor is left out."""
     started = time.monotonic()
     step = ScheduledStep(network, seed=seed)
     models = measured_models(step.programs, cores=machine.cores, seconds=_MODELS_SHARE * seconds)
@@ -161,7 +165,7 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     chosen = ChosenStep(network, seed=seed, seconds=_BACKEND_SHARE * seconds)
     eager = Training(network, seed=seed)
     calls |= {BACKEND: chosen, EAGER: eager}
-    refused = _add_inductor(calls, network, seed=seed)
+    refused = _add_inductor(calls, network, seed=seed) if compiles else {}
     differences, permitted = loss_differences(calls, eager)
     simulated = {
         each.name: {"expected_ms": each.expected_us / 1e3, "seen_ms": step.seen_us(each.schedules) / 1e3}

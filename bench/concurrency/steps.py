@@ -68,9 +68,11 @@ class Training:
 
 
 class ScheduledStep:
-    """Steps of one network that any schedules may run."""
+    """Steps of one network that any schedules may run. What torch.compile has of other networks is forgotten: it
+    compiles the same code only so many times."""
 
     def __init__(self, network: TrainedNetwork, *, seed: int) -> None:
+        torch._dynamo.reset()
         self.training = Training(network, seed=seed, backend=dwconv_concurrent, options={"schedule": PLAIN})
         self.training()  # traces both graphs
         mine = {id(parameter) for parameter in self.training.model.parameters()}

@@ -79,7 +79,7 @@ def quick(monkeypatch, two_threads):
 @pytest.mark.usefixtures("quick")
 def test_every_way_to_run_a_step_is_measured_and_a_second_run_continues(tmp_path, capsys):
     """Traces and measures for real: some seconds."""
-    command = ["concurrency", "--seconds", "20", "--out", str(tmp_path)]
+    command = ["concurrency", "--seconds", "3", "--out", str(tmp_path)]
     assert main(command) == 0
     (path,) = tmp_path.glob("concurrency-*.json")
     (row,) = json.loads(path.read_text())["rows"]
@@ -97,6 +97,10 @@ def test_every_way_to_run_a_step_is_measured_and_a_second_run_continues(tmp_path
     printed = capsys.readouterr().out
     for said in ("the backend runs", "mean error against a sweep of", "all losses are the eager ones", "best manual"):
         assert said in printed
+    assert main([*command, "--no-compile"]) == 0
+    (other,) = json.loads(path.read_text())["rows"]
+    assert set(row["same_as"]) - set(other["same_as"]) == {"inductor"} and other["refused"] == {}
+    capsys.readouterr()
     assert main([*command, "--resume"]) == 0
     assert "Tiny is in the results already" in capsys.readouterr().out
     path.write_text("nonsense")
