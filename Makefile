@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all test-arm prebuilt dist kernels lint format clean
+.PHONY: tune test test-all test-tsan test-arm prebuilt dist kernels lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -27,6 +27,9 @@ test: $(VENV)/installed  ## the test suite
 
 test-all: $(VENV)/installed  ## all of it: every template, pass and type on every odd shape, too
 	$(PYTEST) -m "slow or not slow"
+
+test-tsan: $(VENV)/installed  ## the lanes of the concurrency backend under ThreadSanitizer
+	$(PY) -m pytest -m slow tests/native/test_lanes.py
 
 # The oldest and the newest PyTorch that the tests hold, each with a virtual environment of its own. On Linux their wheels
 # are those with CUDA, some gigabytes, which choose their own version of it.

@@ -244,6 +244,12 @@ def cpp_compiler() -> str | None:
     return None if os.environ.get("DWCONV_NATIVE") == "0" else linker()
 
 
+def openmp_binds_threads() -> bool:
+    """True if the user has OpenMP place its threads: by ``OMP_PROC_BIND``, or as one runtime calls it."""
+    binds = (os.environ.get("OMP_PROC_BIND") or "false").strip().lower() != "false"
+    return binds or any(os.environ.get(name) for name in ("GOMP_CPU_AFFINITY", "KMP_AFFINITY"))
+
+
 def linker() -> str:
     """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` is: ``CXX`` if set, else ``c++``."""
     return os.environ.get("CXX") or "c++"

@@ -94,4 +94,4 @@ def noting_what_is_held(cut: CutGraph) -> tuple[CutGraph, list[int]]:
 
         return run
 
-    return dataclasses.replace(cut, functions=tuple(map(watching, cut.functions))), held
+    return dataclasses.replace(cut, functions=tuple(map(watching, cut.functions)), instructions=None), held

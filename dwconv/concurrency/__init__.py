@@ -7,9 +7,9 @@ suits it.
 
     a graph in tasks     cutting, tasks, split_gradients
     their times          task_timer, hill_climbing, time_regression, learners, counters
-    the machine          machine_costs, second_threads
+    the machine          machine_costs, second_threads, interference
     schedules            schedule, list_scheduling, fill_in, strategies, candidates
-    running one          lanes, engine, program
+    running one          lanes, engine (in Python); instructions, segments, compiled (in C++); program
     choosing one         options, choose_schedule, measured, choice; backend runs these steps
     showing one          timeline, explain_schedules
 

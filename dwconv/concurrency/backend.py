@@ -24,6 +24,7 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._functorch.partitioners import default_partition
 from torch.fx import GraphModule
 
+from dwconv import native
 from dwconv.concurrency.candidates import forced_schedule
 from dwconv.concurrency.choice import Choice, keep, kept, path_for
 from dwconv.concurrency.choose_schedule import Trial, choose, device_name, kept_versions
@@ -183,6 +184,8 @@ class CompiledGraph:
     def _force(self, name: str) -> None:
         """Let the programs that are there run by the schedule of this name."""
         cores = torch.get_num_threads()
+        for program in self._programs():
+            program.run_plainly()
         for part, program in enumerate(self._programs() if name != PLAIN else []):
             schedule = forced_schedule(program.cut, part=part, options=self.options, cores=cores, on_gpu=program.on_gpu)
             program.engine = program.prepared(schedule)
@@ -193,6 +196,7 @@ class CompiledGraph:
         if self.options.seconds == 0:
             self._choose_unmeasured(PLAIN, "nothing was measured: seconds=0", cores=cores)
             return
+        native.native(limit_s=_COMPILES_S)  # what will run is measured
         trial = Trial(args, written=self._written)
         step = trial.step(self._compiled)
         with trial.unchanged():
@@ -228,6 +232,8 @@ class CompiledGraph:
 
 
 _MOST_SHOWN = 300
+_COMPILES_S = 45.0
+"""For how long a measurement waits until the C++ of lanes is compiled, which is once on a machine."""
 _KNOWN_TENSORS = (Tensor, torch.nn.Parameter, torch.nn.Buffer, torch._subclasses.FakeTensor)
 
 

@@ -162,6 +162,11 @@ def work_us(*, flops: float, bytes: int, threads: int = 1) -> float:
     return _CALL_US + max(flops / _FLOPS_PER_US, bytes / _BYTES_PER_US) / threads
 
 
+def bound_by_memory(*, flops: float, bytes: int) -> bool:
+    """True if moving the bytes takes longer than the arithmetic."""
+    return bytes / _BYTES_PER_US > flops / _FLOPS_PER_US
+
+
 def groups(nodes: Sequence[Node]) -> list[list[Node]]:
     """``nodes``, in the order of the graph, as groups in an order in which they can run. Within a group the order is
     the graph's."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from dwconv.concurrency.compiled import SeenTask, by_schedule, end_threads, forget_threads
 from dwconv.concurrency.lanes import Lanes, Step, lanes
 from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.second_threads import pinned, processor_of, warn_of_refusals
@@ -77,10 +78,12 @@ class Workers:
             ended, self._workers = self._workers, []
         for worker in ended:
             worker.end()
+        end_threads()
 
     def forget(self) -> None:
         """For a process that was forked: the threads have stayed in its parent."""
         self._workers = []
+        forget_threads()
 
 
 workers = Workers()
@@ -111,7 +114,7 @@ class _Run:
 
 class Engine:
     """Runs the lanes of a schedule on threads, each with the number of intra-op threads that its tasks are placed
-    with."""
+    with: in compiled code, or in Python, which does the same."""
 
     def __init__(self, cut: CutGraph, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -121,10 +124,13 @@ class Engine:
             processor_of(worker, cores=schedule.cores) if all(step.threads == 1 for step in steps) else None
             for worker, steps in zip(self._lanes.workers[1:], self._lanes.steps[1:], strict=True)
         ]
+        self._compiled = by_schedule(cut, schedule)
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """The graph's results. Empties ``inputs``: only the tasks hold on to them. Where the workers are busy with
         another run, or a mode watches the operators of this thread, everything runs on this thread."""
+        if (found := self._compiled.run(inputs)) is not None:
+            return found
         run = _Run(
             values=self._cut.values(inputs),
             tokens={place: [None] * (count - 1) for place, count in self._lanes.readers.items()},
@@ -148,6 +154,11 @@ class Engine:
             if run.counts_changed or torch.get_num_threads() != usual:
                 torch.set_num_threads(usual)  # threads that start later inherit the count that was set last
         return self._cut.results(run.values)
+
+    @property
+    def seen(self) -> list[SeenTask]:
+        """By task, when it ran in the last run, and what it takes; empty where Python ran it."""
+        return self._compiled.seen
 
     def _alone(self, run: _Run, usual: int) -> None:
         """All tasks on this thread: a single lane in its own order and with its own counts."""

@@ -63,7 +63,7 @@ def one_at_a_time(cut: CutGraph, *, threads: int) -> Schedule:
 
 def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
     """``schedule`` made ready to run ``cut``. Raises InvalidChoice if it does not fit the graph."""
-    placed = _by_worker(cut, schedule)
+    placed = by_worker(cut, schedule)
     waits, signals = _waits(cut, placed)
     readers = _readers(cut)
     steps = tuple(
@@ -86,7 +86,7 @@ def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
     )
 
 
-def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
+def by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
     """The placements of each worker, in the order in which it runs them; of worker 0 first, even if there are none."""
     count = len(cut.graph.tasks)
     if sorted(each.task for each in schedule.placements) != list(range(count)):
@@ -105,23 +105,33 @@ def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
 def _waits(
     cut: CutGraph, placed: Sequence[Sequence[Placement]]
 ) -> tuple[dict[int, list[Signal]], dict[int, list[Signal]]]:
-    """By task, the signals that it waits for, and those that it gives: of each other lane it waits for the last task
-    that it needs, unless an earlier task of its own lane has waited for that one or a later one."""
+    """By task, the signals that it waits for, and those that it gives."""
+    needed = handed(cut, placed)
+    waits: dict[int, list[Signal]] = {task: [] for task in needed}
+    signals: dict[int, list[Signal]] = {task: [] for task in needed}
+    for task, others in needed.items():
+        for other in others:
+            signal: Signal = SimpleQueue()
+            waits[task].append(signal)
+            signals[other].append(signal)
+    return waits, signals
+
+
+def handed(cut: CutGraph, placed: Sequence[Sequence[Placement]]) -> dict[int, list[int]]:
+    """By task, the tasks of other lanes that it waits for: of each lane the last one that it needs, unless an earlier
+    task of its own lane has waited for that one or a later one. Tasks that are not in ``placed`` have run before."""
     at = {each.task: (number, position) for number, lane in enumerate(placed) for position, each in enumerate(lane)}
-    waits: dict[int, list[Signal]] = {task: [] for task in at}
-    signals: dict[int, list[Signal]] = {task: [] for task in at}
+    waits: dict[int, list[int]] = {task: [] for task in at}
     for number, lane in enumerate(placed):
         waited: dict[int, int] = {}  # by other lane, how far into it this one has waited
         for each in lane:
-            needed = sorted(at[task] for task in cut.graph.tasks[each.task].needs)
+            needed = sorted(at[task] for task in cut.graph.tasks[each.task].needs if task in at)
             latest = {other: position for other, position in needed if other != number}
             for other, position in latest.items():
                 if position > waited.get(other, -1):
                     waited[other] = position
-                    signal: Signal = SimpleQueue()
-                    waits[each.task].append(signal)
-                    signals[placed[other][position].task].append(signal)
-    return waits, signals
+                    waits[each.task].append(placed[other][position].task)
+    return waits
 
 
 def _readers(cut: CutGraph) -> dict[int, int]:

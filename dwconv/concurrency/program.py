@@ -14,11 +14,12 @@ from torch import Tensor
 from torch._dynamo.backends.debugging import boxed_nop
 from torch.fx import GraphModule
 
+from dwconv.concurrency.compiled import in_order
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.lanes import Signal
 from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.split_gradients import split
-from dwconv.concurrency.tasks import CutGraph, cut
+from dwconv.concurrency.tasks import CutGraph, cut, whole
 
 
 class StreamEngine(Engine):
@@ -81,10 +82,11 @@ class Program:
     CannotBeCut, naming the operator."""
 
     def __init__(self, module: GraphModule) -> None:
-        self._plain = plainly(module)
+        self._in_python = plainly(module)
         self.cut = cut(split(module))
         examples = self.cut.examples.values()
         self.on_gpu = any(isinstance(each, Tensor) and each.device.type == "cuda" for each in examples)
+        self._in_order = in_order(None if self.on_gpu else whole(module))
         self.engine: Engine | None = None
         """None: plain execution."""
 
@@ -95,6 +97,11 @@ class Program:
     def run_plainly(self) -> None:
         """Run the graph as it was handed over."""
         self.engine = None
+
+    def _plain(self, inputs: list[Any]) -> list[Any]:
+        """One operator after the other, as they were handed over."""
+        found = self._in_order.run(inputs)
+        return self._in_python(inputs) if found is None else found
 
     def boxed(self) -> Boxed:
         """The function that AOTAutograd calls."""

@@ -75,6 +75,12 @@ _refused = ""
 _warned = False
 
 
+def note_refusal(where: str, why: str) -> None:
+    """The system keeps no thread at ``where``: ``warn_of_refusals`` says so."""
+    global _refused
+    _refused = _refused or f"{where}: {why}"
+
+
 def warn_of_refusals() -> None:
     """Say once that a thread could not be kept on a processor. On the caller's thread: workers must not raise."""
     global _warned
@@ -87,7 +93,6 @@ def warn_of_refusals() -> None:
 def pinned(processor: int | None) -> Iterator[None]:
     """The calling thread runs on ``processor`` alone while the block runs. It stays where it is for None, and where
     the system does not permit it: the results are the same, and ``warn_of_refusals`` says so."""
-    global _refused
     before = None
     if processor is not None:
         try:
@@ -95,7 +100,7 @@ def pinned(processor: int | None) -> Iterator[None]:
             os.sched_setaffinity(0, {processor})  # of this thread alone
         except (AttributeError, OSError) as error:
             before = None
-            _refused = _refused or f"processor {processor}: {getattr(error, 'strerror', None) or 'the system cannot'}"
+            note_refusal(f"processor {processor}", getattr(error, "strerror", None) or "the system cannot")
     try:
         yield
     finally:

@@ -31,6 +31,7 @@ from dwconv.concurrency.cutting import (
     moved_bytes,
     tensors_of,
 )
+from dwconv.concurrency.instructions import Instructions, instructions
 from dwconv.concurrency.schedule import Stored, Task, TaskGraph
 
 TaskFunction = Callable[[list[Any]], None]
@@ -131,7 +132,7 @@ def compile_task(nodes: Sequence[Node], *, slots: Slots, attributes: Mapping[Nod
 # -- a graph in tasks --------------------------------------------------------------------------------------------------
 
 
-VERSION = 3
+VERSION = 4
 """Raised when graphs are cut in another way, or plain execution is another: choices that were kept fit no more."""
 
 
@@ -154,6 +155,8 @@ class CutGraph:
     """What is in memory while the graph runs."""
     examples: Mapping[int, Any]
     """By place, the value as it was traced, without data."""
+    instructions: Instructions | None = None
+    """The same tasks for compiled code; None if only ``functions`` can run them."""
 
     def values(self, inputs: Iterable[Any]) -> list[Any]:
         """The list to begin with."""
@@ -200,7 +203,18 @@ def cut(module: GraphModule) -> CutGraph:
         outputs=tuple(_output(each, slots, attributes) for each in results),
         held=stored(inputs, grouped, owner, {each for each in results if isinstance(each, Node)}),
         examples={slot: node.meta.get("val") for node, slot in slots.of.items()},
+        instructions=instructions(inputs, grouped, results, attributes),
     )
+
+
+def whole(module: GraphModule) -> Instructions | None:
+    """All operators of a graph as one task, in its order; None if only Python can run them."""
+    nodes = list(module.graph.nodes)
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    attributes = {node: operator.attrgetter(str(node.target))(module) for node in nodes if node.op == "get_attr"}
+    called = [node for node in nodes if node.op == "call_function"]
+    results = next(node for node in nodes if node.op == "output").args[0]
+    return instructions(inputs, [called], results, attributes)
 
 
 def _slots(

@@ -21,6 +21,7 @@ import msgspec
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Task
+from dwconv.concurrency.segments import decides_at_run_time
 from dwconv.concurrency.tasks import CutGraph, TaskFunction
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.timing import Call
@@ -46,13 +47,15 @@ def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: C
     """By graph, its tasks in the order of their starts, as they ran in a few calls of ``step``: those of the call that
     took the median time. ``schedules``: of each program, with expected times. Programs run plainly afterwards."""
     notes = [_Notes() for _ in programs]
+    engines = []
     for program, schedule, note in zip(programs, schedules, notes, strict=True):
         program.engine = Engine(note.watching(program.cut), schedule)
-    calls: list[list[dict[int, tuple[float, float]]]] = []
+        engines.append(program.engine)
+    calls: list[list[dict[int, _When]]] = []
     try:
         for _ in range(1 + _RUNS):  # the first one starts threads
             step()
-            calls.append([note.taken() for note in notes])
+            calls.append([_seen(engine) or note.taken() for engine, note in zip(engines, notes, strict=True)])
     finally:
         for program in programs:
             program.run_plainly()
@@ -63,7 +66,7 @@ def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: C
         return expected(schedules)  # it ran in another way
     median = sorted(calls[1:], key=lambda graphs: sum(map(_length_us, graphs)))[_RUNS // 2]
     return tuple(
-        tuple(Ran(placed=each, start_us=run[each.task][0], end_us=run[each.task][1]) for each in schedule.in_order)
+        tuple(_ran(each, run[each.task]) for each in schedule.in_order)
         for schedule, run in zip(schedules, median, strict=True)
     )
 
@@ -73,8 +76,24 @@ def expected(schedules: Sequence[Schedule]) -> tuple[tuple[Ran, ...], ...]:
     return tuple(tuple(Ran(placed=each) for each in schedule.in_order) for schedule in schedules)
 
 
+_When = tuple[float, float, int | None]
+"""Start and end of a task in microseconds since its graph began; and its lane, if lanes decided that at run time."""
+
+
+def _ran(placed: Placement, when: _When) -> Ran:
+    start_us, end_us, lane = when
+    at = placed if lane is None else msgspec.structs.replace(placed, worker=lane)
+    return Ran(placed=at, start_us=start_us, end_us=end_us)
+
+
+def _seen(engine: Engine) -> dict[int, _When]:
+    """By task, when compiled code ran it."""
+    decided = decides_at_run_time(engine.schedule)
+    return {task: (each.start_us, each.end_us, each.lane if decided else None) for task, each in enumerate(engine.seen)}
+
+
 class _Notes:
-    """When the tasks of one graph ran."""
+    """When the tasks of one graph ran, where Python ran them."""
 
     def __init__(self) -> None:
         self._ns: dict[int, tuple[int, int]] = {}
@@ -91,16 +110,18 @@ class _Notes:
 
         return run
 
-    def taken(self) -> dict[int, tuple[float, float]]:
-        """By task, its start and end in microseconds since the first one began; and begin anew."""
+    def taken(self) -> dict[int, _When]:
+        """By task, when it ran since the first one began; and begin anew."""
         first_ns = min((started_ns for started_ns, _ in self._ns.values()), default=0)
-        found = {task: ((a - first_ns) / 1e3, (b - first_ns) / 1e3) for task, (a, b) in self._ns.items()}
+        found: dict[int, _When] = {
+            task: ((a - first_ns) / 1e3, (b - first_ns) / 1e3, None) for task, (a, b) in self._ns.items()
+        }
         self._ns = {}
         return found
 
 
-def _length_us(run: Mapping[int, tuple[float, float]]) -> float:
-    return max((end_us for _, end_us in run.values()), default=0.0)
+def _length_us(run: Mapping[int, _When]) -> float:
+    return max((end_us for _, end_us, _ in run.values()), default=0.0)
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------

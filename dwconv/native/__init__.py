@@ -1,5 +1,5 @@
 """The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++; so
-with the ops that compiled code calls.
+with the ops that compiled code calls. Beside it, the lanes of ``dwconv.concurrency``: ``program.cpp``.
 
 The first kernel that is loaded for a call has it compiled. That takes half a minute, and delays no call:
 

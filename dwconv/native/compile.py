@@ -27,9 +27,11 @@ from dwconv.system.private_files import in_memory
 
 _NAME = "dwconv_native"
 _SOURCES = (
-    "convolve.cpp", "traced.h", "block.h", "statistics.h", "ops.h", "calls.h", "kernel.h", "code.h", "watchers.h",
+    "convolve.cpp", "program.cpp", "traced.h", "block.h", "statistics.h", "ops.h", "calls.h", "kernel.h", "code.h",
+    "watchers.h", "execution.h", "instructions.h", "lanes.h", "ready.h",
 )  # fmt: skip
-"""The first is what is compiled."""
+_COMPILED = tuple(name for name in _SOURCES if name.endswith(".cpp"))
+"""One after the other, so that memory is needed for one only."""
 _FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w", "-DAT_PER_OPERATOR_HEADERS")
 """With the last one PyTorch's headers include no ops that are not named."""
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")
@@ -104,7 +106,7 @@ class Extension:
         command = [
             compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
-            *(f"-L{library}" for library in library_paths()), _SOURCES[0], "-o", f"{_NAME}.so",
+            *(f"-L{library}" for library in library_paths()), *_COMPILED, "-o", f"{_NAME}.so",
             *(f"-l{name}" for name in _LIBRARIES),
         ]  # fmt: skip
         return Build(command=command, sources=self._sources, result=f"{_NAME}.so")

@@ -23,6 +23,10 @@
 #include "traced.h"
 #include "watchers.h"
 
+namespace dwconv::lanes {
+void add_program(pybind11::module_& module);  // program.cpp
+}
+
 namespace dwconv {
 namespace {
 
@@ -395,5 +399,6 @@ PYBIND11_MODULE(dwconv_native, module) {
     calls().clear();
     ++generation();
   });
+  lanes::add_program(module);
   if (PyModule_AddFunctions(module.ptr(), kHot) < 0) throw py::error_already_set();
 }

@@ -217,6 +217,18 @@ def _allowed_cpus(*, threads: int) -> frozenset[int]:
     return allowed if len(allowed) >= threads else everywhere | allowed
 
 
+def cores_of_this_process(*, root: Path = _CPUS) -> list[int]:
+    """A CPU of each core that this process may use; where Linux does not list them, all its CPUs."""
+    found: list[int] = []
+    seen: set[int] = set()
+    for cpu in sorted(_allowed_cpus(threads=1)):
+        if cpu not in seen:
+            found.append(cpu)
+            nearest = _caches_of(cpu, root=root)[:1]  # hardware threads of a core share it
+            seen |= nearest[0].cpus if nearest else {cpu}
+    return found
+
+
 def cpu_quota() -> float:
     """How many CPUs a container lets this process have at once; infinity if it sets no limit."""
     try:

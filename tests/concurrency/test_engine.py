@@ -18,6 +18,7 @@ from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.tasks import cut
 from dwconv.errors import InvalidChoice
 from tests import forked
+from tests.native_needed import both_ways
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -54,13 +55,15 @@ def in_time(call):
 
 
 def with_functions(graph, change):
-    """The graph with what its tasks do changed: ``change`` takes the number of a task and its function."""
+    """The graph with what its tasks do changed: ``change`` takes the number of a task and its function. Python runs
+    it."""
     functions = tuple(change(index, function) for index, function in enumerate(graph.functions))
-    return dataclasses.replace(graph, functions=functions)
+    return dataclasses.replace(graph, functions=functions, instructions=None)
 
 
+@both_ways
 @pytest.mark.parametrize("seed", range(8))
-def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_without(graph, expected, seed):
+def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_without(graph, expected, seed, way):
     """Where somebody watches, as AOTAutograd does the first run of a graph, all tasks run on the caller's thread."""
     engine = Engine(graph, drawn(graph.graph, cores=1, workers=1 + seed % 4, seed=str(seed)))
     with FlopCounterMode(display=False) as counter:
@@ -70,7 +73,8 @@ def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_withou
         assert all(map(torch.equal, found, expected))
 
 
-def test_workers_flush_denormal_numbers_where_the_caller_does():
+@both_ways
+def test_workers_flush_denormal_numbers_where_the_caller_does(way):
     tiny = torch.full((4,), 1e-38)
     graph = cut(traced(lambda x: [(x * 1e-3).sum(), (x * 1e-4).sum()], [tiny]))
     engines = [Engine(graph, dealt(graph, workers=2, seed=seed)) for seed in range(4)]
@@ -229,6 +233,8 @@ torch.set_num_threads(1)
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.tasks import cut
+from dwconv import native
+native.native(may_compile={compiled}) if {compiled} else native.leave_out("a test")
 inputs = branches_inputs()
 graph = cut(traced(branches, inputs))
 engine = Engine(graph, dealt(graph, workers=2))
@@ -239,11 +245,13 @@ right = all(map(torch.equal, before, after))
 if child == 0:
     os._exit(0 if right else 1)
 assert right and os.waitpid(child, 0)[1] == 0
+assert (native.module is not None) == {compiled}
 """
 
 
+@both_ways
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork")
-def test_a_forked_process_has_workers_of_its_own_and_the_interpreter_ends_cleanly():
-    source = FORKS.format(path=sys.path)
+def test_a_forked_process_has_workers_of_its_own_and_the_interpreter_ends_cleanly(way):
+    source = FORKS.format(path=sys.path, compiled=way == "compiled")
     ran = forked.run([sys.executable, "-W", "ignore", "-c", source], text=True, timeout=LIMIT_S)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -1,9 +1,11 @@
-"""Any schedule gives what the backend aot_eager gives, bit by bit: results, gradients, buffers, random numbers."""
+"""Any schedule gives what the backend aot_eager gives, bit by bit: results, gradients, buffers, random numbers; where
+compiled code runs it, and where Python does."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -11,8 +13,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from dwconv.concurrency import backend, cutting, explain
+from tests.native_needed import go_through_python, needs_native
 
 STEPS = 2
+WAYS = ("interpreted", "compiled")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -153,7 +157,8 @@ def force(model, schedule, *, workers):
         graph.choice = None
 
 
-def check(make, schedules, *, workers):
+def check(make, schedules, monkeypatch, *, workers):
+    needs_native()
     torch.manual_seed(0)
     model = make()
     start, example = copy.deepcopy(model.state_dict()), model.example()
@@ -163,28 +168,33 @@ def check(make, schedules, *, workers):
     twin = copy.deepcopy(model)
     options = {"schedule": schedules[0], "workers": workers}
     run = torch.compile(twin, backend="dwconv_concurrent", options=options)
-    for schedule in schedules:
+    for schedule, way in product(schedules, WAYS):
         force(twin, schedule, workers=workers)
-        found = trained(twin, run, start, example)
-        assert all(map(torch.equal, found, expected)), schedule
+        with monkeypatch.context() as patch:
+            if way == "interpreted":
+                go_through_python(patch)
+            found = trained(twin, run, start, example)
+        assert all(map(torch.equal, found, expected)), (schedule, way)
         (graph,) = graphs_of(twin)
         if isinstance(model, Checkpointed):
             assert "run_and_save_rng_state" in graph.why_plain
             continue
         assert explain(twin).graphs[0].runs == schedule
-        if schedule.startswith("random"):
-            for program in (graph.forward, graph.backward):
+        for program in (graph.forward, graph.backward):
+            compiled = program.engine._compiled if program.engine else program._in_order
+            assert (compiled._program is not None) == (way == "compiled"), (schedule, way)
+            if schedule.startswith("random"):
                 assert len({each.worker for each in program.engine.schedule.placements}) > 1
 
 
 @pytest.mark.filterwarnings("ignore:run_and_save_rng_state is a higher-order operator")
 @pytest.mark.parametrize("make", MODELS)
-def test_any_schedule_computes_what_aot_eager_computes(make):
-    check(make, ["random:0", "plain", "random:1", "random:2", "S1+S3"], workers=3)
+def test_any_schedule_computes_what_aot_eager_computes(make, monkeypatch):
+    check(make, ["random:0", "plain", "random:1", "random:2", "S1+S3"], monkeypatch, workers=3)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:run_and_save_rng_state is a higher-order operator")
 @pytest.mark.parametrize("make", MODELS)
-def test_many_schedules_compute_what_aot_eager_computes(make):
-    check(make, ["S1", "S2", "S3", "S2+S3", *(f"random:{seed}" for seed in range(3, 53))], workers=4)
+def test_many_schedules_compute_what_aot_eager_computes(make, monkeypatch):
+    check(make, ["S1", "S2", "S3", "S2+S3", *(f"random:{seed}" for seed in range(3, 53))], monkeypatch, workers=4)

@@ -116,7 +116,8 @@ def test_an_extra_slot_runs_its_tasks_on_the_second_thread_of_a_core(monkeypatch
 
         return run
 
-    watching = replace(found, functions=tuple(watched(*each) for each in enumerate(found.functions)))
+    functions = tuple(watched(*each) for each in enumerate(found.functions))
+    watching = replace(found, functions=functions, instructions=None)
     placements = tuple(
         Placement(task=each.index, worker=each.index % 2, threads=1, start_us=each.index, end_us=each.index + 1.0)
         for each in found.graph.tasks

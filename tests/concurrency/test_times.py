@@ -19,7 +19,7 @@ from dwconv.concurrency.choose_schedule import Trial
 from dwconv.concurrency.counters import available
 from dwconv.concurrency.hill_climbing import HillClimbing, estimated_us, interpolated
 from dwconv.concurrency.learners import learners, learnt
-from dwconv.concurrency.machine_costs import change_cost_us, handover_us
+from dwconv.concurrency.machine_costs import change_cost_us, handover_us, python_handover_us
 from dwconv.concurrency.split_gradients import split
 from dwconv.concurrency.task_timer import Budget, TaskTimer, made_up
 from dwconv.concurrency.tasks import cut
@@ -303,7 +303,7 @@ def test_made_up_tensors_lie_as_the_traced_ones():
 
 
 def test_a_hand_over_takes_time():
-    assert 0 < handover_us() < 1e6
+    assert 0 < handover_us() < 1e6 and 0 < python_handover_us() < 1e6
 
 
 def test_the_cost_of_changing_counts_is_what_an_operator_loses_by_it():

@@ -1,0 +1,47 @@
+"""Lanes under ThreadSanitizer, without PyTorch: it cannot see into libraries that were compiled without it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dwconv import settings
+
+SOURCE = Path(__file__).parent / "lanes_stress.cpp"
+LIMIT_S = 300
+pytestmark = pytest.mark.slow
+
+
+def compiled(tmp_path: Path, *flags: str) -> Path:
+    compiler = settings.linker()
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no C++ compiler {compiler}")
+    program = tmp_path / "stress"
+    command = [compiler, "-std=c++20", "-O1", "-g", *flags, str(SOURCE), "-o", str(program), "-pthread"]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    if made.returncode and "tsan" in made.stderr:
+        pytest.skip("the compiler has no ThreadSanitizer")
+    assert made.returncode == 0, made.stderr
+    return program
+
+
+def ran(program: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}
+    found = subprocess.run([str(program)], capture_output=True, text=True, timeout=LIMIT_S, env=environment)
+    if "unexpected memory mapping" in found.stderr:
+        pytest.skip("ThreadSanitizer does not run on this kernel")
+    return found
+
+
+def test_lanes_have_no_data_race(tmp_path):
+    found = ran(compiled(tmp_path, "-fsanitize=thread"))
+    assert (found.returncode, found.stdout) == (0, "right\n"), found.stderr
+
+
+def test_a_missing_wait_is_seen(tmp_path):
+    found = ran(compiled(tmp_path, "-fsanitize=thread", "-DPLANTED"))
+    assert found.returncode != 0 and "data race" in found.stderr
