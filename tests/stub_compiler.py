@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dwconv import native
 
-_METHODS = "".join(f'{{"{name}", give, METH_VARARGS, ""}}, ' for name in native.FUNCTIONS)
+_METHODS = "".join(f'{{"{name}", give, METH_VARARGS, ""}}, ' for name in (*native.FUNCTIONS, "let_through"))
 _EXTENSION = f"""
 #include <Python.h>
 static PyObject* give(PyObject* self, PyObject* arguments) {{ return PyLong_FromLong(42); }}

@@ -79,7 +79,8 @@ class Compiled:
         order: Sequence[int],
         threads: int,
     ) -> None:
-        """``order``: all tasks, as one thread can run them. ``threads``: of the whole process."""
+        """``order``: all tasks, as one thread can run them; none if only the caller's lane has tasks, and when they run
+        is of no interest. ``threads``: of the whole process."""
         self._instructions, self._parts = instructions, parts
         self._order, self._threads = order, threads
         self._module: Any = None
@@ -162,7 +163,7 @@ def in_order(instructions: Instructions | None) -> Compiled:
     count = len(instructions.tasks) if instructions else 0
     lane = tuple(LaneStep(task=task, threads=_AS_IT_IS, waits=(), signals=False) for task in range(count))
     part = Part(segment=Segment(lanes=(lane,), workers=(0,)))
-    return Compiled(instructions, lambda: [part], order=range(count), threads=_AS_IT_IS)
+    return Compiled(instructions, lambda: [part], order=(), threads=_AS_IT_IS)
 
 
 _ROUNDS, _HANDOVERS = 9, 200

@@ -31,7 +31,7 @@ struct Seen {
 
 struct Runner {
   std::vector<Segment> segments;
-  std::vector<int> order;  // of all tasks, as one thread can run them
+  std::vector<int> order;  // of all tasks, as one thread can run them; none: only lane 0 has tasks, and is not watched
   Slowdowns slowdowns;
   int64_t spin_us = 0;
   std::atomic<int> affinity_error{0};
@@ -115,7 +115,7 @@ class Execution {
   std::vector<IValue> run() {
     const bool has_lanes = std::any_of(
         runner_.segments.begin(), runner_.segments.end(), [](const Segment& each) { return each.lanes.size() > 1; });
-    is_seen_ = runner_.order.size() > 1 && !runner_.is_watched.exchange(true);
+    is_seen_ = !runner_.order.empty() && !runner_.is_watched.exchange(true);
     const Finally unwatch([&] {
       if (is_seen_) runner_.is_watched.store(false);
     });
