@@ -21,6 +21,7 @@ from dwconv import native, settings
 from dwconv.concurrency.instructions import Instructions
 from dwconv.concurrency.interference import no_slowdowns, slowdowns
 from dwconv.concurrency.schedule import Schedule, peak_bytes
+from dwconv.concurrency.second_threads import note_refusal, warn_of_refusals
 from dwconv.concurrency.segments import (
     LaneStep,
     Ready,
@@ -30,7 +31,6 @@ from dwconv.concurrency.segments import (
     ready,
     segments,
 )
-from dwconv.concurrency.second_threads import note_refusal, warn_of_refusals
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.clock.contention import cores

@@ -87,9 +87,13 @@ def _ran(placed: Placement, when: _When) -> Ran:
 
 
 def _seen(engine: Engine) -> dict[int, _When]:
-    """By task, when compiled code ran it."""
-    decided = decides_at_run_time(engine.schedule)
-    return {task: (each.start_us, each.end_us, each.lane if decided else None) for task, each in enumerate(engine.seen)}
+    """By task, when compiled code ran it since the first one began."""
+    decided, seen = decides_at_run_time(engine.schedule), engine.seen
+    first_us = min((each.start_us for each in seen), default=0.0)
+    return {
+        task: (each.start_us - first_us, each.end_us - first_us, each.lane if decided else None)
+        for task, each in enumerate(seen)
+    }
 
 
 class _Notes:
