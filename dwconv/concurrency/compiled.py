@@ -32,9 +32,9 @@ from dwconv.concurrency.segments import (
     segments,
 )
 from dwconv.concurrency.tasks import CutGraph
-from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.clock.contention import cores
 from dwconv.measure.clock.timing import Call
+from dwconv.system.openmp import openmp_is_here
 
 SPIN_US = 50
 """For how long a lane waits in a loop before it sleeps: about what it takes to wake a thread."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import BATCH, Argument, Artifact, Extent, size_names
 from dwconv.kernels.llvm import module_of
+from dwconv.system.openmp import openmp_is_here
 from dwconv.system.private_files import in_memory
 
 ANY_NUMBER = 2**31 - 1
@@ -186,41 +185,3 @@ def openmp_ir(*, most_threads: int) -> str:
     """What points a kernel at OpenMP's threads."""
     text = resources.files("dwconv.kernels").joinpath("openmp.ll").read_text(encoding="utf-8")
     return f"{text}\n@dwconv.most_threads = internal constant i32 {most_threads}\n"
-
-
-@cache
-def openmp_is_here() -> bool:
-    """True if PyTorch brought an OpenMP runtime with GNU's entry points, as it does on Linux. Its wheel for Arm keeps
-    the runtime to its own libraries: after this call all of the process sees it."""
-    process = ctypes.CDLL(None)
-    if not hasattr(process, _OPENMP[0]) and (path := _openmp_of_pytorch()):
-        ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW | os.RTLD_GLOBAL)
-    return all(hasattr(process, name) for name in _OPENMP)
-
-
-_OPENMP = ("GOMP_parallel", "omp_get_max_threads", "omp_in_parallel")
-
-
-class _Place(ctypes.Structure):
-    """The result of ``dladdr`` for an address."""
-
-    _fields_ = [
-        ("path", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("start", ctypes.c_void_p),
-    ]  # fmt: skip
-
-
-def _openmp_of_pytorch() -> str | None:
-    """The path of the runtime that PyTorch has loaded, which others may have brought, too; None if there is none."""
-    import torch
-
-    if not hasattr(os, "RTLD_NOLOAD"):
-        return None
-    try:
-        library = ctypes.CDLL(
-            str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"), mode=os.RTLD_NOLOAD | os.RTLD_NOW
-        )
-        place = _Place()
-        known = ctypes.CDLL(None).dladdr(ctypes.cast(library[_OPENMP[0]], ctypes.c_void_p), ctypes.byref(place))
-    except (OSError, AttributeError):
-        return None
-    return os.fsdecode(place.path) if known and place.path else None

@@ -19,7 +19,6 @@ from dwconv.dispatch import packed
 from dwconv.errors import DwconvError, InvalidArgument, LogError, PackError, one_line
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.load import openmp_is_here
 from dwconv.native.compile import bound_to
 from dwconv.packs import format_1
 from dwconv.packs.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, MadeFor, Manifest, decode
@@ -29,6 +28,7 @@ from dwconv.records.line import decode as decode_record
 from dwconv.records.record import TuningRecord, made_with
 from dwconv.system import cpu_facts, given, versions
 from dwconv.system.new_file import check_name
+from dwconv.system.openmp import openmp_is_here
 from dwconv.system.remote_files import is_url, shown
 
 

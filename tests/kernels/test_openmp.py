@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from dwconv.kernels import load
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, Workload
 from dwconv.schedules.template import Candidate, templates_for
+from dwconv.system import openmp
 from dwconv.system.threads import on_threads
 
 ASKED = (os.cpu_count() or 1) + 3
@@ -154,7 +154,7 @@ def test_a_limit_from_the_environment(cases: list[Case]) -> None:
 @pytest.mark.skipif(not hasattr(os, "RTLD_NOLOAD"), reason="the system cannot tell what is loaded")
 def test_the_runtime_that_pytorch_has_loaded_is_found() -> None:
     """Its wheel for Arm keeps it to itself, and another library may have brought one of its own."""
-    path = load._openmp_of_pytorch()
+    path = openmp._openmp_of_pytorch()
     assert path is not None and "gomp" in Path(path).name
     runtime = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
     before = torch.get_num_threads()

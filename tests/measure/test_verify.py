@@ -15,7 +15,6 @@ import torch
 from dwconv.errors import BuildError
 from dwconv.kernels import build
 from dwconv.kernels.kernel import AnySize, Kernel
-from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.measuring import Measurer
 from dwconv.measure.requests import Check, MeasureSetup, Time
 from dwconv.measure.runner import LocalRunner
@@ -27,6 +26,7 @@ from dwconv.problems.target import cpu_target
 from dwconv.records.record import Status
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import memory
+from dwconv.system.openmp import openmp_is_here
 from tests.measure.planted_catalogue import HOW, OF_WGRAD, WHEN, planted
 from tests.measure.planted_kernels import artifact, candidate, load, workload
 from tests.turns import slow

@@ -21,13 +21,13 @@ from typing import Any
 import torch
 
 from dwconv.kernels.kernel import Kernel
-from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel
 from dwconv.measure.verify.cases import Case, judge_all
 from dwconv.problems.operands import Data, operands
 from dwconv.problems.reference import Answer, right_answers
 from dwconv.problems.workload import IMAGES, Workload
 from dwconv.schedules.template import spreads_nan
+from dwconv.system.openmp import openmp_is_here
 
 _PRODUCTS = 1_000_000
 """Multiplications that a reference may take: a few ms."""
