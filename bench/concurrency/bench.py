@@ -43,6 +43,7 @@ from bench.concurrency.steps import (
 from bench.concurrency.times import measured_models
 from bench.evidence import ratio_of
 from bench.results import add_out_argument, write_results
+from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.concurrency.counters import available
 from dwconv.concurrency.machine_costs import this_machine
@@ -84,6 +85,7 @@ def command(argv: Sequence[str] | None) -> int:
     if arguments.draw:
         print(f"drawn to {draw(arguments.draw)}")
         return 0
+    native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
     chosen = [known[name] for name in arguments.model or known]
     machine = this_machine(torch.get_num_threads())
     print("\n".join(_said(machine)), flush=True)
@@ -106,7 +108,7 @@ def command(argv: Sequence[str] | None) -> int:
         write_results(
             results, target=cpu_target(), rows=rows, folder=arguments.out, **facts,
             handover_us=machine.handover_us, change_us=machine.change_us, slots=asdict(machine.slots),
-            counters=asdict(available()),
+            counters=asdict(available()), native=native.why_not or "C++",
         )  # fmt: skip
     if rows and not arguments.models:
         print("\n".join(summary(rows)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from dwconv.concurrency.cutting import work_us
+from dwconv.concurrency.cutting import bound_by_memory
 from dwconv.concurrency.list_scheduling import Curves
 from dwconv.concurrency.schedule import Machine, Placement, Task, TaskGraph, makespan_us
 
@@ -106,12 +106,13 @@ class _Filling:
         if self._machine.slots.count:
             return threads
         fewer = min(threads, self._machine.cores - 1)
-        if not is_bound_by_memory(self._tasks[large]) or fewer < 1:
+        flops, moved_bytes = self._tasks[large].flops, self._tasks[large].bytes
+        if fewer < 1 or not bound_by_memory(flops=flops, bytes=moved_bytes):
             return 0
         if self._us(large, fewer) > _HARDLY_SLOWER * self._us(large, threads):
             return 0
-        moved = self._tasks[large].bytes / self._us(large, fewer)
-        return fewer if _bytes_per_us(self._tasks[small], self._us(small, 1)) <= _LIGHT * moved else 0
+        is_light = self._bytes_per_us(small, 1) <= _LIGHT * self._bytes_per_us(large, fewer)
+        return fewer if is_light else 0
 
     # -- the times of a plan ----------------------------------------------------------------------------------------
 
@@ -162,6 +163,9 @@ class _Filling:
     def _us(self, task: int, threads: int) -> float:
         return self._curves[task].median_us[threads]
 
+    def _bytes_per_us(self, task: int, threads: int) -> float:
+        return self._tasks[task].bytes / max(self._us(task, threads), 1e-9)
+
     def _alone_us(self, task: int) -> float:
         return min(self._curves[task].median_us.values())
 
@@ -211,12 +215,3 @@ class _Clock:
         self._threads[worker] = threads
         if worker < self._machine.cores:
             self._running.append((end_us, threads))
-
-
-def is_bound_by_memory(task: Task) -> bool:
-    """By its work alone: moving its data takes longer than its operations."""
-    return work_us(flops=0.0, bytes=task.bytes) > work_us(flops=task.flops, bytes=0)
-
-
-def _bytes_per_us(task: Task, us: float) -> float:
-    return task.bytes / max(us, 1e-9)
