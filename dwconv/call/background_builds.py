@@ -25,6 +25,7 @@ import torch
 from dwconv import settings
 from dwconv.call import loaded
 from dwconv.call.maker import HANDLER, LIMIT_S, MOST_PROCESSES, Maker, imports
+from dwconv.dispatch import packed
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerError
 from dwconv.kernels.load import can_load_libraries
@@ -151,7 +152,7 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, k
         if general := fastest_of_any_size(workload, target, known=known):
             found.append(general)
         for candidate, built_for in found:
-            if ready(candidate, built_for) is None:
+            if packed.artifact_of(candidate, built_for) is None and ready(candidate, built_for) is None:
                 wanted[Make(candidate=candidate, target=built_for, threads=threads, checks=True, links=True)] = None
     if not wanted or not can_load_libraries():
         return

@@ -73,8 +73,8 @@ def make_ready(candidate: Candidate, target: Target, *, links: bool | None = Non
 
 
 def build_for_race(candidate: Candidate, target: Target) -> Artifact:
-    """``build_cached``; a kernel for every layer, which many workloads load, as a library."""
-    if candidate.workload.any_channels:
+    """``build_cached``; a kernel of any size, which will run if it wins, as a library."""
+    if candidate.workload.any_size:
         return make_ready(candidate, target, links=True)
     return build_cached(candidate, target)
 

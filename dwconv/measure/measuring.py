@@ -33,7 +33,7 @@ from dwconv.measure.processes.worker import locate, one_line
 from dwconv.measure.providers import around_call, better_layout, pytorch_calls
 from dwconv.measure.requests import LOAD, Check, Measured, MeasureSetup, Request, Time, Tried
 from dwconv.measure.verify.bare_kernel import LoadedKernel
-from dwconv.measure.verify.cases import Case, cases_of_finalists, fresh_case, make_case, wrong
+from dwconv.measure.verify.cases import Case, cases_of_finalists, exact_case, fresh_case, wrong
 from dwconv.measure.verify.first_use import fault_at_first_use
 from dwconv.measure.verify.verify import explained, verify, verify_call, verify_finalist
 from dwconv.problems.target import CpuTarget, Target
@@ -56,7 +56,7 @@ class Prepared:
         self._clock = clock
         self._device = target.kind
         self._fast_math = target.fast_math
-        self.exact = make_case(workload, data="integers", device=self._device, images=images)
+        self.exact = exact_case(workload, device=self._device, images=images)
         self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches, target=target)
         self._held = results_held(workload, caches=caches, target=target)
         calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]

@@ -7,9 +7,11 @@ images from the same few, so that many batch sizes need one reference, and one c
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -35,6 +37,9 @@ CASES_OF_A_FINALIST = len(_EXTREME) + len(_FEW_IMAGES) + 3
 _MOST_PRODUCTS = 2_000_000_000
 # Different images in all cases of whole numbers of a finalist; three of them where images are large.
 _MOST_DIFFERENT, _LEAST_DIFFERENT = 8, 3
+_CHANNELS_OF_A_BLOCK, _PIXELS_OF_A_BLOCK = (9, 33), 100_000
+"""Different channels of the cases of a block, at least and at most, and pixels in all of an image: right answers take
+long, since each batch has statistics of its own."""
 # Memory for an element of a case: the tensor itself, copies in several layouts, the answer and its bound in float64.
 _BYTES_OF_AN_ELEMENT = 48
 
@@ -78,6 +83,47 @@ def make_case(
     return Case(workload=workload, data=data, inputs=inputs, answers=answers)
 
 
+def case_of_few_channels(workload: Workload, *, data: Data, seed: int, device: str, count: int) -> Case:
+    """A case whose channels repeat the data and the answers of about ``count``, an odd number, so that a kernel that is
+    off by a vector of channels reads others. Those of a LayerNorm are repeated a whole number of times: then its
+    statistics, over all of them, are those of the few."""
+    count = min(workload.channels, count - (count + 1) % 2)
+    if workload.block and workload.block.layer_norm:
+        whole = [few for few in range(3, count + 1, 2) if workload.channels % few == 0]
+        count = max(whole, default=workload.channels)
+    few = make_case(dataclasses.replace(workload, channels=count), data=data, seed=seed, device=device)
+    if count == workload.channels:
+        return few
+    channels = torch.arange(workload.channels, device=device) % count
+
+    def of_all(name: str, answer: Answer) -> Answer:
+        fields: dict[str, Any] = {
+            field: None if tensor is None else _of_all(workload, name, tensor, channels)
+            for field, tensor in vars(answer).items()
+        }
+        return Answer(**fields)
+
+    named = zip(workload.inputs, few.inputs, strict=True)
+    return Case(
+        workload=workload,
+        data=data,
+        inputs=tuple(_of_all(workload, name, tensor, channels) for name, tensor in named),
+        answers=tuple(map(of_all, workload.results, few.answers)),
+    )
+
+
+def _of_all(workload: Workload, name: str, tensor: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
+    """A tensor of few channels as one of all; ``channels`` says which of the few each channel of x is."""
+    if name not in ("x", "dx"):
+        of_multiplier = torch.arange(workload.multiplier, device=channels.device)
+        channels = (channels[:, None] * workload.multiplier + of_multiplier).flatten()
+    if name not in IMAGES:
+        return tensor.index_select(0, channels)
+    if workload.layout == "nchw":
+        return tensor.index_select(1, channels)
+    return tensor.movedim(1, -1).index_select(-1, channels).movedim(-1, 1)
+
+
 def cases_of_finalists(workload: Workload, *, device: str, fast_math: bool = False) -> list[Case]:
     """The verdict of the last case is kept. Batches too large for the memory are left out. ``fast_math`` promises
     nothing about extreme values."""
@@ -86,11 +132,17 @@ def cases_of_finalists(workload: Workload, *, device: str, fast_math: bool = Fal
         return batch <= workload.batch or _fits(workload.with_batch(batch), device=device)
 
     def made(batch: int, data: Data) -> Case:
-        return make_case(workload.with_batch(batch), data=data, seed=batch, device=device)
+        at_batch = workload.with_batch(batch)
+        if workload.block:
+            return case_of_few_channels(at_batch, data=data, seed=batch, device=device, count=few)
+        return make_case(at_batch, data=data, seed=batch, device=device)
 
+    few = _different_channels(workload)
     extreme = [made(batch, "normal" if fast_math else "extreme") for batch in _EXTREME if fits(batch)]
     rounded = [made(_ROUNDED, "normal")] if fits(_ROUNDED) else []
     batches = [batch for batch in batches_of_finalists(workload) if fits(batch)]
+    if workload.block:  # whose statistics are of the whole batch
+        return [*extreme, *(made(batch, "integers") for batch in batches), *rounded]
     return [*extreme, *(_of_whole_numbers(workload, batches, device=device) if batches else ()), *rounded]
 
 
@@ -142,9 +194,22 @@ def _affordable(workload: Workload) -> int:
     return max(1, _MOST_PRODUCTS // max(1, workload.with_batch(1).flops // 2))
 
 
+def _different_channels(block: Workload) -> int:
+    least, most = _CHANNELS_OF_A_BLOCK
+    return max(least, min(most, _PIXELS_OF_A_BLOCK // math.prod(block.input_size)))
+
+
+def exact_case(workload: Workload, *, device: str, images: int | None = None, seed: int = 0) -> Case:
+    """Whole numbers, to verify a kernel on before it is timed. ``images``: how many different images are enough."""
+    if workload.block:
+        count = _different_channels(workload)
+        return case_of_few_channels(workload, data="integers", seed=seed, device=device, count=count)
+    return make_case(workload, data="integers", seed=seed, device=device, images=images)
+
+
 def fresh_case(workload: Workload, *, device: str) -> Case:
     """New data, to verify a kernel once more after it was timed."""
-    return make_case(workload, data="integers", seed=-1, device=device, images=_LEAST_DIFFERENT)
+    return exact_case(workload, device=device, images=_LEAST_DIFFERENT, seed=-1)
 
 
 def _fits(workload: Workload, *, device: str) -> bool:

@@ -10,30 +10,26 @@ is captured, flushed denormals, the number of threads) belongs to the thread of 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import math
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel
-from dwconv.measure.verify.cases import Case, judge_all
-from dwconv.problems.operands import Data, operands
-from dwconv.problems.reference import Answer, right_answers
-from dwconv.problems.workload import IMAGES, Workload
+from dwconv.measure.verify.cases import case_of_few_channels, judge_all
+from dwconv.problems.operands import Data
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import spreads_nan
 from dwconv.system.openmp import openmp_is_here
 
 _PRODUCTS = 1_000_000
 """Multiplications that a reference may take: a few ms."""
 _FEWEST_CHANNELS = 3
-"""Different channels, if a layer has so many: with fewer a kernel could mix up neighbours. The number is odd, so that
-a kernel that is off by a vector of channels reads others."""
+"""Different channels, if a layer has so many: with fewer a kernel could mix up neighbours."""
 _ELEMENTS = 1_000_000
 """In the images of a case of several images, unless a smaller one would leave out what every kernel must do. With
 extreme values, which are more work to judge, a third of it."""
@@ -84,7 +80,8 @@ def _fault_of(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[i
     spreads = spreads_nan(kernel.artifact.candidate.config.template)
     for batch, data in _cases(kernel.artifact.candidate.workload, fast_math=fast_math):
         workload = kernel.artifact.candidate.workload.with_batch(batch)
-        case = _case(workload, data=data, device=device)
+        count = _different_channels(workload)
+        case = case_of_few_channels(workload, data=data, seed=batch, device=str(device), count=count)
         bench = Bench(kernel, case)
         for count in threads or (1,):
             with _openmp_threads(count):
@@ -113,50 +110,10 @@ def _cases(workload: Workload, *, fast_math: bool) -> list[tuple[int, Data]]:
     return cases
 
 
-def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
-    """A case whose channels repeat the data and the answers of a few."""
-    count = _different_channels(workload)
-    few = dataclasses.replace(workload, channels=count)
-    inputs = operands(few, data=data, seed=workload.batch, device=str(device))
-    answers = right_answers(few, *inputs)
-    if count < workload.channels:
-        channels = torch.arange(workload.channels, device=device) % count
-        named = zip(workload.inputs, inputs, strict=True)
-        inputs = tuple(_repeated(workload, name, tensor, channels) for name, tensor in named)
-
-        def repeated(name: str, answer: Answer) -> Answer:
-            fields: dict[str, Any] = {
-                field: None if tensor is None else _repeated(workload, name, tensor, channels)
-                for field, tensor in vars(answer).items()
-            }
-            return Answer(**fields)
-
-        answers = tuple(map(repeated, workload.results, answers))
-    return Case(workload=workload, data=data, inputs=inputs, answers=answers)
-
-
 def _different_channels(workload: Workload) -> int:
-    """How many channels have data of their own. Those of a LayerNorm are repeated a whole number of times: then its
-    statistics, over all of them, are those of the few."""
+    """How many channels have data of their own."""
     products = workload.flops // 2 // workload.channels
-    count = max(_FEWEST_CHANNELS, _PRODUCTS // max(1, products))
-    count = min(workload.channels, count - (count + 1) % 2)
-    if not (workload.block and workload.block.layer_norm):
-        return count
-    whole = [few for few in range(_FEWEST_CHANNELS, count + 1, 2) if workload.channels % few == 0]
-    return max(whole, default=workload.channels)
-
-
-def _repeated(workload: Workload, name: str, tensor: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
-    """A tensor of few channels as one of all; ``channels`` says which of the few each channel of x is."""
-    if name not in ("x", "dx"):
-        of_multiplier = torch.arange(workload.multiplier, device=channels.device)
-        channels = (channels[:, None] * workload.multiplier + of_multiplier).flatten()
-    if name not in IMAGES:
-        return tensor.index_select(0, channels)
-    if workload.layout == "nchw":
-        return tensor.index_select(1, channels)
-    return tensor.movedim(1, -1).index_select(-1, channels).movedim(-1, 1)
+    return max(_FEWEST_CHANNELS, _PRODUCTS // max(1, products))
 
 
 @contextmanager
