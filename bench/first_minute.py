@@ -125,14 +125,15 @@ def _of_model(model: str, cases: Sequence[str], folder: Path, *, seconds: float)
             **os.environ,
             "DWCONV_UNTUNED": "predict",
             "DWCONV_TUNING_LOGS": str((raced if known or case == "race" else own) / "logs"),
-            "DWCONV_CACHE": str((raced if kernels else own) / "cache"),
+            "XDG_CACHE_HOME": str((raced if kernels else own) / "cache"),
         }
         if case == "race" and case not in cases and not any(each.startswith("records") for each in cases):
             continue
         say(f"{model}: {case}")
-        for place in ("DWCONV_TUNING_LOGS", "DWCONV_CACHE"):
+        environment.pop("DWCONV_CACHE", None)
+        for place in ("DWCONV_TUNING_LOGS", "XDG_CACHE_HOME"):
             Path(environment[place]).mkdir(parents=True, exist_ok=True)
-        _take_what_is_compiled(Path(environment["DWCONV_CACHE"]))
+        _take_what_is_compiled(Path(environment["XDG_CACHE_HOME"]) / "dwconv")
         row = in_a_process(
             trained, {"model": model, "races": case == "race", "seconds": seconds}, environment=environment
         )
@@ -142,11 +143,10 @@ def _of_model(model: str, cases: Sequence[str], folder: Path, *, seconds: float)
 
 def _take_what_is_compiled(cache: Path) -> None:
     """The C++ of calls is no kernel: what this process has of it."""
-    here = settings.cache_folder()
-    own = cache / here.name / "native"
-    if (here / "native").exists() and not own.exists():
-        own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.copytree(here / "native", own)
+    here, own = settings.cache_folder() / "native", cache / "native"
+    if here.exists() and not own.exists():
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copytree(here, own)
 
 
 def trained(model: str, races: bool, seconds: float) -> dict[str, Any]:

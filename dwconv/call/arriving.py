@@ -1,9 +1,10 @@
 """Arriving: the kernels of a plan that is open, from the first call to the one that runs on them.
 
-    known from measurements   built when the plan is made; its first call waits for them, while there is time to wait
+    known from measurements   built when the plan is made
     predicted                 when a call of the layer comes again, and if the kernels save more than their builds take
 
-Until then PyTorch's op runs. C++ runs it without Python, and returns to ``meet`` now and then.
+Calls wait for those that are worth it, while there is time to wait. Until then PyTorch's op runs. C++ runs it without
+Python, and returns to ``meet`` now and then.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ from dwconv.system import interpreter
 
 if TYPE_CHECKING:
     from dwconv.call.maker import Maker
+    from dwconv.schedules.template import Candidate
 
 ASKED_FROM = 2
 """Calls of a layer from which its kernels are predicted: its size recurs."""
 HORIZON = 1000
 """Calls of a layer that are taken to be still to come. After as many, as many again."""
+_US_OF_AN_OUTPUT = 1e-3
+"""What a kernel may save of a call, before anything is predicted."""
 _ASK_AGAIN_S = 300.0
 """After what failed because of the machine."""
-_LOOK_EVERY = 64
-"""Calls after which a plan sees whether kernels of any size came with another size."""
+_LOOK_EVERY, _LOOK_SOON = 64, 4
+"""Calls after which a plan sees whether kernels of any size came with another size; and whether it may wait now."""
 _MOST_ALIKE = 64
 """Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
 
@@ -89,9 +93,9 @@ class Arriving:
         self._build(decided, wanted)
 
     def wait(self) -> bool:
-        """Wait for them, if they are worth it and calls of the process may still wait. True if they are there."""
+        """Wait for the kernels, if they are worth it and calls of the process may still wait. True if they are
+        there."""
         if self._waits and not loaded.is_captured(self._device):
-            self._waits = False
             background_builds.wait(self._ended)
         return self.made is not None
 
@@ -108,6 +112,8 @@ class Arriving:
                 self._ask(calls)
             else:
                 left = min(left, self._ask_from_calls - 1 - calls)
+        if math.isinf(self._ask_from_s) and not self.wait() and self._waits:
+            left = _LOOK_SOON
         self._look_after(left if self.made is None else 0)  # calls of other kinds come here, too
         return self.made
 
@@ -131,7 +137,9 @@ class Arriving:
     def _ask(self, calls: int = 0) -> None:
         """Have the kernels predicted, those of layers with more work first. ``calls``: as many came."""
         self._calls, self._ask_from_s = calls, math.inf
-        background_builds.ask(self._bring, saves_us=math.prod(self._problem.output_shape) * 1e-3)
+        saves_us = math.prod(self._problem.output_shape) * _US_OF_AN_OUTPUT
+        self._waits = saves_us * HORIZON * 1e-6 >= background_builds.BUILD_S
+        background_builds.ask(self._bring, device=self._device, saves_us=saves_us)
 
     def _bring(self, maker: Maker) -> None:
         """In the background: decide, and have the kernels built once they are worth it."""
@@ -142,12 +150,16 @@ class Arriving:
         wanted = kernels_of(self._problem, made, device=self._device, target=self._target)
         needed = calls_until_worth(wanted)
         if self._is_urgent or needed <= max(HORIZON, self._calls):
+            self._waits = needed <= HORIZON
             self._build(made, wanted)
             return
-        self._ask_from_calls, self._ask_from_s = needed, 0.0
+        self._ask_from_calls, self._ask_from_s, self._waits = needed, 0.0, False
         self._look_after(0)
+        self._ended.set()
 
     def _build(self, made: Decisions, wanted: Sequence[Wanted]) -> None:
+        self._ended.clear()
+
         def then(reason: str) -> None:
             self._put_off(reason) if reason else self.arrive(made)
 
@@ -160,6 +172,7 @@ class Arriving:
         if why := interpreter.why_none():
             self._never = f"since no process can build its kernels: {why}"
             self._ask_from_s = math.inf
+        self._waits = False
         self._look_after(0)
         self._ended.set()
 
@@ -189,9 +202,20 @@ def kernels_of(problem: Problem, made: Decisions, *, device: torch.device, targe
                 Wanted(
                     candidate=known[0], target=known[1], device=device, threads=threads, saves_us=saves_us(each),
                     is_known=bool(each.record and each.record.confirmed and not each.expected),
+                    built=_built_for(*known),
                 )
             )  # fmt: skip
     return found
+
+
+def _built_for(candidate: Candidate, target: Target) -> Candidate:
+    """The kernel for every layer that is the candidate at one of them, if several layers of the model share it."""
+    from dwconv.untuned import every_layer
+
+    if not candidate.workload.any_size or candidate.workload.layer_kind not in loaded.state.shared_kinds:
+        return candidate
+    generals = every_layer.for_layer(candidate.workload, target)
+    return next((each for each in generals if each.config == candidate.config), candidate)
 
 
 def calls_until_worth(wanted: Sequence[Wanted]) -> int:

@@ -4,8 +4,10 @@
        │  └──► ask: to predict ──►                                  │
        └── wait ──────────────────────────────────────────────────◄─┘ checked and loaded: the plan's next call has them
 
-A call whose kernels are known from measurements waits for them: ``WAIT_S`` in the whole process, while all cores build.
-What is not done by then is built by one process beside the training. The threads mostly wait.
+A build beside training that uses all cores slows its steps several times over: threads wait for each other after each
+op. So calls wait for kernels that are worth it, and all cores build: for ``WAIT_S`` in the whole process, and for as
+long again as kernels have saved since. Else one process builds, where training leaves a core free; where it leaves
+none, a tenth of the time. The threads mostly wait.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ BUILD_S = 0.3
 """What a kernel takes of a core, about: what it saves is held against that."""
 _IDLE_S = 10.0
 """How long a thread and its process stay without work: the next size may come soon."""
+_REST = 9
+"""Times as long as a task, where it slows training: a pause before the next one."""
 _FEW = 3
 """Kernels that one process builds while another starts."""
 
@@ -64,6 +68,8 @@ class Wanted:
     """Of a call."""
     is_known: bool
     """True if it was confirmed on this device: then no process of its own has to run it first."""
+    built: Candidate
+    """What is built: the candidate, or the kernel for every layer that is the candidate at one of its sizes."""
 
 
 @dataclass(order=True)
@@ -73,12 +79,15 @@ class _Task:
     rank: tuple[float, int]
     work: Work = field(compare=False)
     key: object = field(compare=False)
+    is_free: bool = field(compare=False)
+    """True if training leaves a core free."""
     then: list[Callable[[str], None]] = field(compare=False)
 
 
-def ask(work: Work, *, saves_us: float = 0.0) -> None:
-    """Let a thread do ``work`` soon; what saves most of a call comes first. Without a thread it is not done."""
-    _add(work, key=object(), saves_us=saves_us, then=lambda reason: None)
+def ask(work: Work, *, device: torch.device, saves_us: float = 0.0) -> None:
+    """Let a thread do ``work`` soon, for calls on ``device``; what saves most of a call comes first. Without a thread
+    it is not done."""
+    _add(work, key=object(), device=device, saves_us=saves_us, then=lambda reason: None)
 
 
 def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
@@ -96,25 +105,32 @@ def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
             then(max(reasons))
 
     for each in wanted:
-        _add(partial(_make, each), key=(each.candidate, each.device), saves_us=each.saves_us, then=ended)
+        key = each.built, each.device
+        _add(partial(_make, each), key=key, device=each.device, saves_us=each.saves_us, then=ended)
     if not wanted:
         then("")
 
 
 def wait(ended: threading.Event) -> None:
     """Wait until ``ended``, for as long as calls of this process may still wait; all cores build meanwhile."""
-    if _Threads.wait_left_s <= 0 or imports.abandoned or ended.is_set():
+    left_s = WAIT_S + saved_s() - _Threads.waited_s
+    if left_s <= 0 or imports.abandoned or ended.is_set():
         return
     with _changed:
         _Threads.waiting += 1
         _start_threads()
     began_s = time.monotonic()
     try:
-        ended.wait(_Threads.wait_left_s)
+        ended.wait(left_s)
     finally:
         with _changed:
             _Threads.waiting -= 1
-            _Threads.wait_left_s -= time.monotonic() - began_s
+            _Threads.waited_s += time.monotonic() - began_s
+
+
+def begin() -> None:
+    """Calls run from now on: builds are no longer alone."""
+    _Threads.has_begun = True
 
 
 def finish(*, timeout_s: float) -> bool:
@@ -171,20 +187,23 @@ def forget() -> None:
     with _changed:
         _tasks.clear()
         _by_key.clear()
-        _Threads.wait_left_s = WAIT_S
+        _Threads.waited_s, _Threads.rests_until_s, _Threads.has_begun = 0.0, 0.0, False
 
 
 # -- the queue, and the threads that empty it -------------------------------------------------------------------------
 
 
-def _add(work: Work, *, key: object, saves_us: float, then: Callable[[str], None]) -> None:
+def _add(work: Work, *, key: object, device: torch.device, saves_us: float, then: Callable[[str], None]) -> None:
     if imports.abandoned:  # this process was forked in the middle of an import
         return
+    from dwconv.measure.clock.contention import cores
+
+    is_free = cores() > (torch.get_num_threads() if device.type == "cpu" else 1)
     with _changed:
         if (same := _by_key.get(key)) is not None:  # another layer, or the start of the model, has asked for it
             same.then.append(then)
             return
-        task = _Task(rank=(-saves_us, next(_numbers)), work=work, key=key, then=[then])
+        task = _Task(rank=(-saves_us, next(_numbers)), work=work, key=key, is_free=is_free, then=[then])
         heapq.heappush(_tasks, task)
         _by_key[key] = task
         _start_threads()
@@ -204,7 +223,7 @@ def _start_threads() -> None:
 
 
 def _most_threads() -> int:
-    """One beside the training; all cores where a call waits; one for each of several ranks."""
+    """All cores where a call waits; else one, and one for each of several ranks."""
     from dwconv.measure.clock.contention import cores
 
     if not _Threads.waiting or settings.rank_is_given():
@@ -212,17 +231,25 @@ def _most_threads() -> int:
     return max(1, min(MOST_PROCESSES, cores()))
 
 
+def _may_begin() -> bool:
+    """Whether a task begins now. The lock is held."""
+    if not _tasks or _Threads.busy >= _most_threads():
+        return False
+    is_alone = _Threads.waiting or not _Threads.has_begun or _tasks[0].is_free
+    return bool(is_alone) or time.monotonic() >= _Threads.rests_until_s
+
+
 def _run() -> None:
     """In a thread."""
     maker = make_maker()
     try:
         while (task := _next()) is not None:
-            reason = "the work failed"
+            reason, began_s = "the work failed", time.monotonic()
             try:
                 with imports:
                     _, reason = loaded.attempt(partial(task.work, maker))
             finally:
-                _end(task, reason)
+                _end(task, reason, took_s=time.monotonic() - began_s)
     except BaseException:
         with _changed:
             _Threads.count -= 1
@@ -232,19 +259,20 @@ def _run() -> None:
 
 
 def _next() -> _Task | None:
-    """None if there was no work for some time, or there are too many threads: the thread then ends."""
+    """None if there was no work for some time: the thread then ends."""
     with _changed:
-        if not _tasks and _Threads.count <= _most_threads():
-            _changed.wait(_IDLE_S)
-        if _tasks and _Threads.count <= _most_threads():
-            task = heapq.heappop(_tasks)
-            _Threads.busy += 1
-            return task
-        _Threads.count -= 1
-        return None
+        ends_s = time.monotonic() + _IDLE_S
+        while not _may_begin():
+            now_s = time.monotonic()
+            if not _tasks and now_s >= ends_s:
+                _Threads.count -= 1
+                return None
+            _changed.wait(max(0.01, (_Threads.rests_until_s if _tasks else ends_s) - now_s))
+        _Threads.busy += 1
+        return heapq.heappop(_tasks)
 
 
-def _end(task: _Task, reason: str) -> None:
+def _end(task: _Task, reason: str, *, took_s: float) -> None:
     with _changed:
         if _by_key.get(task.key) is task:
             del _by_key[task.key]
@@ -252,6 +280,7 @@ def _end(task: _Task, reason: str) -> None:
         then(reason)
     with _changed:
         _Threads.busy -= 1
+        _Threads.rests_until_s = time.monotonic() + _REST * min(took_s, BUILD_S)
         _changed.notify_all()
 
 
@@ -260,7 +289,9 @@ def _make(wanted: Wanted, maker: Maker) -> None:
     candidate, target, device = wanted.candidate, wanted.target, wanted.device
     fault = ""
     if not loaded.is_ready(candidate, target, device):
-        fault = maker.make(candidate, target, threads=wanted.threads, checks=not wanted.is_known)
+        fault = maker.make(wanted.built, target, threads=wanted.threads, checks=not wanted.is_known)
+    if wanted.built != candidate and not fault:
+        packed.note_built()
     if fault:
         loaded.unbuilt[candidate, device] = fault
         return
@@ -276,9 +307,13 @@ def _make(wanted: Wanted, maker: Maker) -> None:
 
 class _Threads:
     count = busy = waiting = 0
-    wait_left_s = WAIT_S
+    waited_s = rests_until_s = 0.0
+    has_begun = False
+    """True once a call has come."""
 
 
+saved_s: Callable[[], float] = float
+"""What kernels have saved in the calls of this process so far: ``call_plan`` knows it."""
 make_maker: Callable[[], Maker] = Maker
 """Tests replace it."""
 _changed = threading.Condition()

@@ -21,13 +21,14 @@ from dwconv.call.arriving import Arriving, kernels_of, layer_of, of_layer
 from dwconv.call.plan_kernels import PlanKernels, chosen
 from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
-from dwconv.dispatch import locked
+from dwconv.dispatch import legality, locked
+from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
 from dwconv.dispatch.of_problem import decisions
-from dwconv.errors import InvalidWorkload, Untuned, warn
+from dwconv.errors import InvalidConfig, InvalidWorkload, Untuned, warn
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import Target
@@ -226,6 +227,7 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
             _plans[key] = found
             if found.is_open and (layer := layer_of(problem, device)):
                 of_layer.setdefault(layer, []).append(found.arriving)
+        background_builds.begin()
         if found.is_open:
             found.wait()
     return found
@@ -301,6 +303,8 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) ->
     for damage in database().problems if target and not lock else ():
         if is_first(damage):
             warn(damage)
+    if later and target:
+        chosen = _at_first_size(chosen, problem, target, device)
     plan = Plan(problem, device, decisions=chosen, target=target)
     if later and problem.epilogue == "none" and not problem.block and versions.can_build():
         plan.until_ready()
@@ -311,6 +315,42 @@ def _new_plan(problem: Problem, device: torch.device, *, sizeless: _Sizeless) ->
         if decided:
             _at_all_sizes.setdefault(sizeless, []).append((decided, plan))
     return plan
+
+
+def _at_first_size(
+    made: dict[Pass, DispatchDecision], problem: Problem, target: Target, device: torch.device
+) -> dict[Pass, DispatchDecision]:
+    """A kernel of any size that is not built yet takes three times as long to build as the same for one size, which
+    runs until the layer has come with a second one, or several layers share it."""
+    found = {}
+    for pass_, each in made.items():
+        known = chosen(problem, each)
+        if known and known[0].workload.any_size and each.record and not problem.block:
+            own = dataclasses.replace(
+                known[0], workload=known[0].workload.of_one_size.with_input_size(problem.input_shape[2:])
+            )
+            is_shared = own.workload.layer_kind in loaded.state.shared_kinds
+            if not (is_shared or loaded.state.meets_several_sizes(own.workload) or loaded.is_ready(*known, device)):
+                with contextlib.suppress(InvalidConfig):
+                    legality.check(own, target, broken=loaded.state.broken)
+                    each = dataclasses.replace(each, workload=own.workload, config=own.config)
+        found[pass_] = each
+    return found
+
+
+def _saved_s() -> float:
+    """What kernels have saved in calls so far."""
+    saved_us = 0.0
+    for plan in list(_plans.values()):
+        if not plan.is_open and not plan.is_pytorch:
+            passes = sum((each.passes for each in plan.tally.counted()), plan.tally.counted_ops())
+            saved_us += sum(
+                saves_us(plan.decisions[each]) * count for each, count in passes.items() if each in plan.decisions
+            )
+    return saved_us * 1e-6
+
+
+background_builds.saved_s = _saved_s
 
 
 def forget() -> None:

@@ -145,6 +145,8 @@ class AtAllSizes:
             ways += own
             if each.provider != "dwconv" or each.expected or each.record is None or not each.record.workload.any_size:
                 return None
+            if each.workload is None or not each.workload.any_size:  # built for the first size
+                return None
             kernel = own[each.record.workload.bias != asked.bias]
             on, record, nearest = measured_nearest(kernel, target, known=known)[0]
             if record is not each.record:

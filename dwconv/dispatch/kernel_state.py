@@ -48,6 +48,8 @@ class KernelState:
     device."""
     met: dict[str, set[Sizes]] = field(default_factory=lambda: defaultdict(set))
     """The sizes of images that calls came with, by ``Workload.layer``."""
+    shared_kinds: set[str] = field(default_factory=set)
+    """``Workload.layer_kind`` of what several layers of a converted model are: one build may serve them all."""
     expect: Callable[[Workload, Target], Expected | None] | None = None
     """``untuned.gain.expected`` in another process; None to compute it here, which takes some 40 ms."""
 
@@ -69,6 +71,6 @@ class KernelState:
         return len(sizes) >= MOST_SIZES and workload.batchless_key not in sizes
 
     def clear(self) -> None:
-        for learnt in (self.broken, self.predicted, self.any_size, self.sizes, self.met):
+        for learnt in (self.broken, self.predicted, self.any_size, self.sizes, self.met, self.shared_kinds):
             learnt.clear()
         self.cleared += 1

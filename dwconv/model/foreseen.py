@@ -5,6 +5,8 @@ The sizes of images are not known before a call. Those that the records have of 
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from dwconv import settings
 from dwconv.call import background_builds
 from dwconv.call.arguments import Arguments, Call
-from dwconv.call.call_plan import foresee
+from dwconv.call.call_plan import foresee, kernel_state
 from dwconv.call.maker import Maker
 from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.knowledge import database
@@ -25,6 +27,8 @@ from dwconv.problems.problem import Problem
 from dwconv.records.database import Database
 from dwconv.system.versions import can_build
 
+_SHARED_BY = 3
+"""Different layers for which one kernel that runs all takes less time to build than one for each."""
 _MOST_SIZES = 4
 """Sizes of one layer to build for; the others come with their calls."""
 
@@ -33,9 +37,11 @@ def build_what_is_known(model: nn.Module) -> None:
     """Build, in the background, what the records have of the depthwise layers of ``model``. Of several ranks on a
     machine one does it."""
     layers = [module for module in model.modules() if isinstance(module, LAYERS)]
-    if layers and settings.untuned() == "predict" and can_build() and not settings.local_rank():
-        calls = list(dict.fromkeys(call for layer in layers for call in _calls(layer)))
-        background_builds.ask(partial(_build, calls))
+    calls = list(dict.fromkeys(call for layer in layers for call in _calls(layer)))
+    if calls and settings.untuned() == "predict" and can_build() and not settings.local_rank():
+        kinds = Counter(problem.workload(pass_).layer_kind for problem, _ in calls for pass_ in problem.passes)
+        kernel_state().shared_kinds.update(kind for kind, count in kinds.items() if count >= _SHARED_BY)
+        background_builds.ask(partial(_build, calls), device=calls[0][1], saves_us=math.inf)
 
 
 def _calls(layer: Any) -> Iterator[tuple[Problem, torch.device]]:

@@ -31,6 +31,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
+CPU = torch.device("cpu")
 
 
 class PlantedMaker:
@@ -95,6 +96,7 @@ def maker(builders, logs, monkeypatch):
     monkeypatch.delenv("DWCONV_UNTUNED")
     monkeypatch.setattr(background_builds, "make_maker", lambda: made)
     monkeypatch.setattr(background_builds, "_IDLE_S", 0)
+    monkeypatch.setattr(background_builds, "_REST", 0)
     monkeypatch.setattr(background_builds, "WAIT_S", 0.0)
     background_builds.forget()
     yield made
@@ -375,11 +377,11 @@ def test_kernels_that_save_most_are_built_first(maker, nothing_ready, monkeypatc
         began.set()
         assert may.wait(600)
 
-    background_builds.ask(busy, saves_us=1e9)
+    background_builds.ask(busy, device=CPU, saves_us=1e9)
     assert began.wait(600)
     order = []
     for number, saves_us in enumerate((3.0, 70.0, 20.0, 70.0)):
-        background_builds.ask(lambda _, number=number: order.append(number), saves_us=saves_us)
+        background_builds.ask(lambda _, number=number: order.append(number), device=CPU, saves_us=saves_us)
     may.set()
     arrive()
     assert order == [1, 3, 2, 0]
@@ -389,11 +391,11 @@ def test_a_kernel_that_two_plans_want_is_built_once(maker, nothing_ready, logs):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     dwconv.reset()
     began, may, ended = threading.Event(), threading.Event(), []
-    background_builds.ask(lambda _: began.set() or may.wait(600), saves_us=1e9)
+    background_builds.ask(lambda _: began.set() or may.wait(600), device=CPU, saves_us=1e9)
     assert began.wait(600)
-    made, target = call_plan.decisions_for(call_plan.Problem.of(WORKLOAD), torch.device("cpu"))
+    made, target = call_plan.decisions_for(call_plan.Problem.of(WORKLOAD), CPU)
     for _ in range(2):
-        wanted = arriving.kernels_of(call_plan.Problem.of(WORKLOAD), made, device=torch.device("cpu"), target=target)
+        wanted = arriving.kernels_of(call_plan.Problem.of(WORKLOAD), made, device=CPU, target=target)
         background_builds.build(wanted, ended.append)
     may.set()
     arrive()
