@@ -26,6 +26,7 @@ from dwconv.call.background_builds import Wanted
 from dwconv.call.plan_kernels import chosen
 from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import warn_of_first
+from dwconv.dispatch import legality
 from dwconv.dispatch.advantage import saves_us
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.problems.problem import Problem
@@ -35,7 +36,6 @@ from dwconv.system import interpreter
 
 if TYPE_CHECKING:
     from dwconv.call.maker import Maker
-    from dwconv.schedules.template import Candidate
 
 ASKED_FROM = 2
 """Calls of a layer from which its kernels are predicted: its size recurs."""
@@ -45,7 +45,7 @@ _US_OF_AN_OUTPUT = 1e-3
 """What a kernel may save of a call, before anything is predicted."""
 _ASK_AGAIN_S = 300.0
 """After what failed because of the machine."""
-_LOOK_EVERY, _LOOK_SOON = 64, 4
+_LOOK_EVERY, _LOOK_SOON = 64, 16
 """Calls after which a plan sees whether kernels of any size came with another size; and whether it may wait now."""
 _MOST_ALIKE = 64
 """Layers of one size that a model has; beyond it they are one whose weight is made anew in each call."""
@@ -198,24 +198,15 @@ def kernels_of(problem: Problem, made: Decisions, *, device: torch.device, targe
     found = []
     for each in made.values():
         if (known := chosen(problem, each)) and not loaded.is_ready(*known, device):
+            is_shared = known[0].workload.layer_kind in loaded.state.shared_kinds
             found.append(
                 Wanted(
                     candidate=known[0], target=known[1], device=device, threads=threads, saves_us=saves_us(each),
                     is_known=bool(each.record and each.record.confirmed and not each.expected),
-                    built=_built_for(*known),
+                    built=legality.built_for(*known, is_shared=is_shared),
                 )
             )  # fmt: skip
     return found
-
-
-def _built_for(candidate: Candidate, target: Target) -> Candidate:
-    """The kernel for every layer that is the candidate at one of them, if several layers of the model share it."""
-    from dwconv.untuned import every_layer
-
-    if not candidate.workload.any_size or candidate.workload.layer_kind not in loaded.state.shared_kinds:
-        return candidate
-    generals = every_layer.for_layer(candidate.workload, target)
-    return next((each for each in generals if each.config == candidate.config), candidate)
 
 
 def calls_until_worth(wanted: Sequence[Wanted]) -> int:

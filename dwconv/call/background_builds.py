@@ -27,7 +27,7 @@ import torch
 from dwconv import settings
 from dwconv.call import loaded
 from dwconv.call.maker import HANDLER, LIMIT_S, MOST_PROCESSES, Maker, imports
-from dwconv.dispatch import packed
+from dwconv.dispatch import legality, packed
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import WorkerError
 from dwconv.kernels.load import can_load_libraries
@@ -169,13 +169,16 @@ def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, k
             found.append(general)
         for candidate, built_for in found:
             if packed.artifact_of(candidate, built_for) is None and ready(candidate, built_for) is None:
-                wanted[Make(candidate=candidate, target=built_for, threads=threads, checks=True, links=True)] = None
+                built = legality.built_for(candidate, built_for)
+                wanted[Make(candidate=built, target=built_for, threads=threads, checks=True, links=True)] = None
     if not wanted or not can_load_libraries():
         return
     pool = Pool(HANDLER, None, size=max(1, min(cores(), len(wanted) // _FEW)))
     try:
         for _ in pool.map(list(wanted), timeout_s=LIMIT_S):
             pass
+        if any(each.candidate.workload.any_channels for each in wanted):
+            packed.note_built()
     except WorkerError as error:
         _log.info("kernels are made when they are first used: %s", error)
     finally:

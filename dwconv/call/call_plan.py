@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -322,34 +323,41 @@ def _at_first_size(
 ) -> dict[Pass, DispatchDecision]:
     """A kernel of any size that is not built yet takes three times as long to build as the same for one size, which
     runs until the layer has come with a second one, or several layers share it."""
-    found = {}
+    from dwconv.schedules.template import Candidate, fitting
+
+    found = dict(made)
     for pass_, each in made.items():
         known = chosen(problem, each)
-        if known and known[0].workload.any_size and each.record and not problem.block:
-            own = dataclasses.replace(
-                known[0], workload=known[0].workload.of_one_size.with_input_size(problem.input_shape[2:])
-            )
-            is_shared = own.workload.layer_kind in loaded.state.shared_kinds
-            if not (is_shared or loaded.state.meets_several_sizes(own.workload) or loaded.is_ready(*known, device)):
-                with contextlib.suppress(InvalidConfig):
-                    legality.check(own, target, broken=loaded.state.broken)
-                    each = dataclasses.replace(each, workload=own.workload, config=own.config)
-        found[pass_] = each
+        if problem.block or not (known and known[0].workload.any_size and each.record):
+            continue
+        workload = dataclasses.replace(problem.workload(pass_), bias=known[0].workload.bias)
+        is_shared = workload.layer_kind in loaded.state.shared_kinds or loaded.state.meets_several_sizes(workload)
+        if not (is_shared or loaded.is_ready(*known, device)):
+            with contextlib.suppress(InvalidConfig):
+                space = fitting(known[0].config.template, workload, target).space(workload, target)
+                config = space.nearest(known[0].config)
+                legality.check(Candidate(workload, config), target, broken=loaded.state.broken)
+                found[pass_] = dataclasses.replace(each, workload=workload, config=config)
     return found
 
 
 def _saved_s() -> float:
-    """What kernels have saved in calls so far."""
-    saved_us = 0.0
-    for plan in list(_plans.values()):
-        if not plan.is_open and not plan.is_pytorch:
-            passes = sum((each.passes for each in plan.tally.counted()), plan.tally.counted_ops())
-            saved_us += sum(
-                saves_us(plan.decisions[each]) * count for each, count in passes.items() if each in plan.decisions
-            )
-    return saved_us * 1e-6
+    """What kernels have saved in calls so far, as it was some tenths of a second ago."""
+    now_s = time.monotonic()
+    if now_s >= _saved[1]:
+        saved_us = 0.0
+        for plan in list(_plans.values()):
+            if not plan.is_open and not plan.is_pytorch:
+                passes = sum((each.passes for each in plan.tally.counted()), plan.tally.counted_ops())
+                ours = {pass_: saves_us(each) for pass_, each in plan.decisions.items()}
+                saved_us += sum(ours.get(pass_, 0.0) * count for pass_, count in passes.items())
+        _saved[:] = [saved_us * 1e-6, now_s + _SAVED_FOR_S]
+    return _saved[0]
 
 
+_SAVED_FOR_S = 0.3
+_saved = [0.0, 0.0]
+"""What was saved, and until when that figure will do."""
 background_builds.saved_s = _saved_s
 
 
@@ -364,6 +372,7 @@ def forget() -> None:
         database.cache_clear()
         locked.read.cache_clear()
         locked.agreed.clear()
+        _saved[:] = [0.0, 0.0]
         background_builds.forget()
         loaded.forget()
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from dwconv.call.untuned_warnings import warn_once
-from dwconv.dispatch import packed
+from dwconv.dispatch import legality, packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import BuildError
 from dwconv.kernels.cpu import first_line
@@ -91,18 +91,20 @@ def is_ready(candidate: Candidate, target: Target, device: torch.device) -> bool
 
 
 def load(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
-    from dwconv.kernels.cache import build_cached, ready
+    from dwconv.kernels.cache import build_cached, make_ready, ready
     from dwconv.kernels.kernel import Kernel
 
     with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        own = packed.artifact_of(candidate, target) or ready(candidate, target)
+        if own is None and (general := legality.built_for(candidate, target)) != candidate:
+            make_ready(general, target)
+            packed.note_built()
         if every := packed.for_every_layer(candidate, target):  # one machine code for all sizes, checked once
             of_all = every.candidate, device
             whole = kernels.get(of_all) or kernels.setdefault(of_all, Kernel.load(every))
             assert whole.any_size is not None
             return whole.any_size.at(candidate.workload)
-        return Kernel.load(
-            packed.artifact_of(candidate, target) or ready(candidate, target) or build_cached(candidate, target)
-        )
+        return Kernel.load(own or build_cached(candidate, target))
 
 
 def fault_in(kernel: Kernel, target: Target, device: torch.device) -> str:

@@ -82,9 +82,18 @@ def check(candidate: Candidate, target: Target, *, broken: Broken) -> None:
     _check_nan(candidate.config)
     if not candidate.workload.any_size:
         _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
-    elif reason := _why_illegal_at_any_size(candidate, target):
+    elif (reason := _why_illegal_at_any_size(candidate, target)) and packed.general_of(candidate, target) is None:
         raise InvalidConfig(reason)
     _check_not_broken(candidate.workload, candidate.config, broken)
+
+
+def built_for(candidate: Candidate, target: Target, *, is_shared: bool = False) -> Candidate:
+    """What is built for a candidate: itself, or the kernel for every layer that is it at one of them, where several
+    layers share that, or where it is not legal for the layer alone."""
+    general = packed.general_of(candidate, target)
+    if general is None or not (is_shared or _why_illegal_at_any_size(candidate, target)):
+        return candidate
+    return general
 
 
 def _space(workload: Workload, config: Config, target: Target) -> ConfigSpace:

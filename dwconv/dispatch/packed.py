@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dwconv import settings
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.schedules.template import Candidate
+from dwconv.system import versions
 from dwconv.system.cpu_facts import VECTOR_SETS
 
 if TYPE_CHECKING:
@@ -146,6 +147,17 @@ def _built_here(workload: Workload, target: Target) -> list[Artifact]:
         found = (ready(each, target) for each in every_layer.for_layer(workload, target))
         _built[key] = [artifact for artifact in found if artifact is not None]
     return [one for one in _built[key] if one.takes(workload)]
+
+
+def general_of(candidate: Candidate, target: Target) -> Candidate | None:
+    """The kernel for every layer that could be built here in the place of a candidate of any size; None if there is
+    none."""
+    if not (candidate.workload.any_size and isinstance(target, CpuTarget) and target.present):
+        return None
+    from dwconv.kernels.load import can_load_libraries
+    from dwconv.untuned import every_layer
+
+    return every_layer.general_of(candidate, target) if versions.can_build() and can_load_libraries() else None
 
 
 def note_built() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
@@ -94,10 +95,23 @@ def for_layer(workload: Workload, target: Target) -> list[Candidate]:
         batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH,
     ).for_pass(workload.pass_)  # fmt: skip
     layer = replace(layer, bias=workload.bias)
-    if not can_run(layer, target) or layer.layer_kind != workload.layer_kind:
+    return _all_of(layer, target) if layer.layer_kind == workload.layer_kind else []
+
+
+@cache
+def _all_of(layer: Workload, target: Target) -> list[Candidate]:
+    if not can_run(layer, target):
         return []
     fits = [template for template in templates_for(layer, target) if template.layout == layer.layout]
     return [Candidate(layer, config) for template in fits for config in configs(template, layer, target)]
+
+
+def general_of(candidate: Candidate, target: Target) -> Candidate | None:
+    """The kernel for every layer that is ``candidate``, one of any size, at its number of channels; None if there is
+    none."""
+    if not candidate.workload.any_size or candidate.workload.any_channels:
+        return None
+    return next((each for each in for_layer(candidate.workload, target) if each.config == candidate.config), None)
 
 
 def configs(template: ScheduleTemplate[Any], workload: Workload, target: Target) -> list[Config]:
