@@ -65,6 +65,8 @@ class Ran:
         given: Signature | NoSignature
         plain: Any = plain_class(type(module))
         try:
+            if isinstance(module, torch.jit.ScriptModule):  # its class has no forward
+                raise NoSignature("it is scripted")
             given = Signature.of(plain.forward, args, kwargs)
         except NoSignature as error:
             given = error

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from dwconv import settings
 from dwconv.call import background_builds
@@ -45,23 +46,23 @@ def build_what_is_known(model: nn.Module) -> None:
 
 
 def _calls(layer: Any) -> Iterator[tuple[Problem, torch.device]]:
-    """Calls of a layer on small images, in both layouts."""
+    """Calls of a layer on small images, in both layouts; none of a layer whose calls would fail."""
     weight, axes = layer.weight, layer.axes
-    if not isinstance(weight, Tensor) or weight.device.type not in ("cpu", "cuda") or weight.dim() != axes + 2:
+    if not isinstance(weight, Tensor) or is_lazy(weight) or weight.device.type not in ("cpu", "cuda"):
         return
-    taps, dilation = weight.shape[2:], layer.dilation
-    size = [reach * (count - 1) + 2 for reach, count in zip(dilation, taps, strict=True)]
-    for contiguous in (True, False):
-        x = torch.empty(1, layer.in_channels, *size, dtype=weight.dtype, device="meta")
-        x = x if contiguous else x.movedim(1, -1).contiguous().movedim(-1, 1)
-        given = Arguments(
-            x, weight.detach().to("meta"), None if layer.bias is None else layer.bias.detach().to("meta"),
-            layer.stride, layer.padding if layer.padding_mode == "zeros" else 0, dilation, layer.groups, axes,
-        )  # fmt: skip
-        try:
+    bias = None if layer.bias is None else layer.bias.detach().to("meta")
+    padding = layer.padding if layer.padding_mode == "zeros" else 0
+    try:
+        size = [step * (taps - 1) + 2 for step, taps in zip(layer.dilation, weight.shape[2:], strict=True)]
+        for is_contiguous in (True, False):
+            x = torch.empty(1, layer.in_channels, *size, dtype=weight.dtype, device="meta")
+            x = x if is_contiguous else x.movedim(1, -1).contiguous().movedim(-1, 1)
+            given = Arguments(
+                x, weight.detach().to("meta"), bias, layer.stride, padding, layer.dilation, layer.groups, axes
+            )
             yield Call.of(given).problem, weight.device
-        except DwconvError:  # the call itself will say so
-            return
+    except (DwconvError, RuntimeError, ValueError):  # the call itself will say so
+        return
 
 
 def _build(calls: list[tuple[Problem, torch.device]], maker: Maker) -> None:

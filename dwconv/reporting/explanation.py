@@ -43,7 +43,8 @@ class PassExplanation:
     is_of_another_size: bool = False
     """True if ``record`` is of a kernel of any size that was measured at another one."""
     state: State = ""
-    """Of dwconv's kernel: ``ready``, or ``building``, and until it is built PyTorch's op runs; empty without one."""
+    """Of dwconv's kernel: ``ready``, or ``building``, and until it is built PyTorch's op runs; empty without one, and
+    where the first call builds it."""
     copies: tuple[str, ...] = ()
     """Copies of the call's tensors by dwconv's kernel, with the reasons. Without those of the gradient, whose layout is
     not decided yet."""
@@ -156,7 +157,7 @@ def explain(
                 expected=made.expected,
                 is_of_another_size=made.record is not None
                 and made.record.workload.input_size != problem.input_shape[2:],
-                state=state_of(problem, made, x.device),
+                state=state_of(problem, made, x.device) if settings.untuned() == "predict" else "",
                 copies=_copies(made, {"x": x, "w": w}),
             )
             for pass_, made in decisions.items()

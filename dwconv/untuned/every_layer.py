@@ -11,14 +11,14 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Sizes, Workload
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
-from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
+from dwconv.schedules.template import Candidate, ScheduleTemplate, all_templates, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
 Kind = tuple[Sizes, Sizes, tuple[Pair, ...], Sizes]
@@ -95,11 +95,11 @@ def for_layer(workload: Workload, target: Target) -> list[Candidate]:
         batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH,
     ).for_pass(workload.pass_)  # fmt: skip
     layer = replace(layer, bias=workload.bias)
-    return _all_of(layer, target) if layer.layer_kind == workload.layer_kind else []
+    return _all_of(layer, target, tuple(all_templates())) if layer.layer_kind == workload.layer_kind else []
 
 
-@cache
-def _all_of(layer: Workload, target: Target) -> list[Candidate]:
+@lru_cache(maxsize=512)
+def _all_of(layer: Workload, target: Target, templates: tuple[str, ...]) -> list[Candidate]:
     if not can_run(layer, target):
         return []
     fits = [template for template in templates_for(layer, target) if template.layout == layer.layout]

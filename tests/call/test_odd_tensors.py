@@ -68,7 +68,7 @@ KINDS = {
     "empty": lambda each: each[:0],
 }
 PLACES = {"x": (0,), "w": (1,), "bias": (2,), "all": (0, 1, 2)}
-REFUSED = {("meta", "x"), ("meta", "w"), ("meta", "bias")}
+REFUSED = {("meta", "w"), ("meta", "bias")}
 """Tensors of sizes alone beside others: of some, PyTorch's result is memory as it was."""
 
 

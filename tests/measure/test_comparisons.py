@@ -229,13 +229,24 @@ def test_beside_other_work_a_clear_winner_is_reported_with_its_least_gain():
         {"first": 40, "second": 30, "own": 90, "other": 200}
     )
     assert all(each.contention == 0.6 for each in times.values()), "it is known how that was found"
-    assert clearly_faster(disturbed(first=40.0, own=60.0, other=200.0), ["first"], ["own", "other"]) == {}, "than all"
+    less = clearly_faster(disturbed(first=40.0, own=47.0, other=200.0), ["first"], ["own", "other"])
+    assert less == {}, "than all, by a fifth"
+
+
+def test_beside_other_work_a_clear_loser_is_reported_too():
+    taken = disturbed(first=40.0, second=30.0, own=25.0, other=200.0)
+    times = clearly_faster(taken, ["first", "second"], ["own", "other"])
+    assert {name: each.median_us for name, each in times.items()} == pytest.approx(
+        {"first": 40, "second": 30, "own": 25, "other": 200}
+    )
+    ahead = clearly_faster(disturbed(first=40.0, second=30.0, own=35.0, other=200.0), ["first", "second"], ["own"])
+    assert ahead == {}, "one of ours is ahead, but not by far"
 
 
 @pytest.mark.parametrize(
     ("taken", "kernels"),
     [
-        (disturbed(ours=50.0, own=99.0), ["ours"]),
+        (disturbed(ours=50.0, own=59.0), ["ours"]),
         (disturbed(ours=50.0, own=500.0), []),
         (disturbed(lost=0.0, ours=1.0, own=9.0), ["ours"]),
     ],
