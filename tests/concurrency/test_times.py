@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bench.concurrency.times import accuracy
+from dwconv import native
 from dwconv.concurrency import task_timer
 from dwconv.concurrency.choose_schedule import Trial
 from dwconv.concurrency.counters import available
@@ -290,6 +292,27 @@ def test_a_task_is_timed_once_for_each_count_and_signature_and_estimated_once_ti
     for each in others:
         assert timer(each, 1) > 10 * estimated_us(each, 1)  # by the ratio of what was measured to its estimates
     assert asked == [1, 2, 1, 1] and timer.measured == 4 and timer.estimated == len(others) - 2
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_task_is_timed_as_lanes_run_it(monkeypatch, is_compiled):
+    """In compiled code, where there is some: then its Python is not called."""
+    if not is_compiled:
+        monkeypatch.setattr(native, "module", None)
+        monkeypatch.setattr(native, "soon", lambda: None)
+    elif native.native() is None:
+        pytest.skip("no C++ compiles here")
+    found = cut(split(traced(branches, branches_inputs())))
+    called = []
+
+    def watched(task, function):
+        return lambda values: (called.append(task), function(values))
+
+    watching = replace(found, functions=tuple(watched(*each) for each in enumerate(found.functions)))
+    timer = TaskTimer([watching], budget=Budget(60))
+    for each in found.graph.tasks:
+        timer._call(watching, each.index)()
+    assert called == ([] if is_compiled else [each.index for each in found.graph.tasks])
 
 
 def test_made_up_tensors_lie_as_the_traced_ones():
