@@ -24,7 +24,7 @@ from dwconv.errors import NonsenseAnswer, RequestFailed, WorkerCannotStart, Work
 from dwconv.measure.limits import measure_limits
 from dwconv.measure.processes import process as process_module
 from dwconv.measure.processes.process import IsolatedProcess
-from dwconv.measure.processes.started_process import Watch, _give_least_priority
+from dwconv.measure.processes.started_process import Watch
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.system import cpu_facts
@@ -173,20 +173,6 @@ def test_an_answer_that_does_not_fit_is_nonsense():
         process.call("print_noise", timeout_s=10)
     assert not process.running
     process.kill()
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a priority of Linux")
-def test_what_makes_way_takes_idle_cores_alone():
-    command = [sys.executable, "-c", "input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
-        _give_least_priority(process.pid)
-        assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
-        shares = Path(f"/proc/{process.pid}/autogroup")
-        if shares.exists():  # cores are shared among sessions first
-            assert shares.read_text().endswith("nice 10\n")
-        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
-        process.kill()
-    _give_least_priority(process.pid)  # which has ended
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

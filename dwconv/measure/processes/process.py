@@ -57,7 +57,7 @@ class IsolatedProcess:
     does not reach it, and all processes that it started end with it. It ends when this object or this process does.
     ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is the share of the
     available memory that a request may take; ``vector_set`` bounds the vectors that PyTorch uses in it; ``gpu``
-    is the number of the one that it has; one that ``makes_way`` takes idle cores alone.
+    is the number of the one that it has.
     """
 
     def __init__(
@@ -70,10 +70,8 @@ class IsolatedProcess:
         gpu: int = 0,
         misfit: Misfit = lambda request, answer: "",
         memory_share: float = MEMORY_SHARE,
-        makes_way: bool = False,
     ) -> None:
         self._role = role
-        self._makes_way = makes_way
         self._setup = setup
         self._threads = threads
         self._vector_set = vector_set
@@ -181,9 +179,7 @@ class IsolatedProcess:
         if why := interpreter.why_none():
             raise WorkerCannotStart(f"a worker cannot start: {why}")
         try:
-            self._running = Running.start(
-                self._role, threads=self._threads, vector_set=self._vector_set, gpu=self._gpu, makes_way=self._makes_way
-            )
+            self._running = Running.start(self._role, threads=self._threads, vector_set=self._vector_set, gpu=self._gpu)
         except OSError as error:
             reason = f"{type(error).__name__}: {one_line(error)}"
             raise WorkerCannotStart(f"a worker cannot start: {reason}", shortage=shortage_of(error)) from None

@@ -161,11 +161,9 @@ class Running:
     watch: Watch
 
     @classmethod
-    def start(
-        cls, role: str, *, threads: int, vector_set: str | None = None, gpu: int = 0, makes_way: bool = False
-    ) -> Running:
+    def start(cls, role: str, *, threads: int, vector_set: str | None = None, gpu: int = 0) -> Running:
         """Start a worker, in which PyTorch uses no wider vectors than ``vector_set``, and which has this process's
-        ``gpu``; one that ``makes_way`` takes idle cores alone. Raises OSError, and then leaves nothing behind."""
+        ``gpu``. Raises OSError, and then leaves nothing behind."""
         environment = settings.worker_environment(threads=threads, vector_set=vector_set, gpu=gpu)
         with contextlib.ExitStack() as undo:
             scratch = Scratch.make()
@@ -182,8 +180,6 @@ class Running:
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
-            if makes_way:
-                _give_least_priority(process.pid)  # from here: its imports alone take seconds
             undo.pop_all()
         return cls(process=process, connection=ours, scratch=scratch, watch=Watch(process.pid))
 
@@ -194,12 +190,3 @@ class Running:
         status = self.process.wait()
         self.scratch.remove()
         return status
-
-
-def _give_least_priority(process: int) -> None:
-    with contextlib.suppress(OSError):  # it has ended; the next request says why
-        os.setpriority(os.PRIO_PROCESS, process, 19)
-        if hasattr(os, "SCHED_IDLE"):  # Linux: a thread that wakes up finds the core as if it were idle
-            os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))
-    with contextlib.suppress(OSError):  # Linux shares cores among sessions first, whatever their processes' priorities
-        Path(f"/proc/{process}/autogroup").write_text("10", encoding="utf-8")
