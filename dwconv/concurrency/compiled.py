@@ -121,23 +121,24 @@ class Compiled:
         self._is_out = self._program is None
         if not self._is_out:
             parts = self._parts()
-            made = [self._segment(module, each) for each in parts]
+            made = [_segment(module, each, threads=self._threads) for each in parts]
             slowed = slowdowns() if any(each.ready for each in parts) else no_slowdowns()
             most = max((len(each.segment.lanes) for each in parts), default=1)
             self._runner = module.Runner(made, self._order, slowed, _spin_us(most))
         return not self._is_out
 
-    def _segment(self, module: Any, part: Part) -> Any:
-        segment, ready = part.segment, part.ready
-        lanes = [
-            [module.LaneStep(each.task, each.threads, each.waits, each.signals) for each in lane]
-            for lane in segment.lanes
-        ]
-        taken = ready and module.Ready(
-            ready.tasks, ready.readers, ready.needs, ready.kinds, ready.makes,
-            [module.Stored(bytes_, read_by) for bytes_, read_by in ready.stored], ready.held, ready.limit, ready.way_us,
-        )  # fmt: skip
-        return module.Segment(lanes, cores_of_lanes(segment, threads=self._threads), segment.is_narrow, taken)
+
+def _segment(module: Any, part: Part, *, threads: int) -> Any:
+    """As the compiled module has it."""
+    segment, ready = part.segment, part.ready
+    lanes = [
+        [module.LaneStep(each.task, each.threads, each.waits, each.signals) for each in lane] for lane in segment.lanes
+    ]
+    taken = ready and module.Ready(
+        ready.tasks, ready.readers, ready.needs, ready.kinds, ready.makes,
+        [module.Stored(bytes_, read_by) for bytes_, read_by in ready.stored], ready.held, ready.limit, ready.way_us,
+    )  # fmt: skip
+    return module.Segment(lanes, cores_of_lanes(segment, threads=threads), segment.is_narrow, taken)
 
 
 def by_schedule(cut: CutGraph, schedule: Schedule) -> Compiled:
@@ -178,8 +179,15 @@ def handover_us(bounded: Callable[[Call], Call] = lambda call: call) -> float | 
     openmp_is_here()
     tasks = range(_HANDOVERS)
     program = module.Program(0, 0, [[] for _ in tasks], [], [], [])
-    lanes = [[module.LaneStep(task, 1, (task - 1,) if task else (), True) for task in tasks[at::2]] for at in (0, 1)]
-    runner = module.Runner([module.Segment(lanes, [[], []], True, None)], tasks, no_slowdowns(), _spin_us(2))
+    lanes = tuple(
+        tuple(
+            LaneStep(task=task, threads=1, waits=(task - 1,) if task else (), signals=True) for task in tasks[lane::2]
+        )
+        for lane in (0, 1)
+    )
+    part = Part(segment=Segment(lanes=lanes, workers=(0, 1)))
+    made = _segment(module, part, threads=torch.get_num_threads())
+    runner = module.Runner([made], tasks, no_slowdowns(), _spin_us(2))
     run = bounded(lambda: program.run(runner, []))
     taken = []
     for _ in range(_ROUNDS):

@@ -5,16 +5,19 @@ Two tasks that only move memory gain little beside each other: the bandwidth is 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
 
 import torch
 
 from dwconv.concurrency.cutting import bound_by_memory
 from dwconv.concurrency.schedule import Task
-from dwconv.system.cpu_facts import inner_cache_bytes
+from dwconv.concurrency.second_threads import pinned
+from dwconv.measure.clock.contention import load, others
+from dwconv.records.record import CONTENDED
+from dwconv.system.cpu_facts import cores_of_this_process, inner_cache_bytes
 from dwconv.system.threads import on_threads
 
 COMPUTES, MOVES = KINDS = range(2)
@@ -32,10 +35,29 @@ def kind_of_task(task: Task) -> int:
     return MOVES if is_large and bound_by_memory(flops=task.flops, bytes=task.bytes) else COMPUTES
 
 
-@cache
+_measured: list[list[float]] | None = None
+_disturbed_s = -math.inf
+"""When a measurement was disturbed."""
+_AGAIN_S = 60.0
+now_s: Callable[[], float] = time.monotonic
+
+
 def slowdowns() -> list[list[float]]:
     """By kind of a task, and kind of a neighbour on another core: how many times as long the task takes; never less
-    than 1."""
+    than 1. Where other work disturbs the measurement, tasks count as undisturbed, and after a minute it is measured
+    again."""
+    global _measured, _disturbed_s
+    if _measured is None and now_s() - _disturbed_s > _AGAIN_S:
+        before = load()
+        found = _slowdowns()
+        if others(before, load()) > CONTENDED:
+            _disturbed_s = now_s()
+        else:
+            _measured = found
+    return _measured or no_slowdowns()
+
+
+def _slowdowns() -> list[list[float]]:
     work = {COMPUTES: _multiplying, MOVES: _copying}
     alone = {kind: _rates([work[kind]])[0] for kind in KINDS}
     found = [[1.0 for _ in KINDS] for _ in KINDS]
@@ -71,10 +93,11 @@ def _rates(works: list[Callable[[], Callable[[], object]]]) -> list[float]:
 
 def _once(works: list[Callable[[], Callable[[], object]]]) -> list[float]:
     begin = threading.Barrier(len(works))
+    cores = cores_of_this_process()
     rates = [0.0] * len(works)
 
     def repeat(place: int) -> None:
-        with on_threads(1):
+        with pinned(cores[place % len(cores)]), on_threads(1):
             call = works[place]()
             call()
             begin.wait()

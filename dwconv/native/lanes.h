@@ -52,12 +52,13 @@ class Bell {
     using clock = std::chrono::steady_clock;
     if (spin_us > 0) {
       const auto until = clock::now() + std::chrono::microseconds(spin_us);
-      do {
-        for (int i = 0; i < 32; ++i) {
+      for (int turn = 1; turn % 8 || clock::now() < until; ++turn) {
+        for (int i = 0; i < 16; ++i) {
           if (ready()) return;
           relax();
         }
-      } while (clock::now() < until);
+        if (turn % 8 == 0) sched_yield();  // what it waits for may have been placed on this core
+      }
     }
     for (bool is_ready = ready(); !is_ready;) {
       sleepers_.fetch_add(1);
