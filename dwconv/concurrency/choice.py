@@ -91,7 +91,7 @@ def _rounded(placed: Placement) -> Placement:
 
 def _rounded_run(ran: Ran) -> Ran:
     start_us, end_us = (None if us is None else round(us, 2) for us in (ran.start_us, ran.end_us))
-    return Ran(placed=_rounded(ran.placed), start_us=start_us, end_us=end_us)
+    return Ran(placed=_rounded(ran.placed), start_us=start_us, end_us=end_us, lane=ran.lane)
 
 
 def decode(line: bytes) -> Choice:

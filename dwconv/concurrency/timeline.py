@@ -20,7 +20,7 @@ import msgspec
 
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Task
+from dwconv.concurrency.schedule import Count, Microseconds, Placement, Schedule, Task
 from dwconv.concurrency.segments import decides_at_run_time
 from dwconv.concurrency.tasks import CutGraph, TaskFunction
 from dwconv.errors import InvalidChoice
@@ -38,6 +38,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     placed: Placement
     start_us: Microseconds | None = None
     end_us: Microseconds | None = None
+    lane: Count | None = None
+    """Where it ran, if the lanes decided that at run time; else where it was placed."""
+
+    @property
+    def ran_on(self) -> int:
+        return self.placed.worker if self.lane is None else self.lane
 
 
 # -- recording ---------------------------------------------------------------------------------------------------------
@@ -82,8 +88,7 @@ _When = tuple[float, float, int | None]
 
 def _ran(placed: Placement, when: _When) -> Ran:
     start_us, end_us, lane = when
-    at = placed if lane is None else msgspec.structs.replace(placed, worker=lane)
-    return Ran(placed=at, start_us=start_us, end_us=end_us)
+    return Ran(placed=placed, start_us=start_us, end_us=end_us, lane=lane)
 
 
 def _seen(engine: Engine) -> dict[int, _When]:
@@ -159,12 +164,12 @@ def operations(ran: Sequence[Sequence[Ran]], tasks: Sequence[Sequence[Task]]) ->
             beside = [
                 known[other.placed.task].name
                 for other in runs
-                if other.placed.worker != each.placed.worker and _overlap(_when(other), (start_us, end_us))
+                if other.ran_on != each.ran_on and _overlap(_when(other), (start_us, end_us))
             ]
             task = known[each.placed.task]
             found.append(
                 Operation(
-                    graph=graph, name=task.name, kind=task.kind, threads=each.placed.threads, lane=each.placed.worker,
+                    graph=graph, name=task.name, kind=task.kind, threads=each.placed.threads, lane=each.ran_on,
                     start_us=start_us, neighbours=tuple(beside), predicted_us=each.placed.end_us - each.placed.start_us,
                     seen_us=None if each.end_us is None else end_us - start_us,
                 )
@@ -233,10 +238,11 @@ def _events(
                 continue
             start_us, end_us = _when(each) if seen else (each.placed.start_us, each.placed.end_us)
             task = known[each.placed.task]
-            lanes.add(each.placed.worker)
+            lane = each.ran_on if seen else each.placed.worker
+            lanes.add(lane)
             yield {
                 "name": task.name, "cat": graph, "ph": "X", "ts": began_us + start_us, "dur": end_us - start_us,
-                "pid": process, "tid": each.placed.worker, "args": {
+                "pid": process, "tid": lane, "args": {
                     "kind": task.kind, "threads": each.placed.threads,
                     "predicted µs": each.placed.end_us - each.placed.start_us,
                 },

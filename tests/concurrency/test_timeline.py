@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 import torch
 from torch import nn
@@ -72,6 +73,17 @@ def test_a_trace_has_the_step_as_it_ran_and_as_expected(tmp_path):
     assert placed[1] == [("mm_0", 0, 0, 60), ("add_1", 1, 10, 10), ("relu_2", 0, 60, 15)]
     assert placed[2][2:4] == [("relu_2", 0, 50, 10), ("mm_0", 0, 60, 30)], "backward begins when forward has ended"
     assert all(each["args"]["threads"] in (1, 2) for each in events if each["ph"] == "X")
+
+
+def test_a_task_that_ran_on_another_lane_than_expected_is_shown_on_both(tmp_path):
+    moved = msgspec.structs.replace(FORWARD[1], lane=0, start_us=75, end_us=85)
+    moved_first = msgspec.structs.replace(FORWARD[0], lane=1)
+    found = operations([(moved_first, moved)], [TASKS])
+    assert [(each.name, each.lane) for each in found] == [("mm_0", 1), ("add_1", 0)]
+    write_trace(tmp_path / "step.json", [("graph 0", ((moved_first, moved),), (TASKS,))])
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    placed = {(each["pid"], each["name"]): each["tid"] for each in events if each["ph"] == "X"}
+    assert placed == {(1, "mm_0"): 1, (1, "add_1"): 0, (2, "mm_0"): 0, (2, "add_1"): 1}
 
 
 def test_a_trace_that_cannot_be_written_is_named(tmp_path):
