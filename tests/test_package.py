@@ -123,7 +123,9 @@ def test_the_version_is_that_of_the_changelog():
 def test_unknown_command_is_one_line():
     done = subprocess.run([sys.executable, "-m", "dwconv", "fly"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: command=fly is unknown; use one of tune, show, merge, export, portfolio\n"
+    assert (
+        done.stderr == "error: command=fly is unknown; use one of tune, show, merge, export, concurrency, portfolio\n"
+    )
 
 
 def test_patterns_end_where_the_text_ends():

@@ -135,7 +135,7 @@ def _kept(results: str, *, folder: Path, facts: Mapping[str, Any]) -> list[Row]:
     """The rows of an earlier run with the same versions, seed and seconds; none if there is none."""
     path = Path(folder) / f"{results}-{cpu_target().device}.json"
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         same = {**facts, **versions.installed()}
         was = {**{name: found.get(name) for name in facts}, **found["versions"]}
         rows = found["rows"] if same == {name: was.get(name) for name in same} else []

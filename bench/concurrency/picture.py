@@ -17,7 +17,7 @@ from dwconv.reporting.drawing import text
 from dwconv.reporting.frame import DRAWN, colours
 from dwconv.system.new_file import replace_file
 
-_WIDTH_PX, _NAMES_PX, _EDGE_PX = 860.0, 64.0, 12.0
+_WIDTH_PX, _NAMES_PX, _EDGE_PX = 760.0, 64.0, 12.0
 _LANE_PX, _BAR_PX, _HEADING_PX, _AXIS_PX = 26.0, 20.0, 26.0, 22.0
 _CHARACTER_PX = 6.4
 _COLOURS = {"forward": "fprop", "backward": "dgrad"}
@@ -28,7 +28,7 @@ def draw(trace: Path) -> Path:
     """Draw the trace to a file of its name that ends in ``.svg``; returns its path. Raises InvalidChoice, in a line, if
     it is no trace, or the picture cannot be written."""
     try:
-        picture = drawn(json.loads(trace.read_text()))
+        picture = drawn(json.loads(trace.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidChoice(f"--draw {trace} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -72,7 +72,7 @@ def _bar(event: dict[str, Any], scale: float, *, y_px: float) -> str:
     room = int((width_px - 6) / _CHARACTER_PX)
     label = ""
     if room >= min(len(event["name"]), 6):
-        label = f'<text class="on" x="{x_px + 3:.1f}" y="{y_px + 14:g}">{text(event["name"][:room])}</text>'
+        label = f'<text class="tag" x="{x_px + 3:.1f}" y="{y_px + 14:g}">{text(event["name"][:room])}</text>'
     return (
         f'<rect class="{_COLOURS.get(event["cat"], "even")} bar" x="{x_px:.1f}" y="{y_px:g}" width="{width_px:.1f}" '
         f'height="{_BAR_PX:g}"><title>{text(said)}</title></rect>{label}'
@@ -94,7 +94,7 @@ def _axis(end_us: float, scale: float, *, y_px: float) -> str:
 
 def _svg(parts: list[str], *, height_px: float) -> str:
     size = f'width="{_WIDTH_PX:g}" height="{height_px:g}" viewBox="0 0 {_WIDTH_PX:g} {height_px:g}"'
-    own = ".ink { fill: var(--ink); }\n.bar { stroke: var(--ground); stroke-width: .7; }\n.on { fill: var(--ground); }"
+    own = ".ink { fill: var(--ink); }\n.bar { stroke: var(--ground); stroke-width: .7; }"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>\n{colours("svg")}{DRAWN}{own}\n</style>\n'
         '<rect width="100%" height="100%" rx="8" style="fill: var(--ground)"/>\n' + "\n".join(parts) + "\n</svg>\n"

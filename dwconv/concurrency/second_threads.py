@@ -34,7 +34,7 @@ def sibling_pairs() -> list[tuple[int, int]]:
     pairs: set[tuple[int, int]] = set()
     for listed in TOPOLOGY.glob("cpu[0-9]*/topology/thread_siblings_list"):
         try:
-            shared = _numbers(listed.read_text())
+            shared = _numbers(listed.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
         mine = [number for number in shared if allowed is None or number in allowed]

@@ -95,11 +95,11 @@ def for_layer(workload: Workload, target: Target) -> list[Candidate]:
         batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH,
     ).for_pass(workload.pass_)  # fmt: skip
     layer = replace(layer, bias=workload.bias)
-    return _all_of(layer, target, tuple(all_templates())) if layer.layer_kind == workload.layer_kind else []
+    return _all_of(layer, target, tuple(all_templates().values())) if layer.layer_kind == workload.layer_kind else []
 
 
 @lru_cache(maxsize=512)
-def _all_of(layer: Workload, target: Target, templates: tuple[str, ...]) -> list[Candidate]:
+def _all_of(layer: Workload, target: Target, templates: tuple[ScheduleTemplate[Any], ...]) -> list[Candidate]:
     if not can_run(layer, target):
         return []
     fits = [template for template in templates_for(layer, target) if template.layout == layer.layout]

@@ -176,7 +176,7 @@ def test_a_trace_is_drawn_with_a_bar_for_each_task(tmp_path, capsys):
     assert f"drawn to {tmp_path / 'step.svg'}" in capsys.readouterr().out
     drawn = ElementTree.parse(tmp_path / "step.svg").getroot()
     bars = [each for each in drawn.iter("{http://www.w3.org/2000/svg}rect") if "bar" in each.get("class", "")]
-    whole = 860 - 64 - 12
+    whole = 760 - 64 - 12
     assert [(float(bar.get("x")), float(bar.get("width"))) for bar in bars] == [
         (64, 0.75 * whole), (64 + 0.5 * whole, 0.5 * whole),
     ]  # fmt: skip
