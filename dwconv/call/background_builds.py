@@ -48,6 +48,7 @@ _IDLE_S = 10.0
 """How long a thread and its process stay without work: the next size may come soon."""
 _REST = 9
 """Times as long as a task, where it slows training: a pause before the next one."""
+_LOOK_S = 0.25
 _FEW = 3
 """Kernels that one process builds while another starts."""
 
@@ -270,7 +271,8 @@ def _next() -> _Task | None:
             if not _tasks and now_s >= ends_s:
                 _Threads.count -= 1
                 return None
-            _changed.wait(max(0.01, (_Threads.rests_until_s if _tasks else ends_s) - now_s))
+            pause_s = (_Threads.rests_until_s if _tasks else ends_s) - now_s
+            _changed.wait(pause_s if pause_s > 0 else _LOOK_S)  # others are busy, and say when they are not
         _Threads.busy += 1
         return heapq.heappop(_tasks)
 

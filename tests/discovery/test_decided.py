@@ -89,7 +89,9 @@ LEFT = {
     "an attribute by its name": (
         lambda self, x: (setattr(self, "steps", self.steps + 1), self.block(x))[1], "calls setattr in its forward pass",
     ),
-    "what it prints": (lambda self, x: (print(end=""), self.block(x))[1], "calls print in its forward pass"),
+    "what it prints": (  # or what a stream of Python's own reads, as that of a test runner
+        lambda self, x: (print(end=""), self.block(x))[1], "calls print in its forward pass|reads sys",
+    ),
     "the time by another name": (lambda self, x: self.block(x) if now() > 0 else x, "calls time in its forward pass"),
     "a mode by another name": (lambda self, x: self.block(x) * (1 + learns()), "decides by is_grad_enabled"),
     "a type by another name": (lambda self, x: self.block(x) * (1 + is_a(x, Tensor)), "decides by isinstance"),
