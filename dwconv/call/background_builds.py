@@ -48,7 +48,7 @@ _IDLE_S = 10.0
 """How long a thread and its process stay without work: the next size may come soon."""
 _REST = 9
 """Times as long as a task, where it slows training: a pause before the next one."""
-_LOOK_S = 0.25
+_LOOK_S, _LONG_S = 0.25, 3.0
 _FEW = 3
 """Kernels that one process builds while another starts."""
 
@@ -285,7 +285,7 @@ def _end(task: _Task, reason: str, *, took_s: float) -> None:
         then(reason)
     with _changed:
         _Threads.busy -= 1
-        _Threads.rests_until_s = time.monotonic() + _REST * min(took_s, BUILD_S)
+        _Threads.rests_until_s = time.monotonic() + _REST * min(took_s, _LONG_S)
         _changed.notify_all()
 
 
