@@ -16,9 +16,10 @@ from typing import Any
 
 from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Sizes, Workload
+from dwconv.schedules import template as registry
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
-from dwconv.schedules.template import Candidate, ScheduleTemplate, all_templates, can_run, templates_for
+from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
 from dwconv.system.cpu_facts import MiB
 
 Kind = tuple[Sizes, Sizes, tuple[Pair, ...], Sizes]
@@ -95,7 +96,9 @@ def for_layer(workload: Workload, target: Target) -> list[Candidate]:
         batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH,
     ).for_pass(workload.pass_)  # fmt: skip
     layer = replace(layer, bias=workload.bias)
-    return _all_of(layer, target, tuple(all_templates().values())) if layer.layer_kind == workload.layer_kind else []
+    if layer.layer_kind != workload.layer_kind:
+        return []
+    return _all_of(layer, target, tuple(registry.all_templates().values()))
 
 
 @lru_cache(maxsize=512)
