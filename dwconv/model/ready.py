@@ -19,7 +19,7 @@ _MOST_STEPS = 4
 
 
 def ready(model: Model, example_inputs: Any, *, timeout_s: float = 600.0) -> Model:
-    """Wait until ``model``, which was converted, runs on its kernels, and return it: for who measures.
+    """Wait until ``model``, which was converted, runs on its kernels, and return it: call it before you measure.
 
     The model takes some steps on ``example_inputs`` (a tensor, a tuple of positional arguments, or a dict of keyword
     arguments, on its device), which change nothing in it. Between them all cores build what its calls will run, known
