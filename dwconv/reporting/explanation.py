@@ -19,9 +19,11 @@ from dwconv.kernels.operand import alignment_bytes, why_copied, x_pitch_of
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
+from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import IMAGES, Layout, Pass, by
 from dwconv.records.record import Measurement, TuningRecord, in_us
 from dwconv.reporting import road
+from dwconv.schedules.cuda.gpu.cost import conflicts_us, total_us
 from dwconv.schedules.template import template
 from dwconv.system import versions
 from dwconv.system.given import shown
@@ -48,6 +50,9 @@ class PassExplanation:
     copies: tuple[str, ...] = ()
     """Copies of the call's tensors by dwconv's kernel, with the reasons. Without those of the gradient, whose layout is
     not decided yet."""
+    conflicts: str = ""
+    """What bank conflicts in shared memory are computed to cost dwconv's kernel on a GPU; empty where that is
+    little."""
 
     @property
     def measured(self) -> Measurement | None:
@@ -69,6 +74,7 @@ class PassExplanation:
             lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}{at}")
         if self.config:
             lines.append(f"         {self.config}")
+        lines += [f"         {self.conflicts}"] if self.conflicts else []
         lines += [f"         {each}" for each in self.copies]
         return "\n".join(lines)
 
@@ -159,6 +165,7 @@ def explain(
                 and made.record.workload.input_size != problem.input_shape[2:],
                 state=state_of(problem, made, x.device) if settings.untuned() == "predict" else "",
                 copies=_copies(made, {"x": x, "w": w}),
+                conflicts=_conflicts(made),
             )
             for pass_, made in decisions.items()
         ),
@@ -173,6 +180,28 @@ def _config(decision: decision.DispatchDecision) -> str:
     known = decision.record or decision.expected
     config = decision.config or (known.config if known else None)
     return f"{config.template} {config}" if config else ""
+
+
+_MUCH = 0.05
+"""The share of a kernel's computed time from which on its bank conflicts are named."""
+
+
+def _conflicts(decision: decision.DispatchDecision) -> str:
+    """Of the estimate: nothing is built."""
+    workload, config, target = decision.workload, decision.config, decision.target
+    if workload is None or config is None or not isinstance(target, CudaTarget):
+        return ""
+    works = template(config.template).works
+    assert works is not None, "a template of CUDA says what its kernels do"
+    kernels = works(workload, config, target)
+    taken_us, all_us = conflicts_us(kernels, target), total_us(kernels, target)
+    if not taken_us > _MUCH * all_us:
+        return ""
+    most = max(kernel.transactions_a_request or 1.0 for kernel in kernels)
+    return (
+        f"bank conflicts: {most:.1f} transactions a request of shared memory, computed to take {in_us(taken_us)} of "
+        f"{in_us(all_us)}"
+    )
 
 
 def _copies(decision: decision.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from dwconv.measure.simulator.simulate import simulate
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
-from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, Price, price
+from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, Price, conflicts_us, price
 from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.template import Candidate, template
 
@@ -44,6 +44,7 @@ class KernelCost:
 
     kernel: str
     work: BlockWork
+    target: CudaTarget
     price: Price
     resources: dict[str, int]
     """``registers``, ``shared_bytes`` (static and dynamic), ``spill_bytes``, ``stack_bytes``."""
@@ -52,6 +53,11 @@ class KernelCost:
     def busy_us(self) -> dict[str, float]:
         """One for each of RESOURCES, and ``launch``."""
         return {**self.price.busy_us, "launch": LAUNCH_US}
+
+    @property
+    def conflicts_us(self) -> float:
+        """Microseconds that bank conflicts of shared memory take."""
+        return conflicts_us([self.work], self.target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +125,7 @@ def _kernel_cost(artifact: Artifact, launch: Launch, estimated: BlockWork, *, ta
         # What is spilt goes to and from the first-level cache: the words of 32 threads are neighbours.
         lines=estimated.lines + warps * resources.get("spill_bytes", 0) / 4,
     )
-    return KernelCost(kernel=launch.kernel, work=work, price=price(work, target), resources=resources)
+    return KernelCost(kernel=launch.kernel, work=work, target=target, price=price(work, target), resources=resources)
 
 
 def cost_data(cost: Cost) -> dict[str, Any]:
@@ -152,6 +158,7 @@ def cost_lines(cost: Cost) -> list[str]:
             + (", the next ones while it computes" if work.loads_ahead else ""),
             f"  busy µs: {'  '.join(f'{name} {time:.1f}' for name, time in kernel.busy_us.items())}",
             f"  DRAM {price.dram_bytes / 1e6:.1f} MB, second-level cache {work.cache_bytes / 1e6:.1f} MB",
+            f"  shared memory: {shared_words(kernel)}",
         ]
     return lines
 
@@ -162,6 +169,17 @@ def resource_words(resources: dict[str, int]) -> str:
     words = [f"{resources.get('registers', 0)} registers", f"{resources.get('shared_bytes', 0)} bytes shared"]
     words.append(f"{spilt} bytes spilt" if spilt else "no spills")
     return ", ".join(words + [f"{stack} bytes stack"] * (stack > 0))
+
+
+def shared_words(kernel: KernelCost) -> str:
+    """``1.4 transactions a request; bank conflicts take 3.1 µs``."""
+    degree = kernel.work.transactions_a_request
+    if degree is None:
+        return "unused"
+    conflicts = (
+        f"bank conflicts take {kernel.conflicts_us:.1f} µs" if kernel.work.conflict_turns else "no bank conflict"
+    )
+    return f"{degree:.1f} transactions a request; {conflicts}"
 
 
 def _kernel_data(kernel: KernelCost) -> dict[str, Any]:
@@ -179,6 +197,8 @@ def _kernel_data(kernel: KernelCost) -> dict[str, Any]:
         "bytes_in_flight_per_sm": int(price.bytes_in_flight_per_sm),
         "dram_bytes": price.dram_bytes,
         "cache_bytes": kernel.work.cache_bytes,
+        "transactions_a_request": kernel.work.transactions_a_request,
+        "conflicts_us": kernel.conflicts_us,
     }
 
 

@@ -10,10 +10,14 @@ import pytest
 import torch
 
 import dwconv
+from dwconv.dispatch.decision import DispatchDecision
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import Kernel
-from dwconv.problems.target import cpu_target
+from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records.log import TuningLog
+from dwconv.reporting import explanation
+from dwconv.reporting.explanation import PassExplanation
+from dwconv.schedules.template import template
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
 
@@ -111,6 +115,30 @@ def test_a_copy_of_what_a_kernel_cannot_read_where_it_lies(logs):
             assert copy.startswith("copies x first") and reason in copy
         assert explanation["dgrad"].copies == () and f"         {copy}" in str(explanation).splitlines()
     assert dwconv.explain(X, W, padding=1)["fprop"].copies == ()
+
+
+def test_bank_conflicts_are_named_where_they_take_long():
+    """Of the kernel that would run on a GPU: copied as they lie, rows that threads read together share banks."""
+    workload, target = workload_of(shape=(64, 144, 56, 56), layout="nchw"), parse_target("cuda:sm_90")
+    known = template("cuda.fprop_nchw")
+    space = known.space(workload, target)
+    copied = {"planes": 1, "block_h": 56, "tile_h": 2, "threads_w": 8, "vthread_w": 1, "pipeline": 2, "turns": 4}
+    found = {}
+    for name, knobs in (("default", {}), ("copied", copied)):
+        config = space.check({**space.default.to_dict(), **knobs})
+        runs = DispatchDecision(provider="dwconv", reason="", workload=workload, target=target, config=config)
+        found[name] = explanation._conflicts(runs)
+        on_cpu = dataclasses.replace(runs, target=cpu_target())
+        assert explanation._conflicts(on_cpu) == ""
+    (work,) = known.works(workload, config, target)
+    assert work.transactions_a_request > 1.2
+    taken = f"bank conflicts: {work.transactions_a_request:.1f} transactions a request of shared memory, computed to "
+    assert found["default"] == "" and found["copied"].startswith(taken)
+    made = PassExplanation(
+        pass_="fprop", provider="dwconv", reason="", record=None, config="", conflicts=found["copied"]
+    )
+    assert str(made).splitlines()[-1] == f"         {taken}{found['copied'].removeprefix(taken)}"
+    assert explanation._conflicts(DispatchDecision(provider="pytorch", reason="")) == ""
 
 
 def test_it_takes_what_the_call_takes(logs):

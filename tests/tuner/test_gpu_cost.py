@@ -22,7 +22,7 @@ from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
-from dwconv.schedules.cuda.gpu.cost import ALONE, LAUNCH_US, NOT_HIDDEN, RESOURCES, BlockWork, price
+from dwconv.schedules.cuda.gpu.cost import ALONE, LAUNCH_US, NOT_HIDDEN, RESOURCES, BlockWork, conflicts_us, price
 from dwconv.schedules.cuda.gpu.hardware import occupancy
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
@@ -115,6 +115,40 @@ def test_tensor_cores_are_busy_with_their_products() -> None:
     busy = price(work, SM_90).busy_us
     assert max(busy, key=lambda name: busy[name]) == "tensor"
     assert busy["tensor"] == pytest.approx(2 * SM_90.sms * 1e6 * 2 / 614e12 * 1e6)
+
+
+def test_bank_conflicts_cost_the_turns_that_they_add() -> None:
+    work = BlockWork(
+        blocks=1000, threads=128, registers=64, instructions=1, lines=0, bank_turns=4e4, conflict_turns=3e4,
+        dram_bytes=0, cache_bytes=0, bytes_in_flight=1e5,
+    )  # fmt: skip
+    assert work.transactions_a_request == 4 and work.without_conflicts.transactions_a_request == 1
+    assert dataclasses.replace(work, bank_turns=0, conflict_turns=0).transactions_a_request is None
+    taken, least = (price(each, SM_90).microseconds for each in (work, work.without_conflicts))
+    assert taken > 3 * least and conflicts_us([work, work], SM_90) == pytest.approx(2 * (taken - least))
+    assert conflicts_us([work.without_conflicts], SM_90) == 0
+    too_large = dataclasses.replace(work, shared_bytes=10**6)
+    assert conflicts_us([too_large], SM_90) == 0, "it never runs"
+
+
+COPIED = {"planes": 1, "block_h": 56, "tile_h": 2, "threads_w": 8, "vthread_w": 1, "pipeline": 2, "turns": 4}
+"""Rows of 60 words lie as in memory: 8 threads of each read, of every second row."""
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({}, "shared memory: 1.0 transactions a request; no bank conflict"),
+        ({"stage": "registers", "vthread_w": 1, "tile_w": 2, "tile_h": 2}, "shared memory: unused"),
+        (COPIED, "shared memory: 3.5 transactions a request; bank conflicts take "),
+    ],
+)
+def test_the_report_says_how_shared_memory_is_met(knobs: dict[str, Any], words: str) -> None:
+    (kernel,) = (cost := _cost(**knobs)).kernels
+    assert words in "\n".join(cost_lines(cost))
+    (data,) = cost_data(cost)["kernels"]
+    assert data["transactions_a_request"] == kernel.work.transactions_a_request
+    assert data["conflicts_us"] == kernel.conflicts_us and (kernel.conflicts_us > 0) == ("take" in cost_lines(cost)[-1])
 
 
 def test_a_lean_candidate_beats_a_wasteful_one_and_nothing_beats_the_memory() -> None:

@@ -191,7 +191,7 @@ def _of_tiles(cut: BlockCut, target: CudaTarget, *, read: int, written: int) -> 
     warps = -(-cut.tile_threads // hardware.WARP)
     items = math.ceil(cut.workload.batch * cut.rows.tiles / cut.split)
     images, lanes, of_patch = cut.images_staged, cut.vector_c, ITEMSIZE[cut.patch_dtype]
-    patch_vectors = patch_reads(cut) + staged_vectors(cut)
+    accesses = (weight_reads(cut), 4 * lanes), (patch_reads(cut) + staged_vectors(cut), of_patch * lanes)
     of_pixel = float(cut.itemsize * cut.workload.channels)
     own = cut.tile_h * cut.tile_w
     x = 0 if cut.is_forward else written  # of which a thread reads its own tile
@@ -218,7 +218,8 @@ def _of_tiles(cut: BlockCut, target: CudaTarget, *, read: int, written: int) -> 
         instructions=warps * instructions * (1 + fma_of_tile(cut) / LONG_CODE),
         fma=warps * items * fma_of_tile(cut),
         lines=warps * items * touched * _lines(cut),
-        bank_turns=warps * items * (weight_reads(cut) * _turns(4 * lanes) + patch_vectors * _turns(of_patch * lanes)),
+        bank_turns=warps * items * sum(count * _turns(vector_bytes) for count, vector_bytes in accesses),
+        conflict_turns=warps * items * sum(count * _conflict_turns(vector_bytes) for count, vector_bytes in accesses),
         dram_bytes=of_pixel * (read + written + x) + partial,
         again_bytes=of_pixel * (max(0.0, beside - read) + (staged + written + x) * (_padded_channels(cut) - 1)),
         cache_bytes=of_pixel * (staged + written + x) * _padded_channels(cut) + partial,
@@ -231,6 +232,10 @@ def _turns(vector_bytes: int) -> float:
     """Of shared memory, for a warp's vectors, which lie side by side. Of two loads for each every other one's banks are
     idle."""
     return vector_bytes / hardware.BANK_BYTES * (2 if vector_bytes > hardware.VECTOR_BYTES else 1)
+
+
+def _conflict_turns(vector_bytes: int) -> float:
+    return _turns(vector_bytes) - vector_bytes / hardware.BANK_BYTES
 
 
 def _lines(cut: BlockCut) -> float:

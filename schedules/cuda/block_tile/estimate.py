@@ -9,8 +9,8 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import WARP, compiled_registers
-from dwconv.schedules.cuda.gpu.memory import lines_of_warp, sector_bytes
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP, compiled_registers
+from dwconv.schedules.cuda.gpu.memory import Turns, lines_of_warp, sector_bytes, threads_places, turns_of_threads
 from dwconv.schedules.space import Config
 
 FETCH_INSTRUCTIONS = 6
@@ -31,6 +31,8 @@ class _Reads:
     """Instructions of a thread."""
     lines: float
     bank_turns: float = 0.0
+    conflict_turns: float = 0.0
+    """Of them, by bank conflicts."""
     bytes_in_flight: float
 
 
@@ -62,6 +64,7 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         fma=config.turns * warps * fma,
         lines=config.turns * (lines + reads.lines),
         bank_turns=config.turns * reads.bank_turns,
+        conflict_turns=config.turns * reads.conflict_turns,
         dram_bytes=float(workload.bytes),
         cache_bytes=max(read, workload.bytes - written) + written,
         bytes_in_flight=reads.bytes_in_flight,
@@ -93,12 +96,39 @@ def _staged(workload: Workload, config: Config, tile: BlockTile, threads: int) -
     converted = 0.75 * (fetched / threads if config.pipeline == 1 else read) if itemsize == 2 else 0.0
     in_flight = (config.pipeline - 1) * fetched if config.pipeline > 1 else min(fetched, LOADS_IN_FLIGHT * threads)
     warps = -(-threads // WARP)
+    words = lanes * itemsize / BANK_BYTES if config.pipeline > 1 else 1
+    stored, loaded = _turns_of_fetch(workload, config, tile), _turns_of_read(workload, config, tile)
     return _Reads(
         instructions=(FETCH_INSTRUCTIONS + 2) * moves + read + converted,
         lines=warps * moves * lines_of_warp(columns * workload.stride[1] // lanes or 1, lanes * itemsize),
-        bank_turns=warps * (moves * lanes + read),
+        bank_turns=warps * (moves * words * stored.taken + read * loaded.taken),
+        conflict_turns=warps * (moves * words * (stored.taken - stored.least) + read * (loaded.taken - loaded.least)),
         bytes_in_flight=float(in_flight * itemsize),
     )
+
+
+def _turns_of_fetch(workload: Workload, config: Config, tile: BlockTile) -> Turns:
+    """Of the threads that put the input in its place, a word each; of vectors, which lie side by side, for each of their
+    words."""
+    if config.pipeline > 1:
+        return Turns(taken=1, least=1)
+    threads = -(-tile.planes // workload.multiplier), tile.threads_h, tile.threads_w
+    apart = tile.plane_words(workload), tile.row_words(workload), 1
+    return turns_of_threads(threads_places(threads, apart=apart), itemsize=BANK_BYTES)
+
+
+def _turns_of_read(workload: Workload, config: Config, tile: BlockTile) -> Turns:
+    """Of the threads that read an input element each, for the same tap."""
+    if config.pipeline > 1:
+        rows, vectors, _ = tile.copied_patch(workload)
+        row, itemsize = vectors * tile.copy_lanes(workload), ITEMSIZE[workload.dtype]
+        plane = rows * row
+    else:
+        plane, row, itemsize = tile.plane_words(workload), tile.row_words(workload), STAGED_BYTES
+    multiplier = min(workload.multiplier, tile.planes)  # so many read the same plane
+    threads = tile.planes // multiplier, multiplier, tile.threads_h, tile.threads_w
+    apart = plane, 0, config.tile_h * workload.stride[0] * row, 1
+    return turns_of_threads(threads_places(threads, apart=apart), itemsize=itemsize)
 
 
 # -- what one thread has ---------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
         fma=warps * work.fma,
         lines=_lines(cut, work),
         bank_turns=_bank_turns(cut, work),
+        conflict_turns=_conflict_turns(cut, work),
         dram_bytes=needed + written,
         again_bytes=max(0.0, read - needed),
         cache_bytes=read + written,
@@ -120,6 +121,12 @@ def _bank_turns(cut: Cut, work: ThreadWork) -> float:
         staged = cut.taps * cut.block_kernels / WARP * 6
         found += warps * work.weight_loads * _weight_turns(cut).taken + staged
     return found
+
+
+def _conflict_turns(cut: Cut, work: ThreadWork) -> float:
+    met = [(work.loads, cut.patch.read_turns)] if cut.stage == "shared" else []
+    met += [(work.weight_loads, _weight_turns(cut))] if cut.weights == "shared" else []
+    return -(-cut.threads // WARP) * sum(loads * (turns.taken - turns.least) for loads, turns in met)
 
 
 def _copies(cut: Cut) -> float:

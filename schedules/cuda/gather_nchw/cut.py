@@ -13,7 +13,14 @@ from typing import TypeVar
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, SHARED_LANES, VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.memory import aligned_lanes, exact_vectors, least_vectors, spread_vectors
+from dwconv.schedules.cuda.gpu.memory import (
+    aligned_lanes,
+    exact_vectors,
+    least_vectors,
+    spread_vectors,
+    threads_places,
+    turns_of_threads,
+)
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
@@ -173,6 +180,16 @@ class RowsCut(BlockedCut):
     @property
     def plane_words(self) -> int:
         return self._apart[1]
+
+    @cached_property
+    def read_turns(self) -> float:
+        """Turns that shared memory takes for what a warp reads of source rows, over the fewest there could be."""
+        places = threads_places(
+            (self.threads_h, self.planes, self.threads_w),
+            apart=(self._rows_apart * self.row_words, self.plane_words, self._columns_apart),
+        )
+        taken = turns_of_threads(places, itemsize=BANK_BYTES, lanes=self.shared_lanes)
+        return taken.taken / taken.least
 
     @property
     def weight_lanes(self) -> int:

@@ -141,13 +141,15 @@ def rows_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWo
     fma = gather.fan_in * rows_met * products
     issued = fma + gather.fan_in * (rows_met * (vectors + weights + ROW_INSTRUCTIONS) + FETCH_INSTRUCTIONS * fetched)
     issued += stored + (outputs if itemsize == 2 else 0) + START
-    turns = rows_met * (vectors * cut.shared_lanes + weights * cut.weight_lanes / SHARED_LANES)
+    read = rows_met * vectors * cut.shared_lanes
+    conflicts = read * (cut.read_turns - 1)
+    turns = read + conflicts + rows_met * weights * cut.weight_lanes / SHARED_LANES
     fetched_lines = cut.planes * cut.rows.size * cut.row_words * itemsize / LINE_BYTES
     stored_lines = warps * stored * lines_of_warp(cut.threads_w, cut.tile_w * itemsize)
     written = workload.batch * gather.channels * gather.rows.outputs * gather.columns.outputs * itemsize
     blocks = planes * cut.blocks_h * cut.blocks_w
     row = sector_bytes(min(cut.columns.size, gather.columns.inputs) * itemsize, whole=cut.blocks_w == 1)
-    read = blocks * cut.planes * gather.fan_in * min(cut.rows.size, gather.rows.inputs) * row
+    read_bytes = blocks * cut.planes * gather.fan_in * min(cut.rows.size, gather.rows.inputs) * row
     under_way = min(fetched, LOADS_IN_FLIGHT * 4 / itemsize)
     return BlockWork(
         blocks=blocks,
@@ -158,8 +160,9 @@ def rows_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWo
         fma=warps * fma,
         lines=gather.fan_in * fetched_lines + stored_lines,
         bank_turns=warps * gather.fan_in * (turns + fetched * cut.fetch_lanes),
+        conflict_turns=warps * gather.fan_in * conflicts,
         dram_bytes=float(workload.bytes),
-        cache_bytes=float(max(read, workload.bytes - written) + written),
+        cache_bytes=float(max(read_bytes, workload.bytes - written) + written),
         bytes_in_flight=cut.threads * under_way * cut.fetch_lanes * itemsize,
     )
 
@@ -239,6 +242,8 @@ class Issued:
     instructions: float
     fma: int
     bank_turns: float
+    conflict_turns: float
+    """Of them, by bank conflicts."""
     lines: float
 
 
@@ -246,8 +251,8 @@ def issued(cut: PlanesCut) -> Issued:
     work, itemsize = plane_work(cut), ITEMSIZE[cut.held]
     outputs, writes = cut.tile_h * cut.tile_w, len(cut.result_pieces(0))
 
-    def turns(width: int, conflicts: float) -> float:
-        return max(1.0, width * itemsize / BANK_BYTES) * conflicts
+    def turns(width: int) -> float:
+        return max(1.0, width * itemsize / BANK_BYTES)
 
     share = cut.thread_planes / cut.tiling.plane_threads  # planes a thread stands for
     copied = share * (cut.source.elements + cut.result.elements)
@@ -258,15 +263,15 @@ def issued(cut: PlanesCut) -> Issued:
         converted += cut.thread_planes * outputs // 2
     vectors = copied / cut.source.copied_lanes * (1 + itemsize / ITEMSIZE[cut.dtype])
     of_a_plane = work.products + work.reads + writes + cut.kernel_words
-    turns_of_a_plane = (
-        work.reads * turns(cut.source.lanes, cut.source.turns)
-        + writes * turns(cut.result.lanes, cut.result.turns) * outputs / max(1, writes * cut.result.lanes)
-        + cut.kernel_words
-    )
+    turns_read = work.reads * turns(cut.source.lanes)
+    turns_written = writes * turns(cut.result.lanes) * outputs / max(1, writes * cut.result.lanes)
+    conflicts = turns_read * (cut.source.turns - 1) + turns_written * (cut.result.turns - 1)
+    turns_of_a_plane = turns_read + turns_written + conflicts + cut.kernel_words
     return Issued(
         instructions=cut.thread_planes * of_a_plane + converted + vectors + START,
         fma=cut.thread_planes * work.products,
         bank_turns=cut.thread_planes * turns_of_a_plane + copied * itemsize / BANK_BYTES,
+        conflict_turns=cut.thread_planes * conflicts,
         lines=copied * ITEMSIZE[cut.dtype] * WARP / LINE_BYTES,
     )
 
@@ -284,6 +289,7 @@ def planes_work(workload: Workload, config: Config, target: CudaTarget) -> Block
         fma=float(warps * thread.fma),
         lines=warps * thread.lines,
         bank_turns=warps * thread.bank_turns,
+        conflict_turns=warps * thread.conflict_turns,
         dram_bytes=float(workload.bytes),
         cache_bytes=float(workload.bytes),
         bytes_in_flight=float(cut.threads * cut.loads_under_way * copied_bytes),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dwconv.problems.target import CudaTarget
@@ -65,6 +65,8 @@ class BlockWork:
     """Lines of global memory that warps access, one a cycle."""
     bank_turns: float = 0.0
     """Turns of shared memory, one a cycle."""
+    conflict_turns: float = 0.0
+    """Of ``bank_turns``, those that there would not be if no access had two words in one bank."""
     dram_bytes: float
     """Between memory and the second-level cache, by all blocks together, each byte once."""
     cache_bytes: float
@@ -79,6 +81,17 @@ class BlockWork:
     """Times that a block waits for memory with nothing else to do."""
     loads_ahead: bool = False
     """Whether what it needs next is on its way while it computes."""
+
+    @property
+    def transactions_a_request(self) -> float | None:
+        """Turns of shared memory over those that its words need: 1.0 without bank conflicts; None where no words go
+        through it."""
+        return self.bank_turns / (self.bank_turns - self.conflict_turns) if self.bank_turns else None
+
+    @property
+    def without_conflicts(self) -> BlockWork:
+        """The same, if no access had two words in one bank."""
+        return replace(self, bank_turns=self.bank_turns - self.conflict_turns, conflict_turns=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +122,12 @@ class Price:
 
 def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
     return sum(price(work, target).microseconds for work in works)
+
+
+def conflicts_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
+    """Microseconds of ``total_us`` that bank conflicts take; 0 where a block does not fit on an SM."""
+    both = [(price(work, target).microseconds, price(work.without_conflicts, target).microseconds) for work in works]
+    return sum(taken - least for taken, least in both if taken < math.inf)
 
 
 Works = Callable[[Workload, Config, CudaTarget], Sequence[BlockWork]]

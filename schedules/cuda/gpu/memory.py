@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dwconv.schedules.cuda.gpu.hardware import BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
 
 
 def aligned_lanes(*steps: int, itemsize: int) -> int:
@@ -87,10 +87,10 @@ def turns(vectors: Iterable[int], *, banks: int = BANKS) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """Turns that one access of a warp takes."""
+    """Turns that one access of a warp takes; of several warps, the mean."""
 
-    taken: int
-    least: int
+    taken: float
+    least: float
     """For as many words, if no two were in one bank."""
 
 
@@ -104,6 +104,26 @@ def turns_of_warp(places: Sequence[int | None], *, words: int) -> Turns:
     groups = [places[first : first + together] for first in range(0, len(places), together)]
     taken = sum(turns(at + word for at in group if at is not None for word in range(words)) for group in groups)
     return Turns(taken=taken, least=least)
+
+
+def threads_places(threads: tuple[int, ...], *, apart: tuple[int, ...]) -> tuple[int, ...]:
+    """Where the first threads of a block go, that lie on axes, the last one x, ``apart`` from one to the next."""
+    places = [0]
+    for count, step in zip(reversed(threads), reversed(apart), strict=True):
+        places = [at + index * step for index in range(count) for at in places][: WARPS_SEEN * WARP]
+    return tuple(places)
+
+
+@lru_cache(maxsize=4096)
+def turns_of_threads(places: tuple[int, ...], *, itemsize: int, lanes: int = 1) -> Turns:
+    """``lanes`` elements of ``itemsize`` bytes for each of a block's first threads, from its place on, an element's
+    number. Lanes of more than a word are whole words."""
+    words = max(1, lanes * itemsize // BANK_BYTES)
+    at = [place * itemsize // BANK_BYTES for place in places]
+    warps = [turns_of_warp(at[first : first + WARP], words=words) for first in range(0, len(at), WARP)]
+    return Turns(
+        taken=sum(warp.taken for warp in warps) / len(warps), least=sum(warp.least for warp in warps) / len(warps)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -123,9 +143,7 @@ def spread_words(held: int, *, threads: tuple[int, ...], words: tuple[tuple[int,
 
 
 def _turns_of_block(threads: tuple[int, ...], apart: tuple[int, ...]) -> int:
-    places = [0]
-    for count, step in zip(reversed(threads), reversed(apart), strict=True):
-        places = [at + index * step for index in range(count) for at in places][: WARPS_SEEN * WARP]
+    places = threads_places(threads, apart=apart)
     return sum(turns(places[first : first + WARP]) for first in range(0, len(places), WARP))
 
 

@@ -98,7 +98,8 @@ def _of_sums(cut: ImagePlanes, target: CudaTarget) -> BlockWork:
     workload, itemsize, work = cut.workload, ITEMSIZE[cut.workload.dtype], thread_work(cut)
     warps = -(-cut.threads // WARP)
     width = min(held.lanes for held in cut.layout.held) * itemsize
-    accessed = warps * work.accesses * max(1.0, width / BANK_BYTES) * cut.layout.turns
+    needed = warps * work.accesses * max(1.0, width / BANK_BYTES)
+    accessed = needed * cut.layout.turns
     plane = cut.images * cut.planes * itemsize
     read = plane * (cut.met.elements + cut.tiled.elements)
     moved = read + cut.writes * plane * cut.tiled.elements
@@ -112,6 +113,7 @@ def _of_sums(cut: ImagePlanes, target: CudaTarget) -> BlockWork:
         fma=float(warps * cut.turns * work.products),
         lines=cut.turns * moved / LINE_BYTES,
         bank_turns=cut.turns * (accessed + moved / LINE_BYTES) + warps * work.instructions_of_sums / 4,
+        conflict_turns=cut.turns * (accessed - needed),
         dram_bytes=workload.bytes + written,
         cache_bytes=workload.bytes + written,
         bytes_in_flight=float(min(cut.pipeline, cut.turns) * read),

@@ -52,7 +52,8 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
     tiles = cut.products_w / cut.warps_w
     pairs_met = sum(len(met) for _, met in cut.pairs_met)
     units = len(cut.band) - cut.has_odd_unit
-    loads = len(cut.meetings) * units + len(cut.pairs_met) * 2 + cut.tile_h * cut.units_w
+    of_x, of_dy = len(cut.meetings) * units + len(cut.pairs_met) * 2, cut.tile_h * cut.units_w
+    loads, turns_of_loads = of_x + of_dy, 2 * (of_x * cut.x.turns_of_rows + of_dy * cut.dy.turns_of_rows)
     products = (pairs * cut.matrices + pairs_met + cut.tile_h * workload.bias) * cut.units_w
     issued_of_tile = products + loads * 0.6 + TILE_INSTRUCTIONS
     brought = _brought_ahead if cut.pipeline > 1 else _copied_pixels if cut.channels_last else _copied
@@ -73,8 +74,9 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
         instructions=cut.warps * issued,
         tensor_products=float(cut.warps * turns * tiles * products * ROWS * COLUMNS * ROWS),
         lines=turns * sum(each.lines for each in copies),
-        bank_turns=cut.warps * (turns * tiles * loads * 2 + cut.group_kh * (stored + added))
+        bank_turns=cut.warps * (turns * tiles * turns_of_loads + cut.group_kh * (stored + added))
         + turns * sum(each.bank_turns for each in copies),
+        conflict_turns=float(cut.warps * turns * tiles * (turns_of_loads - 2 * loads)),
         dram_bytes=float(workload.bytes),
         cache_bytes=blocks * turns * read,
         bytes_in_flight=min(read, (max if through_registers else sum)(each.bytes_in_flight for each in copies)),

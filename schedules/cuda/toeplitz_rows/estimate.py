@@ -49,6 +49,7 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     staging, staged_lines, staged_turns = _staged(cut)
     source, results = _moved(cut)
     rounded = 2 * cut.tile_h * cut.tiles
+    turns_of_loads = loaded * width * 2 * cut.source.turns_of_rows
     of_channel = pairs * cut.products + loaded * -(-width // 2) + weights + rounded * ROUND_INSTRUCTIONS
     of_channel += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS + staging
     channels = warps * cut.turns_c
@@ -65,9 +66,10 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
             channels * pairs * sum(len(cut.units_of(tile)) for tile in range(cut.tiles)) * ROWS * COLUMNS * UNIT
         ),
         lines=source.lines + results.lines + channels * staged_lines,
-        bank_turns=channels * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + staged_turns)
+        bank_turns=channels * (turns_of_loads + weights + rounded + staged_turns)
         + source.bank_turns
         + results.bank_turns,
+        conflict_turns=channels * (turns_of_loads - loaded * width * 2),
         dram_bytes=float(workload.bytes),
         cache_bytes=max(blocks * source.moved_bytes, source_bytes) + blocks * results.moved_bytes,
         bytes_in_flight=min(source.moved_bytes, source.bytes_in_flight),
