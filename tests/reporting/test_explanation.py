@@ -119,10 +119,13 @@ def test_a_copy_of_what_a_kernel_cannot_read_where_it_lies(logs):
 
 def test_bank_conflicts_are_named_where_they_take_long():
     """Of the kernel that would run on a GPU: copied as they lie, rows that threads read together share banks."""
-    workload, target = workload_of(shape=(64, 144, 56, 56), layout="nchw"), parse_target("cuda:sm_90")
+    workload, target = (
+        workload_of(shape=(64, 96, 56, 56), kernel=(7, 7), padding=3, layout="nchw"),
+        parse_target("cuda:sm_90"),
+    )
     known = template("cuda.fprop_nchw")
     space = known.space(workload, target)
-    copied = {"planes": 1, "block_h": 56, "tile_h": 2, "threads_w": 8, "vthread_w": 1, "pipeline": 2, "turns": 4}
+    copied = {"planes": 1, "block_h": 56, "tile_h": 14, "threads_w": 28, "vthread_w": 1, "pipeline": 2, "turns": 4}
     found = {}
     for name, knobs in (("default", {}), ("copied", copied)):
         config = space.check({**space.default.to_dict(), **knobs})

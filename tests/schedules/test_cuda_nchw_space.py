@@ -111,6 +111,28 @@ def test_block_tiles_are_strided_by_virtual_threads(objects: Path) -> None:
     assert counts.wavefronts_per_ideal < 1.05
 
 
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        (TILES, {"pipeline": 2, "turns": 4, "planes": 1, "block_h": 56, "tile_h": 4, "threads_w": 8, "vthread_w": 1}),
+        (TILES, {"pipeline": 2, "turns": 4, "planes": 2, "block_h": 28, "tile_h": 7, "threads_w": 28, "vthread_w": 2}),
+        (TILES, {"planes": 8, "block_h": 8, "tile_h": 2, "threads_w": 7, "vthread_w": 1}),
+        (WIDE[0], {"planes": 8, "threads_h": 4, "threads_w": 7, "tile_w": 8}),
+    ],
+)
+def test_computed_conflicts_are_those_that_the_simulator_counts(
+    name: str, knobs: dict[str, object], objects: Path
+) -> None:
+    workload = layer(16, 56, 3, batch=1)
+    tiles = space(name, 16, 56, 3, batch=1)
+    config = tiles.check({**tiles.default.to_dict(), **knobs})
+    counts = assert_right_and_clean(workload, config, objects).counts
+    works = TEMPLATES[name].works
+    assert works is not None
+    (work,) = works(workload, config, SM_90)
+    assert work.transactions_a_request == pytest.approx(counts.wavefronts_per_ideal, rel=0.1)
+
+
 @pytest.mark.parametrize("name", STRIPS)
 def test_strips_are_as_wide_as_a_vector_and_several_planes_share_a_block(name: str) -> None:
     assert space(name, 144, 56, 3).default.tile_w == 4

@@ -108,8 +108,8 @@ def _staged(workload: Workload, config: Config, tile: BlockTile, threads: int) -
 
 
 def _turns_of_fetch(workload: Workload, config: Config, tile: BlockTile) -> Turns:
-    """Of the threads that put the input in its place, a word each; of vectors, which lie side by side, for each of their
-    words."""
+    """Of the threads that put the input in its place, a word each; of vectors, which lie side by side, for each of
+    their words."""
     if config.pipeline > 1:
         return Turns(taken=1, least=1)
     threads = -(-tile.planes // workload.multiplier), tile.threads_h, tile.threads_w
