@@ -138,7 +138,7 @@ class Arriving:
         """Have the kernels predicted, those of layers with more work first. ``calls``: as many came."""
         self._calls, self._ask_from_s = calls, math.inf
         saves_us = math.prod(self._problem.output_shape) * _US_OF_AN_OUTPUT
-        self._waits = saves_us * HORIZON * 1e-6 >= background_builds.BUILD_S
+        self._waits = saves_us * HORIZON * 1e-6 >= background_builds.BUILD_S["one size"]
         background_builds.ask(self._bring, device=self._device, saves_us=saves_us)
 
     def _bring(self, maker: Maker) -> None:
@@ -210,11 +210,12 @@ def kernels_of(problem: Problem, made: Decisions, *, device: torch.device, targe
 
 
 def calls_until_worth(wanted: Sequence[Wanted]) -> int:
-    """How often a layer must run until kernels have saved what their builds take."""
+    """How often a layer must run until kernels have saved what their builds take. One for every layer takes longer, and
+    several layers share it."""
     if not wanted:
         return 0
     saved_s = 1e-6 * sum(each.saves_us for each in wanted)
-    return math.ceil(background_builds.BUILD_S * len(wanted) / saved_s) if saved_s > 0 else sys.maxsize
+    return math.ceil(len(wanted) * background_builds.BUILD_S["one size"] / saved_s) if saved_s > 0 else sys.maxsize
 
 
 Layer = tuple[Problem, torch.device]

@@ -4,10 +4,10 @@
        │  └──► ask: to predict ──►                                  │
        └── wait ──────────────────────────────────────────────────◄─┘ checked and loaded: the plan's next call has them
 
-A build beside training that uses all cores slows its steps several times over: threads wait for each other after each
-op. So calls wait for kernels that are worth it, and all cores build: for ``WAIT_S`` in the whole process, and for as
-long again as kernels have saved since. Else one process builds, where training leaves a core free; where it leaves
-none, a tenth of the time. The threads mostly wait.
+A build beside training that uses all cores nearly stops its steps: threads wait for each other after each op. So calls
+wait for kernels that are worth it, and all cores build. What training may spend in all, by waiting or by a build beside
+it, is ``WAIT_S``, what kernels have saved since, and ``_SHARE`` of its time. Where training leaves a core free, one
+process builds there at once. The threads mostly wait.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ if TYPE_CHECKING:
     from dwconv.records.database import Database
     from dwconv.schedules.template import Candidate
 
-WAIT_S = 3.0
-"""How long the calls of a process wait for kernels, all together."""
-BUILD_S = 0.3
+WAIT_S = 2.5
+"""What builds may take of the time of calls before kernels have saved anything, in the whole process."""
+_SHARE = 0.02
+"""Of the time since the first call: what builds may take besides."""
+BUILD_S = {"one size": 0.5, "any size": 1.0, "every layer": 1.5}
 """What a kernel takes of a core, about: what it saves is held against that."""
+_PREDICTION_S = 0.3
+"""What it takes to predict the kernels of a layer."""
 _IDLE_S = 10.0
 """How long a thread and its process stay without work: the next size may come soon."""
-_REST = 9
-"""Times as long as a task, where it slows training: a pause before the next one."""
-_LOOK_S, _LONG_S = 0.25, 3.0
+_LOOK_S = 0.25
 _FEW = 3
 """Kernels that one process builds while another starts."""
 
@@ -72,6 +74,12 @@ class Wanted:
     built: Candidate
     """What is built: the candidate, or the kernel for every layer that is the candidate at one of its sizes."""
 
+    @property
+    def takes_s(self) -> float:
+        """What its build takes of a core, about."""
+        workload = self.built.workload
+        return BUILD_S["every layer" if workload.any_channels else "any size" if workload.any_size else "one size"]
+
 
 @dataclass(order=True)
 class _Task:
@@ -80,6 +88,7 @@ class _Task:
     rank: tuple[float, int]
     work: Work = field(compare=False)
     key: object = field(compare=False)
+    takes_s: float = field(compare=False)
     is_free: bool = field(compare=False)
     """True if training leaves a core free."""
     then: list[Callable[[str], None]] = field(compare=False)
@@ -88,7 +97,7 @@ class _Task:
 def ask(work: Work, *, device: torch.device, saves_us: float = 0.0) -> None:
     """Let a thread do ``work`` soon, for calls on ``device``; what saves most of a call comes first. Without a thread
     it is not done."""
-    _add(work, key=object(), device=device, saves_us=saves_us, then=lambda reason: None)
+    _add(work, key=object(), device=device, saves_us=saves_us, takes_s=_PREDICTION_S, then=lambda reason: None)
 
 
 def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
@@ -107,42 +116,47 @@ def build(wanted: Sequence[Wanted], then: Callable[[str], None]) -> None:
 
     for each in wanted:
         key = each.built, each.device
-        _add(partial(_make, each), key=key, device=each.device, saves_us=each.saves_us, then=ended)
+        make = partial(_make, each)
+        _add(make, key=key, device=each.device, saves_us=each.saves_us, takes_s=each.takes_s, then=ended)
     if not wanted:
         then("")
 
 
 def wait(ended: threading.Event) -> None:
     """Wait until ``ended``, for as long as calls of this process may still wait; all cores build meanwhile."""
-    left_s = WAIT_S + saved_s() - _Threads.waited_s
-    if left_s <= 0 or imports.abandoned or ended.is_set():
+    if imports.abandoned or ended.is_set():
         return
     with _changed:
+        if (left_s := _left_s()) < _LOOK_S:
+            return
+        if not _Threads.waiting:
+            _Threads.waited_from_s = time.monotonic()
         _Threads.waiting += 1
         _start_threads()
-    began_s = time.monotonic()
-    try:
-        ended.wait(left_s)
-    finally:
-        with _changed:
+        try:
+            _changed.wait_for(lambda: ended.is_set() or not (_Threads.busy or _may_begin()), left_s)
+        finally:
             _Threads.waiting -= 1
-            _Threads.waited_s += time.monotonic() - began_s
+            if not _Threads.waiting:
+                _Threads.waited_until_s = time.monotonic()
+                _Threads.spent_s += _Threads.waited_until_s - _Threads.waited_from_s
 
 
 def begin() -> None:
     """Calls run from now on: builds are no longer alone."""
-    _Threads.has_begun = True
+    if _Threads.began_s is None:
+        _Threads.began_s = time.monotonic()
 
 
 def finish(*, timeout_s: float) -> bool:
     """Wait until nothing is left to predict or to build, while all cores build. False if ``timeout_s`` came first."""
     with _changed:
-        _Threads.waiting += 1
+        _Threads.finishing += 1
         _start_threads()
         try:
             return _changed.wait_for(lambda: not _tasks and not _Threads.busy, timeout_s)
         finally:
-            _Threads.waiting -= 1
+            _Threads.finishing -= 1
 
 
 def make_ready(workloads: Iterable[Workload], target: Target, *, threads: int, known: Database | None = None) -> None:
@@ -191,13 +205,15 @@ def forget() -> None:
     with _changed:
         _tasks.clear()
         _by_key.clear()
-        _Threads.waited_s, _Threads.rests_until_s, _Threads.has_begun = 0.0, 0.0, False
+        _Threads.spent_s, _Threads.began_s = 0.0, None
 
 
 # -- the queue, and the threads that empty it -------------------------------------------------------------------------
 
 
-def _add(work: Work, *, key: object, device: torch.device, saves_us: float, then: Callable[[str], None]) -> None:
+def _add(
+    work: Work, *, key: object, device: torch.device, saves_us: float, takes_s: float, then: Callable[[str], None]
+) -> None:
     if imports.abandoned:  # this process was forked in the middle of an import
         return
     from dwconv.measure.clock.contention import cores
@@ -206,8 +222,11 @@ def _add(work: Work, *, key: object, device: torch.device, saves_us: float, then
     with _changed:
         if (same := _by_key.get(key)) is not None:  # another layer, or the start of the model, has asked for it
             same.then.append(then)
+            same.rank = same.rank[0] - saves_us, same.rank[1]
+            heapq.heapify(_tasks)
             return
-        task = _Task(rank=(-saves_us, next(_numbers)), work=work, key=key, is_free=is_free, then=[then])
+        rank = -saves_us, next(_numbers)
+        task = _Task(rank=rank, work=work, key=key, takes_s=takes_s, is_free=is_free, then=[then])
         heapq.heappush(_tasks, task)
         _by_key[key] = task
         _start_threads()
@@ -230,7 +249,7 @@ def _most_threads() -> int:
     """All cores where a call waits; else one, and one for each of several ranks."""
     from dwconv.measure.clock.contention import cores
 
-    if not _Threads.waiting or settings.rank_is_given():
+    if not (_Threads.waiting or _Threads.finishing) or settings.rank_is_given():
         return 1
     return max(1, min(MOST_PROCESSES, cores()))
 
@@ -239,8 +258,16 @@ def _may_begin() -> bool:
     """Whether a task begins now. The lock is held."""
     if not _tasks or _Threads.busy >= _most_threads():
         return False
-    is_alone = _Threads.waiting or not _Threads.has_begun or _tasks[0].is_free
-    return bool(is_alone) or time.monotonic() >= _Threads.rests_until_s
+    task = _tasks[0]
+    return _Threads.began_s is None or task.is_free or _Threads.finishing > 0 or _left_s() >= task.takes_s
+
+
+def _left_s() -> float:
+    """What builds may still take of the time of calls."""
+    now_s = time.monotonic()
+    ran_s = now_s - _Threads.began_s if _Threads.began_s is not None else 0.0
+    waits_s = now_s - _Threads.waited_from_s if _Threads.waiting else 0.0
+    return WAIT_S + saved_s() + _SHARE * ran_s - _Threads.spent_s - waits_s
 
 
 def _run() -> None:
@@ -253,7 +280,7 @@ def _run() -> None:
                 with imports:
                     _, reason = loaded.attempt(partial(task.work, maker))
             finally:
-                _end(task, reason, took_s=time.monotonic() - began_s)
+                _end(task, reason, began_s=began_s)
     except BaseException:
         with _changed:
             _Threads.count -= 1
@@ -271,21 +298,21 @@ def _next() -> _Task | None:
             if not _tasks and now_s >= ends_s:
                 _Threads.count -= 1
                 return None
-            pause_s = (_Threads.rests_until_s if _tasks else ends_s) - now_s
-            _changed.wait(pause_s if pause_s > 0 else _LOOK_S)  # others are busy, and say when they are not
+            _changed.wait(_LOOK_S if _tasks else ends_s - now_s)
         _Threads.busy += 1
         return heapq.heappop(_tasks)
 
 
-def _end(task: _Task, reason: str, *, took_s: float) -> None:
+def _end(task: _Task, reason: str, *, began_s: float) -> None:
     with _changed:
+        if _Threads.began_s is not None and not (task.is_free or _Threads.waiting):
+            _Threads.spent_s += time.monotonic() - max(began_s, _Threads.waited_until_s)
         if _by_key.get(task.key) is task:
             del _by_key[task.key]
     for then in task.then:
         then(reason)
     with _changed:
         _Threads.busy -= 1
-        _Threads.rests_until_s = time.monotonic() + _REST * min(took_s, _LONG_S)
         _changed.notify_all()
 
 
@@ -311,10 +338,13 @@ def _make(wanted: Wanted, maker: Maker) -> None:
 
 
 class _Threads:
-    count = busy = waiting = 0
-    waited_s = rests_until_s = 0.0
-    has_begun = False
-    """True once a call has come."""
+    count = busy = 0
+    waiting = finishing = 0
+    """Calls that wait as long as they may; those that wait until nothing is left."""
+    spent_s = waited_from_s = waited_until_s = 0.0
+    """What builds have taken of the time of calls; when the last wait began and ended."""
+    began_s: float | None = None
+    """When the first call came."""
 
 
 saved_s: Callable[[], float] = float
@@ -333,7 +363,7 @@ def _in_child() -> None:
     """A child has no threads."""
     global _changed
     _changed = threading.Condition()
-    _Threads.count = _Threads.busy = _Threads.waiting = 0
+    _Threads.count = _Threads.busy = _Threads.waiting = _Threads.finishing = 0
     _tasks.clear()
     _by_key.clear()
 
