@@ -1,4 +1,4 @@
-"""Interference: how much two tasks side by side slow each other, by what they are bound by: measured once a process.
+"""Interference: how much two tasks side by side slow each other, by what they are bound by: measured once a machine.
 
 Two tasks that only move memory gain little beside each other: the bandwidth is the machine's, not the core's.
 """
@@ -9,14 +9,21 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import torch
 
+from dwconv import settings
 from dwconv.concurrency.cutting import bound_by_memory
 from dwconv.concurrency.schedule import Task
 from dwconv.concurrency.second_threads import pinned
+from dwconv.errors import NotKept
 from dwconv.measure.clock.contention import load, others
+from dwconv.problems.target import cpu_target
 from dwconv.records.record import CONTENDED
+from dwconv.system import private_files
 from dwconv.system.cpu_facts import cores_of_this_process, inner_cache_bytes
 from dwconv.system.threads import on_threads
 
@@ -47,6 +54,8 @@ def slowdowns() -> list[list[float]]:
     than 1. Where other work disturbs the measurement, tasks count as undisturbed, and after a minute it is measured
     again."""
     global _measured, _disturbed_s
+    if _measured is None:
+        _measured = _kept()
     if _measured is None and now_s() - _disturbed_s > _AGAIN_S:
         before = load()
         found = _slowdowns()
@@ -54,7 +63,35 @@ def slowdowns() -> list[list[float]]:
             _disturbed_s = now_s()
         else:
             _measured = found
+            _keep(found)
     return _measured or no_slowdowns()
+
+
+# -- on disk -----------------------------------------------------------------------------------------------------------
+
+_Slowdown = Annotated[float, msgspec.Meta(ge=1, le=1000)]
+_Of = Annotated[list[_Slowdown], msgspec.Meta(min_length=len(KINDS), max_length=len(KINDS))]
+_decoder = msgspec.json.Decoder(Annotated[list[_Of], msgspec.Meta(min_length=len(KINDS), max_length=len(KINDS))])
+
+
+def _path() -> Path:
+    cores = cores_of_this_process()
+    return settings.cache_folder() / "limits" / f"interference-{cpu_target(threads=len(cores)).device}.json"
+
+
+def _kept() -> list[list[float]] | None:
+    """None if there is no file, or not a whole one."""
+    try:
+        return _decoder.decode(private_files.read(_path()) or b"")
+    except msgspec.MsgspecError:
+        return None
+
+
+def _keep(found: list[list[float]]) -> None:
+    try:
+        private_files.write(_path(), msgspec.json.encode(found), durable=True)
+    except NotKept as error:
+        private_files.tell_not_kept(error)
 
 
 def _slowdowns() -> list[list[float]]:

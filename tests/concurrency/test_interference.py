@@ -12,8 +12,9 @@ from dwconv.concurrency.schedule import Task
 
 
 @pytest.fixture
-def measured(monkeypatch):
+def measured(monkeypatch, tmp_path):
     """Copies get half of the bandwidth each. How often it was measured."""
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
     monkeypatch.setattr(interference, "_measured", None)
     monkeypatch.setattr(interference, "_disturbed_s", -math.inf)
     rates = {
@@ -45,6 +46,21 @@ def test_a_disturbed_measurement_counts_for_nothing_and_is_made_again_later(meas
     assert len(measured) == 5
     now_s[0], disturbed[0] = 61.0, 0.0
     assert slowdowns() == [[1.0, 1.0], [1.25, 2.0]]
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[[1.0, 1.0]]", "[[0.5, 1.0], [1.0, 1.0]]", '{"a": 1}', "[[1.0, NaN], [1.0, 1.0]]"]
+)
+def test_it_is_measured_once_a_machine(measured, monkeypatch, damage, tmp_path):
+    """A file that is not whole counts for nothing."""
+    monkeypatch.setattr(interference, "others", lambda before, after: 0.0)
+    found = slowdowns()
+    monkeypatch.setattr(interference, "_measured", None)
+    assert slowdowns() == found and len(measured) == 5
+    (path,) = tmp_path.rglob("interference-*.json")
+    path.write_text(damage, encoding="utf-8")
+    monkeypatch.setattr(interference, "_measured", None)
+    assert slowdowns() == found and len(measured) == 10
 
 
 def test_rates_are_those_of_work_that_runs(monkeypatch):
