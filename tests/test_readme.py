@@ -437,6 +437,17 @@ def rows_of_sixteen_cores() -> Iterator[Row]:
     yield "docs/benchmarks.md", f"{row['network']}, 16 cores", cells
 
 
+def rows_of_the_first_minute() -> Iterator[Row]:
+    """Of the results that there are."""
+    for path in (ROOT / "bench" / "results").glob("first-minute-*-2t.json"):
+        for row in json.loads(path.read_text())["rows"]:
+            lost_s = {mark: ours - row["plain_sums_s"][mark] for mark, ours in row["sums_s"].items()}
+            cells = [f"{lost_s[mark]:+.1f}" if mark in lost_s else "–" for mark in ("10", "100", "300", "1000")]
+            then = f"{row['plain_step_s'] / row['late_step_s']:.2f}"
+            cells = [f"{row['plain_step_s'] * 1e3:.1f}", *cells, then]
+            yield "docs/benchmarks.md", f"{row['model']}, {row['case']}", cells
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -444,6 +455,7 @@ def rows_of_sixteen_cores() -> Iterator[Row]:
         rows_of_blocks, rows_of_steps_with_blocks, headlines_of_blocks_and_steps,
         rows_of_models_in_processes_of_their_own, rows_of_what_is_learnt_with_blocks, means_of_the_gpu,
         steps_on_the_gpu, blocks_on_the_gpu, rows_of_sixteen_cores, searches_that_were_replayed,
+        rows_of_the_first_minute,
     ],
 )  # fmt: skip
 def test_the_figures_of_tables_are_those_of_the_results(rows: Callable[[], Iterator[Row]], request):

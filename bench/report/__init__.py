@@ -4,7 +4,7 @@ report        the command
   ├─ files        what is in the files, checked; every comparison in them, in the same words
   ├─ gpu          what ``bench cuda`` wrote, in the same words
   ├─ charts       headlines by device, the worst, every layer, networks, which provider is fastest where
-  ├─ steps        training steps and blocks; how to reproduce; the rows of all other benchmarks
+  ├─ steps        training steps, blocks, the first minute; how to reproduce; the rows of all other benchmarks
   └─ pictures     kernels under the limits of their device; pictures for a README
 
 It is drawn with what ``dwconv.report(model).to_html()`` is drawn with: ``dwconv/reporting/frame.py``, ``drawing.py``.
@@ -64,6 +64,7 @@ def _sections(files: Sequence[ResultFile]) -> list[str]:
         pictures.section(files),
         steps.section(files),
         steps.blocks(files),
+        steps.first_minute(files),
         steps.others(files),
         steps.reproduce(files),
     ]

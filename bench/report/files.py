@@ -23,7 +23,7 @@ Interval = tuple[Above0, Above0]
 _Row = TypeVar("_Row", bound="msgspec.Struct")
 
 
-KINDS = ("cpu", "cuda", "blocks", "train")
+KINDS = ("cpu", "cuda", "blocks", "train", "first")
 """Benchmarks whose rows are understood; those of others are shown as they are."""
 
 
@@ -99,6 +99,20 @@ class StepRow(Row, kw_only=True, frozen=True):
     best_ours: str = "the best with dwconv"
 
 
+class MinuteRow(msgspec.Struct, kw_only=True, frozen=True):
+    """A training from its start, as ``bench first_minute`` writes it; sums by the number of steps."""
+
+    model: str
+    case: str
+    plain_step_s: Above0
+    plain_drift: Above0 = 1.0
+    convert_s: float
+    sums_s: dict[str, Above0]
+    plain_sums_s: dict[str, Above0]
+    late_step_s: Above0
+    open_plans: int = 0
+
+
 class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
     """The output of one benchmark."""
 
@@ -120,6 +134,7 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
     layer_rows: Sequence[LayerRow] = ()
     block_rows: Sequence[BlockRow] = ()
     step_rows: Sequence[StepRow] = ()
+    minute_rows: Sequence[MinuteRow] = ()
 
     @property
     def kind(self) -> str:
@@ -171,6 +186,7 @@ def read(path: Path) -> ResultFile:
             layer_rows=_rows(found, LayerRow, "cpu"),
             block_rows=_rows(found, BlockRow, "blocks"),
             step_rows=_rows(found, StepRow, "train"),
+            minute_rows=_rows(found, MinuteRow, "first"),
         )
     except OSError as error:
         raise UnreadableResults(f"{path}: {error.strerror or error}; give files that a benchmark wrote") from error

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.report.charts import facts, grouped, shown, steps
-from bench.report.files import KINDS, BlockRow, ResultFile, StepRow, in_us, of_blocks, of_steps
+from bench.report.files import KINDS, BlockRow, MinuteRow, ResultFile, StepRow, in_us, of_blocks, of_steps
 from dwconv.records.record import CONTENDED
 from dwconv.reporting.drawing import name, stacked, text
 from dwconv.reporting.frame import scrolled
@@ -149,6 +149,35 @@ def _block(file: ResultFile, row: BlockRow) -> _Card:
         "kept": f"{ours / theirs:.0%}" if ours is not None and theirs else "",
     }
     return row.layer, facts(row.block, f"{row.count} in the network", file.heading), cells
+
+
+# -- the first minute --------------------------------------------------------------------------------------------------
+
+
+def first_minute(files: Sequence[ResultFile]) -> str:
+    """Sums of steps from the start of a training, beside plain training's."""
+    rows = [(file, row) for file in files for row in file.minute_rows]
+    if not rows:
+        return ""
+    return (
+        "<h2>The first minute</h2>\n<p>The time of so many steps from the start, what convert takes counted, less that "
+        "of plain training: seconds lost, or won where the number is below 0. Then: times as fast as plain at the end."
+        "</p>\n"
+        f"{_cards('training', [_minute(file, row) for file, row in rows])}"
+    )
+
+
+def _minute(file: ResultFile, row: MinuteRow) -> _Card:
+    cells = {"plain, ms": f"{row.plain_step_s * 1e3:.4g}", "convert, s": f"{row.convert_s:.1f}"}
+    lost_s = {mark: ours - row.plain_sums_s[mark] for mark, ours in row.sums_s.items() if mark in row.plain_sums_s}
+    cells |= {f"{mark} step{'s' * (mark != '1')}": f"{each:+.1f}" for mark, each in lost_s.items()}
+    cells["then, ×"] = shown(row.plain_step_s / row.late_step_s)
+    drift = f"plain {row.plain_drift:.2f} times as long at the end" if abs(row.plain_drift - 1) > _DRIFT else ""
+    return f"{row.model}, {row.case}", facts(drift, file.heading), cells
+
+
+_DRIFT = 0.05
+"""A machine whose plain steps changed by more has no steady clock."""
 
 
 def reproduce(files: Sequence[ResultFile]) -> str:

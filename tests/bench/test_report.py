@@ -18,6 +18,7 @@ from bench.report import charts, pictures, steps
 from bench.report import files as result_files
 from bench.report.files import read
 from bench.report.gpu import parts
+from dwconv.errors import UnreadableResults
 from dwconv.reporting.drawing import LogAxis, lines_of, name
 from dwconv.reporting.frame import heat
 from tests.browser import browser
@@ -145,7 +146,7 @@ def test_all_that_was_committed_makes_one_page():
     assert every > 300 and len(shown.of("row")) - len(shown.of("axis")) == every
     others = Tags(steps.others(files))
     assert len([tag for tag, _ in others.seen if tag == "li"]) == sum(
-        len(file.rows) for file in files if file.kind not in ("cpu", "cuda", "train", "blocks")
+        len(file.rows) for file in files if file.kind not in result_files.KINDS
     )
 
 
@@ -426,6 +427,28 @@ def test_the_tables_of_steps_and_blocks_have_every_number(made_up):
     ], "a table has the columns that its rows need"
     text = Tags(steps.blocks([made_up(block_row(), benchmark="blocks")])).text
     assert all(said in text for said in ("bn+relu6,none", "3 in the network", "300 µs", "1.5", "25%"))
+
+
+def minute_row(model="Net", case="records", **facts):
+    return {
+        "model": model, "case": case, "plain_step_s": 0.03, "plain_drift": 1.2, "convert_s": 12.34,
+        "sums_s": {"1": 12.4, "100": 14.0, "1000": 36.5}, "plain_sums_s": {"1": 0.03, "100": 3.0, "1000": 30.0},
+        "late_step_s": 0.02, "open_plans": 0, **facts,
+    }  # fmt: skip
+
+
+def test_the_first_minute_is_what_was_lost_and_won_by_then(made_up, tmp_path, capsys):
+    won = minute_row(case="race", sums_s={"1": 0.04}, plain_drift=1.0)
+    file = made_up(minute_row(), won, benchmark="first-minute")
+    text = Tags(steps.first_minute([file])).text
+    for said in ("Net, records", "Net, race", "12.3", "+12.4", "+11.0", "+6.5", "+0.0", "1.5", "30"):
+        assert said in text
+    assert text.count("1.20 times as long at the end") == 1 and "Other benchmarks" not in report.page([file])
+    assert "first minute" in report.page([file]) and not steps.first_minute([made_up(layer_row())])
+    path = tmp_path / "first-minute-made-up.json"
+    written(path, [minute_row(plain_step_s=0)], benchmark="first-minute")
+    with pytest.raises(UnreadableResults, match="row 0: Expected `float` > 0"):
+        result_files.read(path)
 
 
 def test_how_to_reproduce_names_what_the_figures_depend_on(made_up):
