@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all test-tsan test-arm prebuilt dist kernels lint format clean
+.PHONY: tune test test-all test-tsan test-arm prebuilt base dist kernels lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -79,7 +79,18 @@ prebuilt:
 	done; done
 	rm -rf .venv-dist
 
-dist: $(VENV)/installed prebuilt  ## the sdist, the wheel made from it with the C++ of calls compiled, both checked, and the wheel tried in a new environment of each of PYTHONS
+# Kernels for every layer that the package brings, for each of BASES: Arm's on an Arm machine, or with a cross compiler.
+BASES ?= $(if $(filter aarch64,$(shell uname -m)),neon,avx2 avx512 $(if $(shell command -v aarch64-linux-gnu-g++),neon))
+ARM_CXX = $(if $(filter aarch64,$(shell uname -m)),,CXX=aarch64-linux-gnu-g++)
+
+base: $(VENV)/installed
+	rm -rf dwconv/kernels/base
+	for name in $(BASES); do \
+	  env $$([ $$name = neon ] && echo $(ARM_CXX)) $(PY) -c \
+	    'import sys; from dwconv.packs.make import make_base_pack as make; print(make(sys.argv[1]))' $$name || exit 1; \
+	done
+
+dist: $(VENV)/installed prebuilt base  ## the sdist, the wheel made from it with the C++ of calls compiled and kernels for every layer, both checked, and the wheel tried in a new environment of each of PYTHONS
 	rm -rf dist
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
 	$(PY) -m build --quiet
@@ -111,4 +122,4 @@ format: $(VENV)/installed  ## rewrite in the house style
 	$(VENV)/bin/ruff format
 
 clean:  ## remove what was built, and what the tests keep of it
-	rm -rf $(VENV) build dist *.egg-info $${XDG_CACHE_HOME:-$$HOME/.cache}/dwconv-tests
+	rm -rf $(VENV) build dist dwconv/kernels/base *.egg-info $${XDG_CACHE_HOME:-$$HOME/.cache}/dwconv-tests

@@ -33,7 +33,6 @@ from bench.evidence import Control, Ratio, percent_of_limit, ratio_of
 from bench.launched import kernels_of, why_void
 from bench.providers import Inputs, Provider, is_eager, plain, providers
 from dwconv import settings
-from dwconv.dispatch.packed import VECTOR_BYTES
 from dwconv.errors import BuildError, WorkerError, one_line
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
@@ -57,11 +56,10 @@ from dwconv.measure.requests import MeasureSetup
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, judge_all, make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
-from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget
+from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate
-from dwconv.system.cpu_facts import cpu_facts
 from dwconv.untuned import every_layer
 
 for _kind in (Effort, Measurement, Taken):
@@ -243,8 +241,7 @@ class Racer:
 
 def pack_target(target: CpuTarget) -> CpuTarget | None:
     """What the widest pack for every layer that runs on ``target`` is made for; None if there is none."""
-    sets = (name for name in FORCED_VECTOR_SETS if cpu_facts().has(name) and VECTOR_BYTES[name] <= target.vector_bytes)
-    name = next(sets, None)
+    name = every_layer.vector_set_of(target)
     return every_layer.target_of_vector_set(name) if name else None
 
 

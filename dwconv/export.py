@@ -153,8 +153,7 @@ def _print(made: MadePack) -> None:
         note("none of these kernels was measured; dwconv.convert with an example races them")
     elif not manifest.made_for.measured:
         note("none of these kernels was measured; dwconv.load_pack(…, unmeasured=True) runs them anyway")
-    count = len(manifest.kernels)
-    print(f"{made.folder}: {count} kernel{'s' * (count != 1)}, {manifest.bytes / 1e6:.1f} MB")
+    print(made)
     print(f"needs: {manifest.needs}")
     print(f"sha256: {manifest.sha256}")
     print("a pack is code that will run: load packs only from people you trust")

@@ -29,7 +29,7 @@ import dwconv
 from dwconv import settings
 from dwconv.dispatch import packed
 from dwconv.errors import DwconvWarning
-from dwconv.kernels import load
+from dwconv.kernels import base_pack, load
 from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import spaces as search_spaces
@@ -159,6 +159,14 @@ def kernels_load_once() -> Iterator[None]:
     """LLVM takes a fifth of a second to load one, and most calls in tests run the same few."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(load, "load_ir", functools.cache(load.load_ir))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_package_brings_no_kernels() -> Iterator[None]:
+    """Also where ``make dist`` has put some into this checkout."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(base_pack, "BASE", base_pack.BASE.with_name("no-base"))
         yield
 
 

@@ -19,6 +19,14 @@ from tests import forked
 
 ROOT = Path(__file__).resolve().parent.parent
 STALE = "dwconv/of_an_earlier_build.py"
+_BASE = "dwconv/kernels/base/avx2"
+BROUGHT = (
+    f"{_BASE}/manifest.json",
+    f"{_BASE}/records.jsonl",
+    f"{_BASE}/kernels/a.kernel",
+    "dwconv/native/prebuilt/a.so",
+)
+"""What ``make dist`` puts into the package."""
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +39,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name, follow_symlinks=False)
+    for name in BROUGHT:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).touch()
     stale = source / "build/lib" / STALE
     stale.parent.mkdir(parents=True)
     stale.touch()
@@ -75,6 +86,7 @@ def test_wheel_holds_every_room_and_nothing_stale(wheel):
     for folder in ("schedules", "tuning_logs"):
         for path in [*ROOT.glob(f"{folder}/**/*.py"), *ROOT.glob(f"{folder}/*.jsonl")]:
             assert f"dwconv/{path.relative_to(ROOT)}" in names
+    assert names.issuperset(BROUGHT)
     assert not any(name.startswith(("tests/", "bench/")) for name in names)
 
 

@@ -215,6 +215,8 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 def _of_nearest_size(way: _Way) -> TuningRecord | None:
     """What was measured of the layer at the nearest other size with a kernel that a pack has for every layer."""
+    if not way.known.other_sizes(way.kernel, way.target.device):
+        return None
     configs = packed.configs_for(way.kernel, way.target)
     found = at_other_sizes(way.kernel, way.target, known=way.known) if configs else ()
     return min(
@@ -364,7 +366,7 @@ def _unknown(way: _Way) -> DispatchDecision:
         templates_for(workload, target)
     except NoTemplate as error:
         return on_pytorch(str(error))
-    if packed.configs_for(workload, target) and not versions.can_build():
+    if not versions.can_build() and packed.configs_for(workload, target):
         return on_pytorch("no race has shown that a pack's kernel is faster; convert again, with an example")
     if not versions.can_build():
         return on_pytorch(f"no loaded pack has it, and {versions.NO_TVM}", command=tune_command(workload))

@@ -1,7 +1,7 @@
 """Packed: the kernels and records that packs have brought into this process. ``dwconv.packs`` checks and adds them.
 
 Everything here was checked against the pack's manifest, and is for a device and for versions that are here. Kernels for
-every layer that a race has built lie in the cache folder, and count as a pack's.
+every layer that a race has built lie in the cache folder, and count as a pack's; so do those that the package brings.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, Target
 from dwconv.schedules.template import Candidate
 from dwconv.system import versions
-from dwconv.system.cpu_facts import VECTOR_SETS
+from dwconv.system.cpu_facts import VECTOR_SETS, cpu_facts
 
 if TYPE_CHECKING:
     from dwconv.kernels.artifact import Artifact
+    from dwconv.kernels.base_pack import BasePack
     from dwconv.problems.workload import Workload
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.space import Config
@@ -136,17 +137,41 @@ def _for_layer(workload: Workload, target: Target) -> list[Artifact]:
 
 
 def _built_here(workload: Workload, target: Target) -> list[Artifact]:
-    """Those that an earlier race, or this one, has built into the cache folder."""
-    if not (isinstance(target, CpuTarget) and target.present and _has_built(settings.cache_folder())):
+    """Those that the package brings, and those that an earlier race, or this one, has built into the cache folder."""
+    if not (isinstance(target, CpuTarget) and target.present):
+        return []
+    if not (_has_built(settings.cache_folder()) or base_is_for(target)):
         return []
     key = workload.layer_kind, target.device
     if key not in _built:
-        from dwconv.kernels.cache import ready
         from dwconv.untuned import every_layer
 
-        found = (ready(each, target) for each in every_layer.for_layer(workload, target))
+        found = (built(each, target) for each in every_layer.all_for_layer(workload, target))
         _built[key] = [artifact for artifact in found if artifact is not None]
     return [one for one in _built[key] if one.takes(workload)]
+
+
+def built(candidate: Candidate, target: Target) -> Artifact | None:
+    """A kernel for every layer as it lies in the cache folder, or in the package; None if it is in neither."""
+    from dwconv.kernels.cache import ready
+
+    if found := ready(candidate, target):
+        return found
+    base = _base_of(target)
+    return base.artifact_of(candidate) if base else None
+
+
+def base_is_for(target: Target) -> bool:
+    """True if the package brings kernels for every layer that run on ``target``."""
+    return _base_of(target) is not None
+
+
+def _base_of(target: Target) -> BasePack | None:
+    from dwconv.kernels.base_pack import base_pack
+    from dwconv.untuned import every_layer
+
+    name = every_layer.vector_set_of(target) if isinstance(target, CpuTarget) and target.present else None
+    return base_pack(name) if name else None
 
 
 def general_of(candidate: Candidate, target: Target) -> Candidate | None:
@@ -180,9 +205,16 @@ _built: dict[tuple[str, str], list[Artifact]] = {}
 """By the kind of layer and the device."""
 
 
-def are_for_every_layer() -> bool:
-    """True if a pack has kernels of any size and any number of channels."""
-    return any(pack.is_for_every_layer for pack in _latest_first())
+def are_for_every_layer(target: Target | None = None) -> bool:
+    """True if a pack has kernels of any size and any number of channels, or the package has them for this CPU.
+    ``target``: what they are to run on, if that is known."""
+    if any(pack.is_for_every_layer for pack in _latest_first()):
+        return True
+    if target is not None:
+        return base_is_for(target)
+    from dwconv.kernels.base_pack import base_pack
+
+    return any(base_pack(name) for name in FORCED_VECTOR_SETS if cpu_facts().has(name))
 
 
 def has(workload: Workload, config: Config, target: Target) -> bool:

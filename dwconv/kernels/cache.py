@@ -135,18 +135,18 @@ def remember_checked(artifact: Artifact, target: Target, *, threads: Iterable[in
 
 def _checked_path(artifact: Artifact, target: Target) -> Path:
     machine = dataclasses.replace(target, threads=1) if isinstance(target, CpuTarget) else target
-    found_by = (dataclasses.replace(artifact, build_s=0.0), machine, installed(), _source())
+    found_by = (dataclasses.replace(artifact, build_s=0.0), machine, installed(), source())
     return settings.cache_folder() / "kernels" / f"{key_of(*found_by)}.checked"
 
 
 @cache
 def _versions() -> dict[str, str]:
     """Versions and sources with which the same candidate compiles to the same kernel."""
-    return {"tvm": metadata.version("apache-tvm"), "source": _source()}
+    return {"tvm": metadata.version("apache-tvm"), "source": source()}
 
 
 @cache
-def _source() -> str:
+def source() -> str:
     """The digest of the templates and the compiler's driver."""
     import dwconv.kernels
     import dwconv.schedules

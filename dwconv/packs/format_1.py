@@ -10,7 +10,7 @@ import msgspec
 
 from dwconv.errors import InvalidWorkload, PackError, one_line
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.packs.manifest import Count, File, Name, Strict
+from dwconv.kernels.manifest import Count, File, Name, Strict
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate

@@ -6,10 +6,7 @@ the bytes that were checked are the bytes that run.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +14,22 @@ from dwconv import native
 from dwconv.call.functional import reset
 from dwconv.dispatch import packed
 from dwconv.errors import DwconvError, InvalidArgument, LogError, PackError, one_line
-from dwconv.kernels import entry
-from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.manifest import MadeFor, Manifest
+from dwconv.kernels.pack_files import (
+    artifact_in,
+    check_machine,
+    check_version,
+    checked,
+    read_manifest,
+    with_its_tensors,
+)
 from dwconv.native.compile import bound_to
 from dwconv.packs import format_1
-from dwconv.packs.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, MadeFor, Manifest, decode
 from dwconv.packs.remote import get_pack
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.records.line import decode as decode_record
 from dwconv.records.record import TuningRecord, made_with
-from dwconv.system import cpu_facts, given, versions
-from dwconv.system.new_file import check_name
-from dwconv.system.openmp import openmp_is_here
+from dwconv.system import given, versions
 from dwconv.system.remote_files import is_url, shown
 
 
@@ -78,8 +79,7 @@ def load_pack(
 
 
 def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
-    content = _content(folder / MANIFEST, most_bytes=MOST_MANIFEST_BYTES)
-    manifest = decode(content, sha256=sha256)
+    manifest, content = read_manifest(folder, sha256=sha256)
     made_for = manifest.made_for
     if not (made_for.measured or made_for.every_layer or unmeasured):
         raise PackError(
@@ -87,14 +87,14 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
             "load_pack(…, unmeasured=True) runs them anyway"
         )
     target = _target(made_for)
-    _check_version(manifest)
-    files = {file.path: _checked(folder, file) for file in manifest.files}
+    check_version(manifest)
+    files = {file.path: checked(folder, file) for file in manifest.files}
     records = _records(files[manifest.records.path], manifest, target)
     if manifest.format == 1:
         found = format_1.artifacts(content, files)
     else:
-        found = ((file, _artifact(files[file.path], file)) for file in manifest.kernels)
-    artifacts = {one.candidate: _with_its_tensors(one, file) for file, one in found}
+        found = ((file, artifact_in(files[file.path], file)) for file in manifest.kernels)
+    artifacts = {one.candidate: with_its_tensors(one, file) for file, one in found}
     without_native = _take_native(manifest, files)
     kernels = packed.PackedKernels(
         device=made_for.device,
@@ -108,59 +108,6 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     packed.add(kernels, digest=manifest.sha256)
     reset()
     return Pack(path=folder, manifest=manifest, without_native=without_native)
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-def _content(path: Path, *, most_bytes: int) -> bytes:
-    """Raises PackError if it is no file, cannot be read, or is larger."""
-    try:
-        check_name(path)
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise PackError(f"{path.name} is not a file")
-            content = file.read(most_bytes + 1)
-    except OSError as error:
-        raise PackError(f"{path.name} cannot be read: {error.strerror}; name a folder of dwconv.export") from None
-    if len(content) > most_bytes:
-        raise PackError(f"{path.name} is larger than the {most_bytes} bytes that it should have")
-    return content
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Opens a pipe without waiting for a writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _checked(folder: Path, file: File) -> bytes:
-    """The content of a file that the manifest lists. Raises PackError if it is another."""
-    content = _content(folder / file.path, most_bytes=file.bytes)
-    if len(content) < file.bytes:
-        raise PackError(f"{file.path} is cut off: {len(content)} of {file.bytes} bytes; get the pack again")
-    if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise PackError(f"{file.path} was changed after the pack was made; get the pack again")
-    return content
-
-
-def _artifact(content: bytes, file: File) -> Artifact:
-    """Raises PackError for what is no kernel."""
-    try:
-        found = entry.decode(content)
-    except (ValueError, DwconvError) as error:
-        raise PackError(f"{file.path} is no kernel: {error}") from None
-    if not isinstance(found, Artifact):
-        raise PackError(f"{file.path} is no kernel")
-    return found
-
-
-def _with_its_tensors(found: Artifact, file: File) -> Artifact:
-    """Raises PackError for a kernel that takes other tensors than its workload has."""
-    takes = tuple(argument.name for argument in found.arguments)
-    tensors = (*found.candidate.workload.inputs, *found.candidate.workload.results)
-    if takes[: len(tensors)] != tensors:
-        raise PackError(f"{file.path} takes {', '.join(takes)}, not {', '.join(tensors)}")
-    return found
 
 
 def _records(content: bytes, manifest: Manifest, target: Target) -> tuple[TuningRecord, ...]:
@@ -191,23 +138,11 @@ def _target(made_for: MadeFor) -> Target:
         if made_for.arch != target.arch or (made_for.measured and made_for.device != target.device):
             raise PackError(f"it is for {made_for.device} ({made_for.arch}), this is {target.device} ({target.arch})")
         return target
-    if platform.machine() != made_for.arch or platform.system() != "Linux":
-        raise PackError(f"it is for Linux on {made_for.arch}, this is {platform.system()} on {platform.machine()}")
     here = cpu_target()
     if not made_for.every_layer and here.named(made_for.device) is None:
         raise PackError(f"it is for {made_for.device}, this is {here.device}; make a pack here")
-    if lacking := set(made_for.instructions) - cpu_facts.instructions():
-        raise PackError(f"its machine code may need {', '.join(sorted(lacking))}, which this CPU does not have")
-    if not openmp_is_here():
-        raise PackError("its kernels need the OpenMP runtime of PyTorch's Linux packages, which is not here")
+    check_machine(made_for)
     return here
-
-
-def _check_version(manifest: Manifest) -> None:
-    """Raises PackError for the pack of another dwconv: its entries may mean something else here."""
-    made, here = manifest.versions.get("dwconv"), versions.installed().get("dwconv")
-    if made != here:
-        raise PackError(f"it was made by dwconv {made}, this is dwconv {here}; make it again")
 
 
 def _take_native(manifest: Manifest, files: dict[str, bytes]) -> str:

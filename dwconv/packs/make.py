@@ -11,7 +11,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -27,25 +27,27 @@ from dwconv import native, settings
 from dwconv.errors import BuildError, PackError, WorkerError, say
 from dwconv.kernels import entry, nvrtc
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.cache import build_cached
+from dwconv.kernels.base_pack import BASE
+from dwconv.kernels.cache import build_cached, source
 from dwconv.kernels.kernel import Kernel
 from dwconv.kernels.library import check_linker, shared_library
+from dwconv.kernels.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, encode
+from dwconv.kernels.pack_files import path_of
 from dwconv.measure.building import BuildSetup, misfit
 from dwconv.measure.processes.pool import Pool
 from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import choose
-from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, encode
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
 from dwconv.problems.operands import operands
-from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.target import CpuTarget, ForcedVectorSet, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.line import encode as encode_record
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.system import cpu_facts, versions
-from dwconv.untuned.every_layer import is_of_a_vector_set
+from dwconv.untuned.every_layer import candidates, is_of_a_vector_set, is_usual, target_of_vector_set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,10 @@ class MadePack:
     """Workloads that no record decides: PyTorch's op will run them, or what is predicted."""
     of_pytorch: int = 0
     """Workloads that PyTorch's op runs, since it is faster."""
+
+    def __str__(self) -> str:
+        count = len(self.manifest.kernels)
+        return f"{self.folder}: {count} kernel{'s' * (count != 1)}, {self.manifest.bytes / 1e6:.1f} MB"
 
 
 def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, known: Database) -> MadePack:
@@ -90,8 +96,24 @@ def make_pack_for_every_layer(candidates: Sequence[Candidate], target: Target, *
     return _make(folder, dict.fromkeys(candidates, target), (), target)
 
 
+def make_base_pack(name: ForcedVectorSet, *, taps: Collection[int] = ()) -> MadePack:
+    """Put the pack that the package brings for a vector set into it, in the place of one that is there: kernels for the
+    usual layers, or for those of them with as many ``taps`` along a row.
+
+    Raises what ``make_pack`` does."""
+    target = target_of_vector_set(name)
+    wanted = [each for each in candidates(target, taps=taps) if is_usual(each.workload)]
+    shutil.rmtree(BASE / name, ignore_errors=True)
+    return _make(BASE / name, dict.fromkeys(wanted, target), (), target, brings_native=False)
+
+
 def _make(
-    folder: Path, kernels: Mapping[Candidate, Target], records: Sequence[TuningRecord], target: Target
+    folder: Path,
+    kernels: Mapping[Candidate, Target],
+    records: Sequence[TuningRecord],
+    target: Target,
+    *,
+    brings_native: bool = True,
 ) -> MadePack:
     if os.path.lexists(folder):
         raise PackError(f"out={folder} exists already; name another folder")
@@ -101,7 +123,7 @@ def _make(
     part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:
         part.mkdir(parents=True)
-        manifest, without_native = _write(part, kernels, records, target, name=folder.name)
+        manifest, without_native = _write(part, kernels, records, target, name=folder.name, brings_native=brings_native)
         part.rename(folder)
     except OSError as error:
         raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from None
@@ -111,7 +133,13 @@ def _make(
 
 
 def _write(
-    folder: Path, kernels: Mapping[Candidate, Target], records: Sequence[TuningRecord], target: Target, *, name: str
+    folder: Path,
+    kernels: Mapping[Candidate, Target],
+    records: Sequence[TuningRecord],
+    target: Target,
+    *,
+    name: str,
+    brings_native: bool,
 ) -> tuple[Manifest, str]:
     """The manifest, and why the C++ of calls is left out; empty if it is not."""
     is_generic = any(each.workload.any_channels for each in kernels)
@@ -119,16 +147,16 @@ def _write(
     building = _built_at_once([*kernels], target) if is_generic else starmap(built, kernels.items())
     for artifact in counted(building, total=len(kernels)):
         content = entry.encode(dataclasses.replace(artifact, source="", build_s=0.0))
-        packed[artifact.candidate] = _put(folder, _path_of(artifact.candidate), content)
+        packed[artifact.candidate] = _put(folder, path_of(artifact.candidate), content)
     lines = dict.fromkeys(encode_record(record) for record in records)
     log = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines) or b"\n")
-    compiled, without_native = _native(folder)
+    compiled, without_native = _native(folder) if brings_native else (None, "")
     manifest = Manifest(
         name=name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         needs=_needs(target),
         made_for=_made_for(target, generic=is_generic),
-        versions={**versions.installed(), **_compiler(target)},
+        versions={**versions.installed(), **_compiler(target), "sources": source()},
         bytes=0,
         records=log,
         kernels=[packed[candidate] for candidate in kernels],
@@ -143,13 +171,6 @@ def _put(folder: Path, path: str, content: bytes) -> File:
     (folder / path).parent.mkdir(exist_ok=True)
     (folder / path).write_bytes(content)
     return File(path=path, sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
-
-
-def _path_of(candidate: Candidate) -> str:
-    """Readable, and different for every candidate."""
-    key = candidate.workload.key
-    digest = hashlib.sha256(f"{key} {candidate.config.to_dict()}".encode()).hexdigest()[:8]
-    return f"kernels/{re.sub('[,@]', '_', key)}-{digest}.kernel"
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------

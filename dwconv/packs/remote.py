@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import PackError, RemoteError
-from dwconv.packs.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, Manifest, decode, encode
+from dwconv.kernels.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, Manifest, decode, encode
 from dwconv.system import private_files
 from dwconv.system.remote_files import Abandoned, Remote, in_parallel, joined, shown, within
 

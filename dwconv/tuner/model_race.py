@@ -141,7 +141,7 @@ def _race_one(target: Target, counts: Counts, *, gpu: int, seconds: float, state
         check_can_build()
     except BrokenInstallation as error:
         builders = _Packs(target)
-        if not packed.are_for_every_layer():
+        if not packed.are_for_every_layer(target):
             return _without_race(target, counts, problem=str(error))
     try:
         log = TuningLog(log_path(target))

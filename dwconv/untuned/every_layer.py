@@ -2,8 +2,9 @@
 
 A race times those of a model's layers first: of one kind of layer, one build serves all sizes and channels. In a pack
 for every layer they are built ahead, on the CPU for the least one that has a vector set, with one configuration for all
-sizes, or with two. For a GPU of an architecture there are several of each, those of least computed cost. They are
-unmeasured until a race has measured them on each machine.
+sizes, or with two. A race on a CPU takes the configurations of the pack for its vectors, so that what is built here and
+what the package brings are the same kernels. For a GPU of an architecture there are several of each, those of least
+computed cost. They are unmeasured until a race has measured them on each machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dwconv.schedules import template as registry
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
-from dwconv.system.cpu_facts import MiB
+from dwconv.system.cpu_facts import VECTOR_SETS, MiB, cpu_facts
 
 Kind = tuple[Sizes, Sizes, tuple[Pair, ...], Sizes]
 """Kernel, stride, padding and dilation."""
@@ -50,6 +51,13 @@ def _half(taps: int) -> Pair:
     return taps // 2, taps // 2
 
 
+def is_usual(workload: Workload) -> bool:
+    """True of the layers that the package itself brings kernels for: what the others are built for here is rare."""
+    taps, is_3d = max(workload.kernel), workload.axes == 3
+    return taps <= 3 if is_3d else taps <= _USUAL_TAPS or workload.kernel[0] == 1
+
+
+_USUAL_TAPS = 11
 _BATCH, _GPU_BATCH, _CHANNELS, _DEPTH, _SIZE, _LENGTH = 8, 64, 192, 4, 28, 512
 """What configurations are chosen for."""
 _THREADS = 8
@@ -64,6 +72,14 @@ def target_of_vector_set(name: ForcedVectorSet) -> CpuTarget:
         cache_bytes=32 * MiB,
         others_cache_bytes=0,
     )
+
+
+def vector_set_of(target: CpuTarget) -> ForcedVectorSet | None:
+    """The widest vector set of packs that run on ``target``; None if there is none."""
+    if is_of_a_vector_set(target):
+        return next(name for name in FORCED_VECTOR_SETS if name == target.device)
+    sets = (each.name for each in VECTOR_SETS if cpu_facts().has(each.name) and each.bytes <= target.vector_bytes)
+    return next((name for found in sets for name in FORCED_VECTOR_SETS if name == found), None)
 
 
 def is_of_a_vector_set(target: CpuTarget) -> bool:
@@ -87,7 +103,18 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
 
 def for_layer(workload: Workload, target: Target) -> list[Candidate]:
     """The kernels that run ``workload`` and all that differ from it in size and channels alone, the most promising
-    first. None for a block, an epilogue or a multiplier."""
+    first; on a CPU those of the pack for its vectors. None for a block, an epilogue or a multiplier."""
+    if isinstance(target, CpuTarget) and (name := vector_set_of(target)):
+        target = target_of_vector_set(name)
+    return _for_layer(workload, target)
+
+
+def all_for_layer(workload: Workload, target: Target) -> list[Candidate]:
+    """The same, and those whose configurations are chosen for ``target`` itself, as records of it may have them."""
+    return [*dict.fromkeys((*for_layer(workload, target), *_for_layer(workload, target)))]
+
+
+def _for_layer(workload: Workload, target: Target) -> list[Candidate]:
     if workload.block or workload.epilogue != "none" or workload.multiplier != 1 or workload.x_pitch:
         return []
     layer = any_layer(
@@ -114,7 +141,7 @@ def general_of(candidate: Candidate, target: Target) -> Candidate | None:
     none."""
     if not candidate.workload.any_size or candidate.workload.any_channels:
         return None
-    return next((each for each in for_layer(candidate.workload, target) if each.config == candidate.config), None)
+    return next((each for each in all_for_layer(candidate.workload, target) if each.config == candidate.config), None)
 
 
 def configs(template: ScheduleTemplate[Any], workload: Workload, target: Target) -> list[Config]:

@@ -14,7 +14,7 @@ from dwconv.dispatch import packed
 from dwconv.errors import PackError
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
-from dwconv.packs.manifest import MANIFEST, File, Manifest, decode, encode
+from dwconv.kernels.manifest import MANIFEST, File, Manifest, decode, encode
 
 
 def forge(pack: Path, change: Callable[[Manifest], Manifest], *, seal: bool = True) -> None:

@@ -12,11 +12,11 @@ from dwconv import export, settings
 from dwconv.errors import BuildError
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.manifest import MANIFEST, decode
 from dwconv.packs import make
 from dwconv.packs.contents import choose
 from dwconv.packs.load import load_pack
 from dwconv.packs.make import make_pack
-from dwconv.packs.manifest import MANIFEST, decode
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.database import Database
@@ -77,7 +77,7 @@ def test_the_manifest_lists_every_file_with_its_size(made):
         content = path.read_bytes()
         assert (listed[name].bytes, listed[name].sha256) == (len(content), hashlib.sha256(content).hexdigest())
     assert made.manifest.bytes == sum(path.stat().st_size for path in files.values())
-    assert made.manifest.versions.keys() == {"dwconv", "torch", "tvm", "linker"}
+    assert made.manifest.versions.keys() == {"dwconv", "torch", "tvm", "linker", "sources"}
 
 
 def test_a_whole_log_without_naming_a_layer(made, planted_log, tmp_path):

@@ -18,8 +18,8 @@ from dwconv.call.call_plan import plans
 from dwconv.dispatch import packed
 from dwconv.kernels import entry
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.kernels.manifest import MANIFEST
 from dwconv.packs import format_1
-from dwconv.packs.manifest import MANIFEST
 from tests.packs.forging import refused
 
 pytestmark = [

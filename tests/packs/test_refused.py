@@ -16,8 +16,8 @@ import torch
 import dwconv
 from dwconv.dispatch import packed
 from dwconv.errors import PackError
+from dwconv.kernels.manifest import MANIFEST, Manifest, decode
 from dwconv.packs import load
-from dwconv.packs.manifest import MANIFEST, Manifest, decode
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.system import cpu_facts, versions
 from tests import planted_records
@@ -133,8 +133,8 @@ def test_what_a_pack_is_for_must_be_here(pack, change, words):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("dwconv.packs.load.platform.system", lambda: "Darwin", "it is for Linux on .*, this is Darwin"),
-        ("dwconv.packs.load.openmp_is_here", lambda: False, "its kernels need the OpenMP runtime"),
+        ("dwconv.kernels.pack_files.platform.system", lambda: "Darwin", "it is for Linux on .*, this is Darwin"),
+        ("dwconv.kernels.pack_files.openmp_is_here", lambda: False, "its kernels need the OpenMP runtime"),
         ("dwconv.records.record.version_of", lambda name: 99, "it was measured with version 1 of cpu"),
         (
             "dwconv.system.versions.installed",

@@ -10,7 +10,7 @@ import dwconv
 from dwconv import export, settings
 from dwconv.dispatch import packed
 from dwconv.errors import PackError
-from dwconv.packs.manifest import MANIFEST
+from dwconv.kernels.manifest import MANIFEST
 from dwconv.packs.remote import put_pack
 from tests.servers import hanging_server, http_server
 

@@ -1,0 +1,251 @@
+"""The kernels for every layer that the package brings: found unasked, read when they are wanted, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch.nn import functional as F
+
+import dwconv
+from dwconv import settings
+from dwconv.call import loaded
+from dwconv.dispatch import decide, packed
+from dwconv.errors import DwconvWarning
+from dwconv.kernels import base_pack, cache, pack_files
+from dwconv.kernels.manifest import MANIFEST
+from dwconv.packs.make import make_base_pack
+from dwconv.problems.target import FORCED_VECTOR_SETS, cpu_target
+from dwconv.problems.workload import PASSES, Workload
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
+from dwconv.schedules.template import Candidate
+from dwconv.system import cpu_facts
+from dwconv.tuner.race import RaceState
+from dwconv.untuned import every_layer
+from tests import planted_records
+from tests.packs.clean import run_clean
+from tests.packs.forging import forge
+
+SETS = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
+pytestmark = [
+    pytest.mark.skipif(not SETS, reason="this CPU has no set of vectors that packs are made for"),
+    pytest.mark.usefixtures("no_packs"),
+]
+LAYER = planted_records.workload_of(shape=(4, 48, 20, 20))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of base packs, with one of 3×3 kernels of stride 1 for the widest vectors that are here."""
+    if shutil.which(settings.linker()) is None:
+        pytest.skip("packs for a CPU are linked by a C++ compiler")
+    folder = tmp_path_factory.mktemp("base")
+    usual = every_layer.is_usual
+
+    def few(workload: Workload) -> bool:
+        is_plain = workload.layer_kind == LAYER.for_pass(workload.pass_).layer_kind
+        return is_plain and not workload.bias and usual(workload)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dwconv.packs.make.BASE", folder)
+        patch.setattr("dwconv.packs.make.is_usual", few)
+        pack = make_base_pack(SETS[0], taps=[3])
+        assert make_base_pack(SETS[0], taps=[3]).manifest.kernels == pack.manifest.kernels, "in the place of the first"
+    assert pack.manifest.native is None and pack.folder == folder / SETS[0]
+    return folder
+
+
+@pytest.fixture
+def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy in the place of what the package brings, which a test may damage; nothing else was built here."""
+    folder = Path(shutil.copytree(made, tmp_path / "base"))
+    monkeypatch.setattr(base_pack, "BASE", folder)
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
+    base_pack.forget()
+    packed.forget()
+    dwconv.reset()
+    yield folder / SETS[0]
+    base_pack.forget()
+    packed.forget()
+    dwconv.reset()
+
+
+@pytest.fixture
+def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*arguments: object, **more: object) -> None:
+        raise AssertionError("a kernel that the package brings was built")
+
+    monkeypatch.setattr(cache, "build", build)
+
+
+def race_of(*workloads: Workload) -> RaceState:
+    return RaceState(dict.fromkeys(workloads, 1), cpu_target(), known=Database.of([]), seconds=60.0)
+
+
+def without_base(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(base_pack, "BASE", folder)
+    base_pack.forget()
+    packed.forget()
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize("pass_", PASSES)
+def test_a_race_times_them_and_builds_none(base, pass_, monkeypatch, tmp_path):
+    workload = LAYER.for_pass(pass_)
+    race = race_of(workload)
+    assert race.next_for_every_layer() is None
+    wanted = every_layer.for_layer(workload, cpu_target())
+    raced = race.next_comparison()
+    assert [each.config for each in raced] == [each.config for each in wanted] and raced[0].workload.any_size
+    assert packed.artifact_of(raced[0], cpu_target()).candidate == raced[0]
+    without_base(monkeypatch, tmp_path / "nowhere")
+    assert race_of(workload).next_for_every_layer() == wanted[0], "a checkout builds the same ones"
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize("size", [(20, 20), (13, 31)])
+@pytest.mark.parametrize("any_size", [True, False])
+def test_what_a_record_found_faster_runs_without_a_build(base, logs, any_size, size):
+    for pass_ in PASSES:
+        workload = LAYER.for_pass(pass_)
+        config = every_layer.for_layer(workload, cpu_target())[0].config
+        record = planted_records.record_of(dataclasses.replace(workload, any_size=any_size), config=config)
+        TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, confirmed=True, raced=True))
+    dwconv.reset()
+    torch.manual_seed(0)
+    x = torch.randn(3, 48, *size).to(memory_format=torch.channels_last).requires_grad_()
+    w = torch.randn(48, 1, 3, 3, requires_grad=True)
+    found = [torch.autograd.grad(f(x, w, padding=1, groups=48).sin().sum(), (x, w)) for f in (dwconv.conv2d, F.conv2d)]
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
+    explained = dwconv.explain(x, w, padding=1)
+    assert [each.provider for each in explained.passes] == ["dwconv"] * 3, explained
+
+
+def test_without_a_record_pytorchs_op_runs(base, logs):
+    assert decide.decide_on(cpu_target(), LAYER, predicts=False).provider == "pytorch"
+    assert packed.unmeasured(LAYER, cpu_target()) is None
+
+
+def test_records_with_a_configuration_for_this_very_machine_have_a_kernel_too(base):
+    """Whatever was chosen for its threads and caches."""
+    target = dataclasses.replace(cpu_target(), threads=3)
+    for pass_ in PASSES:
+        workload = LAYER.for_pass(pass_)
+        for general in every_layer.all_for_layer(workload, target):
+            candidate = Candidate(workload.with_any_size(), general.config)
+            assert every_layer.general_of(candidate, target).config == general.config
+    own = every_layer.all_for_layer(LAYER.for_pass("wgrad"), target)
+    assert len(own) > len(every_layer.for_layer(LAYER.for_pass("wgrad"), target)), "tasks follow the threads"
+
+
+def test_files_are_read_when_their_layer_comes_and_once(base, monkeypatch):
+    read: list[str] = []
+    usual = pack_files.content_of
+
+    def content_of(path: Path, *, most_bytes: int) -> bytes:
+        read.append(path.name)
+        return usual(path, most_bytes=most_bytes)
+
+    monkeypatch.setattr(pack_files, "content_of", content_of)
+    target = cpu_target()
+    other = planted_records.workload_of(shape=(4, 48, 20, 20), kernel=(5, 5), padding=2)
+    assert packed.configs_for(other, target) == [] and read == [MANIFEST]
+    configs = packed.configs_for(LAYER, target)
+    assert len(read) == 1 + len(configs) and all(name.startswith("fprop") for name in read[1:])
+    packed.forget()
+    assert packed.configs_for(LAYER, target) == configs and len(read) == 1 + len(configs)
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut off", "gone", "no kernel"])
+def test_a_damaged_kernel_is_left_out_and_named_once(base, damage):
+    target, first = cpu_target(), every_layer.for_layer(LAYER, cpu_target())[0]
+    file = base / pack_files.path_of(first)
+    content = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes({"changed": content[:-1] + b"?", "cut off": content[:-9], "no kernel": b"?"}[damage])
+    with pytest.warns(DwconvWarning, match=f"{file.name}.*; install dwconv again"):
+        assert first.config not in packed.configs_for(LAYER, target)
+    packed.forget()
+    assert first.config not in packed.configs_for(LAYER, target), "without another word"
+    assert packed.configs_for(LAYER.for_pass("dgrad"), target), "the others run"
+
+
+def test_a_damaged_manifest_is_named_once(base):
+    (base / MANIFEST).write_text("{}")
+    with pytest.warns(DwconvWarning, match="the kernels of the package in .* are left out: its manifest is damaged"):
+        assert packed.configs_for(LAYER, cpu_target()) == []
+    assert packed.configs_for(LAYER, cpu_target()) == []
+
+
+@pytest.mark.parametrize("name", ["dwconv", "sources"])
+def test_those_of_other_sources_are_not_used(base, name):
+    forge(base, lambda made: msgspec.structs.replace(made, versions={**made.versions, name: "0"}))
+    if name == "dwconv":
+        with pytest.warns(DwconvWarning, match="it was made by dwconv 0"):
+            assert packed.configs_for(LAYER, cpu_target()) == []
+    assert packed.configs_for(LAYER, cpu_target()) == [], "a checkout that has changed since"
+
+
+def test_a_wrong_kernel_is_found_at_first_use(base, monkeypatch):
+    """Digests say that a file is whole, not that it is right."""
+    first = every_layer.for_layer(LAYER, cpu_target())[0]
+    usual = base_pack.artifact_in
+
+    def wrong(content: bytes, file):
+        found = usual(content, file)
+        path = base / pack_files.path_of(every_layer.for_layer(LAYER.for_pass("dgrad"), cpu_target())[0])
+        other = usual(path.read_bytes(), file)
+        return dataclasses.replace(found, library=other.library)
+
+    monkeypatch.setattr(base_pack, "artifact_in", wrong)
+    candidate = Candidate(LAYER.with_any_size(), first.config)
+    kernel = loaded.load(candidate, cpu_target(), torch.device("cpu"))
+    assert "wrong results" in loaded.fault_in(kernel, cpu_target(), torch.device("cpu"))
+
+
+PROGRAM = """
+import importlib.util, pathlib, time, torch
+assert importlib.util.find_spec("tvm") is None
+torch.set_num_threads({threads})
+import dwconv
+from dwconv.kernels import base_pack
+base_pack.BASE = pathlib.Path({base!r})
+layer = torch.nn.Sequential(torch.nn.Conv2d(48, 48, 3, padding=1, groups=48, bias=False))
+x = torch.randn(4, 48, 20, 20).to(memory_format=torch.channels_last)
+layer = dwconv.convert(layer.to(memory_format=torch.channels_last), x, seconds={seconds})
+(race,) = dwconv.summary(layer).races
+print(len(race.won), race.raced, len(race.known), len(race.inconclusive), race.problem)
+layer(x).sum().backward()
+from dwconv.call.call_plan import plans
+print(sum(bool(kernel) for plan in plans() for kernel in plan.kernels.values()))
+"""
+
+
+@pytest.mark.slow
+def test_without_tvm_convert_races_them_and_the_next_process_runs_what_won(base, tmp_path):
+    """Without ``load_pack``."""
+    for number, seconds in enumerate((30, 0)):
+        program = PROGRAM.format(threads=torch.get_num_threads(), base=str(base.parent), seconds=seconds)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if number:
+            shutil.copytree(tmp_path / "0" / "empty", folder / "empty", symlinks=True)
+        done = run_clean(folder, program)
+        assert done.returncode == 0, done.stderr
+        won, raced, known, inconclusive, *problem = done.stdout.split("\n")[0].split(" ")
+        assert problem == [""]
+        if not number:
+            assert int(raced) == 2 and int(won) + int(inconclusive) <= 2
+            first = int(won), int(inconclusive)
+        else:
+            assert int(raced) == 0 and int(known) == 2 - first[1]
+        assert int(done.stdout.split("\n")[1]) == first[0]
