@@ -57,6 +57,8 @@ def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool, times:
     other = record.alternative
     if other is None:
         return "no PyTorch op was measured beside it"
+    if record.settled:
+        return _why_settled(record)
     if record.workload.epilogue == "silu_gradient":
         return None  # PyTorch's has z from its forward pass: it is judged with that, ``are_faster_together``
     ours_us, others_us = _median_us(record) * times, other[1].median_us * times
@@ -65,6 +67,12 @@ def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool, times:
         return None
     sums = " + ".join(f"{in_us(taken_us)}{what}" for what, taken_us in {"": ours_us, **added_us}.items())
     return f"{other[0]} is faster: {in_us(others_us)}, dwconv {sums}"
+
+
+def _why_settled(record: TuningRecord) -> str:
+    assert record.alternative is not None and record.interval is not None, "it was timed beside PyTorch's op"
+    low, high = record.interval
+    return f"{record.alternative[0]} stays: dwconv was {low:.2f} to {high:.2f} times as fast beside other work"
 
 
 def least_times(record: TuningRecord, target: Target, *, sweeps: bool) -> float:

@@ -137,8 +137,11 @@ class Comparisons:
         artifact, best = min(records, key=lambda each: each[1].slowness)
         counts = answer.is_clear or not best.contended
         if best.measurement is None or not counts or not self._is_worth(best):
-            settled = [dataclasses.replace(record, raced=answer.is_clear) for _, record in records]
-            return _Ran(records=[*unbuilt, *settled], winner=None)
+            ended = [
+                dataclasses.replace(record, raced=answer.is_clear, settled=answer.is_clear and record.disturbed)
+                for _, record in records
+            ]
+            return _Ran(records=[*unbuilt, *ended], winner=None)
         others = [record for _, record in records if record is not best]
         return _Ran(records=[*unbuilt, *others], winner=(artifact, best))
 

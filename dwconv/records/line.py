@@ -45,6 +45,8 @@ def encode(record: TuningRecord) -> bytes:
     fields |= {"workload": record.workload.to_dict(), "config": record.config.to_dict()}
     fields["measurement"] = _as(MeasurementLine | None, record.measurement)
     fields["providers"] = _as(dict[str, MeasurementLine], record.providers)
+    if not record.settled:
+        del fields["settled"]
     if fields.pop("others"):
         fields["others"] = _as(tuple[AtSizeLine, ...], record.others)
     fields["detail"] = one_line(fields.pop("detail"), most=_TEXT_CHARACTERS)  # a compiler may quote what is no text
@@ -167,6 +169,7 @@ class RecordLine(msgspec.Struct):
     measurement: MeasurementLine | None = None
     confirmed: bool = False
     raced: bool = False
+    settled: bool = False
     verdict: VerdictLine | None = None
     providers: Annotated[dict[str, MeasurementLine], _FEW] = {}
     resources: Annotated[dict[str, _Value], _FEW] = {}
@@ -197,6 +200,7 @@ class RecordLine(msgspec.Struct):
             measurement=_as(Measurement | None, self.measurement),
             confirmed=self.confirmed,
             raced=self.raced,
+            settled=self.settled,
             verdict=self.verdict.to_verdict() if self.verdict else None,
             providers=_as(dict[str, Measurement], self.providers),
             others=_as(tuple[AtSize, ...], self.others),

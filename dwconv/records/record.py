@@ -91,6 +91,9 @@ class TuningRecord:
     times give the least factor."""
     raced: bool = False
     """True if a race confirmed it, among a few known configurations: a search may find a faster one."""
+    settled: bool = False
+    """True if a race is sure that PyTorch's op should stay, although other work disturbed the times: it is clearly the
+    faster one in the turns; or, on a machine that was quiet when it was looked at, neither was in any comparison."""
     verdict: Verdict | None = None
     providers: dict[str, Measurement] = field(default_factory=dict)
     """Other providers, measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …; of a block also
@@ -152,7 +155,7 @@ class TuningRecord:
     @property
     def contended(self) -> bool:
         """True if other work took so much of the machine that the times do not count."""
-        return self.disturbed and not self.confirmed
+        return self.disturbed and not (self.confirmed or self.settled)
 
     def replaces(self, earlier: TuningRecord) -> bool:
         """True if this record takes the place of an ``earlier`` one of the same candidate. The later one does, unless
@@ -215,6 +218,18 @@ class TuningRecord:
         The baseline is PyTorch's better layout; but a call has the layout it has, and changing it costs a copy."""
         own = {name: taken for name, taken in self.rivals.items() if name.endswith(f"-{self.workload.layout}")}
         return min(own.items(), key=lambda item: item[1].median_us, default=self.baseline)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """How many times as fast as PyTorch's op it was, from and to, by the spread of both times; None without a time
+        of both."""
+        if self.measurement is None or self.alternative is None:
+            return None
+        (ours_low, ours_high), (low, high) = (
+            (max(taken.median_us - taken.spread_us / 2, taken.median_us / 10), taken.median_us + taken.spread_us / 2)
+            for taken in (self.measurement, self.alternative[1])
+        )
+        return low / ours_high, high / ours_low
 
     @property
     def speedup(self) -> float | None:

@@ -20,7 +20,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dwconv import settings
@@ -32,7 +32,6 @@ from dwconv.dispatch.knowledge import failed, measured_here
 from dwconv.dispatch.legality import Broken, runnable
 from dwconv.errors import EnvironmentFailure, InvalidConfig, LogError, NoTemplate, WorkerError
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.cache import ready
 from dwconv.kernels.load import can_load_libraries
 from dwconv.problems.block import NOTHING
 from dwconv.problems.target import CpuTarget, Target
@@ -97,6 +96,8 @@ _BUILD_S, _STEPS = 0.3, 1000
 _OF_ONE_SIZE = {"nhwc": 0.9, "nchw": 0.6}
 """The time of a kernel for one size over that of one for every layer: the geometric mean of twelve layers, in NCHW of
 small planes (docs/dispatch.md)."""
+_TRIES = 2
+"""Comparisons of a workload that other work disturbs; on a machine that is quiet now one more is the last."""
 _MOST_INCONCLUSIVE = 8
 """After so many inconclusive comparisons in a row the machine is too busy to continue."""
 
@@ -107,8 +108,8 @@ class _Comparison:
 
     workload: Workload
     candidates: Sequence[Candidate]
-    again: bool = False
-    """Other work disturbed it the first time."""
+    tries: int = 1
+    """Other work disturbed those before this one."""
     saves_s: float = math.inf
     """What they are expected to save in ``_STEPS`` steps over what was raced before."""
 
@@ -134,9 +135,11 @@ class RaceState:
         seconds: float,
         state: KernelState | None = None,
         progress: TellProgress | None = None,
+        is_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
         self._target = target
         self._progress = progress
+        self._is_quiet = is_quiet
         self._database = known
         self._counts = counts
         self._started_s = time.monotonic()
@@ -180,14 +183,14 @@ class RaceState:
                 self.waiting if can_build() and isinstance(self._target, CpuTarget) and can_load_libraries() else []
             )
             found = dict.fromkeys(each for layer in layers for each in every_layer.for_layer(layer, self._target))
-            self._generals = [each for each in found if ready(each, self._target) is None]
+            self._generals = [each for each in found if packed.built(each, self._target) is None]
         if not self._generals or time.monotonic() >= self._ends_s:
             return None
         return self._generals.pop(0)
 
     def next_comparison(self) -> list[Candidate] | None:
         """The candidates of the next workload: of those that were not raced yet; then of those that another build is
-        worth; at last once more those that remained inconclusive. None if there is nothing to race now, or the time is
+        worth; at last those that remained inconclusive, again. None if there is nothing to race now, or the time is
         up."""
         while not self.problem and time.monotonic() < self._ends_s:
             if self.waiting:
@@ -242,21 +245,29 @@ class RaceState:
         if candidates:
             self._of_one_size.append(_Comparison(workload=workload, candidates=candidates, saves_s=saves_s))
 
+    def judged(self, records: Sequence[TuningRecord]) -> list[TuningRecord]:
+        """The records of the comparison that began first of those that run, as they count: where nothing will tell
+        whether a kernel is faster, PyTorch's op stays, and the next race has nothing to do."""
+        if self._running[0].tries <= _TRIES or self._running[0].is_of_one_size:
+            return [*records]
+        is_settled = self._end_of(records) == "inconclusive"
+        return [replace(each, settled=True) if is_settled and each.contended else each for each in records]
+
+    def _end_of(self, records: Sequence[TuningRecord]) -> str:
+        """The field of RaceResult that the workload of a comparison is in."""
+        worked = _worked(records)
+        settled = [record for record in worked if not record.contended or record.raced]
+        if any(record.confirmed for record in worked):
+            return "won"
+        if not worked:
+            return "failed"
+        return "lost" if settled and not any(self.is_worth(record) for record in settled) else "inconclusive"
+
     def add(self, records: Sequence[TuningRecord]) -> None:
         """The records of the comparison that began first of those that run."""
         comparison = self._running.pop(0)
         self._records += records
-        latest = {Candidate(record.workload, record.config): record for record in records}
-        worked = [record for record in latest.values() if record.status is Status.OK]
-        settled = [record for record in worked if not record.contended or record.raced]
-        if any(record.confirmed for record in worked):
-            end = "won"
-        elif not worked:
-            end = "failed"
-        elif settled and not any(self.is_worth(record) for record in settled):
-            end = "lost"
-        else:
-            end = "inconclusive"
+        worked, end = _worked(records), self._end_of(records)
         if comparison.is_of_one_size:  # what was raced before stands
             if end == "won":
                 self._ends[comparison.workload] = end
@@ -264,13 +275,18 @@ class RaceState:
         if end in ("won", "lost") and all(record.workload.any_size for record in worked):
             self._then_of_one_size(comparison.workload, worked)
         # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
-        if end == "inconclusive" and (len(worked) < len(comparison.candidates) or not comparison.again):
+        if end == "inconclusive" and (len(worked) < len(comparison.candidates) or self._may_try_again(comparison)):
             candidates = [Candidate(record.workload, record.config) for record in worked]
-            self._again.append(_Comparison(workload=comparison.workload, candidates=candidates, again=True))
+            self._again.append(
+                _Comparison(workload=comparison.workload, candidates=candidates, tries=comparison.tries + 1)
+            )
         self._ends[comparison.workload] = end
         self._inconclusive_in_a_row = self._inconclusive_in_a_row + 1 if end == "inconclusive" else 0
         if self._inconclusive_in_a_row == _MOST_INCONCLUSIVE:
             self.problem = "other work keeps the machine busy; convert again, with the example, when it is quiet"
+
+    def _may_try_again(self, comparison: _Comparison) -> bool:
+        return comparison.tries < _TRIES or (comparison.tries == _TRIES and self._is_quiet())
 
     def report(self) -> RaceResult:
         """The result so far."""
@@ -292,6 +308,12 @@ class RaceState:
         )
 
 
+def _worked(records: Sequence[TuningRecord]) -> list[TuningRecord]:
+    """The last word on each candidate, of those that worked."""
+    latest = {Candidate(record.workload, record.config): record for record in records}
+    return [record for record in latest.values() if record.status is Status.OK]
+
+
 def race(
     counts: Mapping[Workload, int],
     target: Target,
@@ -311,9 +333,13 @@ def race(
 
     Ctrl-C is raised, when what was measured is in the log. A log that cannot be written, workers that cannot start and
     a machine that is short of something end the race; ``problem`` of the result says so."""
-    from dwconv.measure.comparisons import Comparisons  # late: where kernels come from packs, psutil may be missing
+    from dwconv.measure.clock import contention  # late: where kernels come from packs, psutil may be missing
+    from dwconv.measure.comparisons import Comparisons
 
-    race_state = RaceState(counts, target, known=known, seconds=seconds, state=state, progress=progress)
+    quiet = contention.Quiet(threads=target.threads if isinstance(target, CpuTarget) else 1)
+    race_state = RaceState(
+        counts, target, known=known, seconds=seconds, state=state, progress=progress, is_quiet=quiet.look
+    )
     if not race_state.waiting:
         return race_state.report()
     try:
@@ -322,9 +348,10 @@ def race(
         _build_for_every_layer(race_state, workers)
         for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(race_state.next_comparison):
             with log.locked(), ctrl_c_waits():
-                for record in records_of_comparison:
+                judged = race_state.judged(records_of_comparison)
+                for record in judged:
                     log.append(record)
-                race_state.add(records_of_comparison)
+                race_state.add(judged)
             race_state.tell()
     except (LogError, WorkerError, EnvironmentFailure) as error:
         race_state.problem = str(error)

@@ -272,3 +272,6 @@ def test_the_winner_is_confirmed_beside_other_work_only_where_it_is_clear(worker
     monkeypatch.setattr(workers.measurer, "collect", collect)
     ((record,),) = raced(workers, [candidate()])
     assert record.disturbed and record.confirmed is record.raced is is_clear is not record.contended
+    assert not record.settled
+    ((slower,),) = raced(workers, [candidate(order=1)], is_worth=lambda record: False)
+    assert slower.disturbed and not slower.confirmed and slower.settled is is_clear is not slower.contended

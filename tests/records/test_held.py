@@ -47,6 +47,7 @@ def drawn(draw: random.Random) -> TuningRecord:
         record,
         confirmed=draw.random() < 0.3,
         raced=draw.random() < 0.3,
+        settled=draw.random() < 0.3,
         providers={**record.providers, **(others if draw.random() < 0.3 else {})},
         resources={"spill_bytes": draw.randrange(2)} if draw.random() < 0.5 else {},
         versions=draw.choice(VERSIONS),

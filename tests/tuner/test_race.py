@@ -11,9 +11,11 @@ from types import SimpleNamespace
 import pytest
 import rich.console
 
+from dwconv.dispatch import decide
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure import comparisons as comparisons_module
+from dwconv.measure.clock import contention
 from dwconv.problems.block import Block
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.database import Database
@@ -184,7 +186,7 @@ def test_a_kernel_for_the_size_that_loses_leaves_what_has_won(for_every_layer, l
 def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch):
     general = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
     monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [general])
-    monkeypatch.setattr(race_module, "ready", lambda candidate, target: None)
+    monkeypatch.setattr(race_module.packed, "built", lambda candidate, target: None)
     asked, noted = [], []
 
     def stream(next_body, *, timeout_s):
@@ -231,6 +233,70 @@ def test_on_a_busy_machine_the_race_ends(comparisons, log):
     assert len(result.left) == 20 - len(result.inconclusive)
     comparisons.busy = 0
     assert len(run(log, *sizes, records=log.load().records).won) == 20, "what was contended does not count"
+
+
+@pytest.fixture
+def is_quiet(monkeypatch):
+    """Whether the machine is quiet when it is looked at; a test may change it."""
+    looks = {"quiet": True}
+
+    class Quiet:
+        def __init__(self, *, threads):
+            pass
+
+        def look(self):
+            return looks["quiet"]
+
+    monkeypatch.setattr(contention, "Quiet", Quiet)
+    return looks
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("us", [150.0, 189.0], ids=["seems faster", "just as fast"])
+def test_what_never_tells_which_is_faster_on_a_quiet_machine_is_left_to_pytorch(comparisons, log, is_quiet, pass_, us):
+    comparisons.busy, comparisons.us = 1000, {SMALL.for_pass(pass_): us}
+    workload = SMALL.for_pass(pass_)
+    result = run(log, workload)
+    assert len(comparisons.raced) == 3 and (result.lost, result.inconclusive) == ((workload,), ())
+    known = Database.of(log.load().records)
+    again = run(log, workload, records=known)
+    assert (again.raced, again.known) == (0, (workload,)) and len(comparisons.raced) == 3
+    found = decide.decide_on(fake.TARGET, workload, known=known)
+    (settled, *_) = (record for record in known if record.settled)
+    assert found.provider == "pytorch" and not found.command
+    low, high = settled.interval
+    assert f"onednn-nhwc stays: dwconv was {low:.2f} to {high:.2f} times as fast" in found.reason
+
+
+def test_a_machine_that_stays_busy_settles_nothing(comparisons, log, is_quiet):
+    comparisons.busy, is_quiet["quiet"] = 1000, False
+    assert run(log, SMALL).inconclusive == (SMALL,) and len(comparisons.raced) == 2
+    is_quiet["quiet"] = True
+    comparisons.busy = 0
+    assert run(log, SMALL, records=log.load().records).won == (SMALL,)
+
+
+def test_what_is_clearly_slower_beside_other_work_is_not_raced_again(comparisons, log, monkeypatch):
+    """As the turns of a comparison make sure."""
+    usual = comparisons._record
+
+    def record(candidate):
+        found = usual(candidate)
+        disturbed = dataclasses.replace(found.measurement, contention=0.6)
+        return dataclasses.replace(found, measurement=disturbed, raced=True, settled=True)
+
+    monkeypatch.setattr(comparisons, "_record", record)
+    comparisons.us = {SMALL: LOST}
+    assert run(log, SMALL).lost == (SMALL,)
+    assert run(log, SMALL, records=log.load().records).known == (SMALL,)
+
+
+def test_a_search_goes_before_what_a_race_has_settled(comparisons, log):
+    settled = known_record(confirmed=False, settled=True, measurement=dataclasses.replace(BUSY, median_us=WON))
+    confirmed = known_record(config=[*fake.space(fake.WORKLOAD, fake.TARGET)][1])
+    for records, provider in (([settled], "pytorch"), ([settled, confirmed], "dwconv")):
+        assert is_known(fake.WORKLOAD, fake.TARGET, Database.of(records), broken={})
+        assert decide.decide_on(fake.TARGET, fake.WORKLOAD, known=Database.of(records)).provider == provider
 
 
 def test_a_clear_winner_of_a_busy_machine_is_known_from_then_on(comparisons, log, monkeypatch):
