@@ -79,7 +79,7 @@ def ratio_of(*others: Sequence[float], over: Sequence[float]) -> Ratio:
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """The same against itself, as a ratio: what is left of it is error."""
+    """A call against itself, as a ratio: what is left of it is error."""
 
     ratio: float
     interval: tuple[float, float]

@@ -83,7 +83,7 @@ class Training:
     compile: bool = False
     """All but these two under torch.compile, with inductor."""
     graphs: bool = False
-    """The same as CUDA graphs, which ``dwconv.graphed`` captures."""
+    """The steps as CUDA graphs, which ``dwconv.graphed`` captures."""
     profile: bool = False
     """Say where the time of a step goes."""
     apart: bool = False

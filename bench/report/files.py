@@ -276,7 +276,7 @@ def over_pytorch(row: LayerRow | BlockRow | StepRow) -> Dot:
 
 
 def _layers_at_worst(file: ResultFile) -> Iterator[Contest]:
-    """The same, over the fastest."""
+    """The layers of a file, over the fastest provider."""
     for row, contest in zip(file.layer_rows, of_layers(file), strict=True):
         best = _against_best(row)
         yield replace(contest, dot=best, over=row.best_other) if best else contest

@@ -47,7 +47,7 @@ class Arguments(NamedTuple):
         return with_axes_of(self.input, image, axes=self.axes)
 
     def lowered(self) -> Arguments | None:
-        """The same in the type to which autocast lowers a convolution; None if it does not lower all of it."""
+        """The arguments in the type to which autocast lowers a convolution; None if it does not lower all of it."""
         x, w, bias, *_ = self
         if not _is_autocast(x):
             return None

@@ -85,7 +85,7 @@ class Plan:
             self._warn_of_untuned()
 
     def resized(self, problem: Problem) -> Plan:
-        """The same at another size of the layer, where the same kernels run: nothing is decided or built."""
+        """This plan at another size of the layer, where the same kernels run: nothing is decided or built."""
         made = object.__new__(Plan)
         kernels = self.kernels.resized(problem)
         made.__dict__.update(self.__dict__, problem=problem, kernels=kernels, tally=Tally())

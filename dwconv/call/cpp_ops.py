@@ -37,7 +37,7 @@ def offer(passes: PlannedPasses, *ran: tuple[Pass, Places, Places]) -> None:
 
 
 def offer_of_plan(plan: Plan, *ran: tuple[Any, Pass, Places, Places]) -> None:
-    """The same, with the kernels of each pass before it."""
+    """Offer the ops of ``plan``, with the kernels of each pass before it."""
     module = native.module
     if module is None or plan.is_open:
         return

@@ -99,7 +99,7 @@ class _Sums:
         return result.transpose(1, 2) if self.swapped else result
 
     def as_own(self, result: Tensor) -> Tensor:
-        """The same, in place, of a result that is still private: no view."""
+        """A result that is still private, marked in place: no view."""
         return result.transpose_(1, 2) if self.swapped else result
 
     def run(self) -> Tensor:

@@ -168,7 +168,7 @@ def teach_meanwhile(call: Call, plan: Plan) -> None:
 
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:
-    """The same passes on ops that support double backward."""
+    """``passes`` on ops that support double backward."""
     return DispatchedPasses.of(passes.plan.problem, weight_strides=passes.weight_strides)
 
 

@@ -97,8 +97,8 @@ class PlannedPasses:
         return dx, with_strides(dw, self.weight_strides)
 
     def given(self, x: Tensor | None, w: Tensor | None, dy: Tensor) -> PlannedPasses:
-        """The same for a gradient that may have gaps, or another layout than the plan's, and for tensors that were kept
-        for it, of which hooks may have made others."""
+        """The passes for a gradient that may have gaps, or another layout than the plan's, and for tensors that were
+        kept for it, of which hooks may have made others."""
         problem = self.plan.problem
         if not self.dense or (
             dy.is_contiguous(memory_format=self.plan.memory_format)

@@ -70,7 +70,7 @@ class PlanKernels(_BuiltWhenFirstUsed):
         self.update({pass_: None for pass_ in of_pytorch if pass_ not in refused})
 
     def resized(self, problem: Problem) -> PlanKernels:
-        """The same of any size, at the size of another problem."""
+        """These kernels, all of any size, at the size of another problem."""
         made = PlanKernels.__new__(PlanKernels)
         made.__dict__.update(self.__dict__, _problem=problem, of_slices={})
         made._build = lambda pass_: None if (kernel := self[pass_]) is None else made._at_size(kernel)

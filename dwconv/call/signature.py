@@ -102,7 +102,7 @@ class Signature:
         return cls(positional=tuple(positional), keywords=tuple(keywords), more=tuple(more))
 
     def free(self) -> Signature:
-        """The same with any number in the place of a number that is not the default."""
+        """This signature with any number in the place of a number that is not the default."""
         positional, keywords = (tuple(each.free() for each in of) for of in (self.positional, self.keywords))
         return dataclasses.replace(self, positional=positional, keywords=keywords)
 

@@ -53,7 +53,7 @@ def left_to_pytorch(decisions: Mapping[Pass, DispatchDecision]) -> dict[Pass, Di
 
 
 def sizes_of(problem: Problem) -> str:
-    """The same for all batch sizes of a layer, with a bias or without."""
+    """A key of the layer and its size: equal for all batch sizes, with a bias or without."""
     return problem.alone.workload("fprop").for_pass("dgrad").batchless_key
 
 

@@ -37,7 +37,7 @@ def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
 
 
 def is_watched_beside_autocast(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
-    """The same of code that is not compiled, whether or not autocast is active."""
+    """True if a call is watched in code that is not compiled, whether or not autocast is active."""
     return bool(
         is_looked_at()
         or type(x) not in _PLAIN

@@ -47,8 +47,8 @@ def counts_and_target(
 
 
 def counts_of(args: argparse.Namespace, target: Target, input_shape: tuple[int, ...]) -> Mapping[Workload, int]:
-    """The same for the model that a command line names, made here with a random example. Where the target is not in
-    this machine, the model runs on the CPU."""
+    """How often each workload runs in the model that a command line names, made here with a random example. Where the
+    target is not in this machine, the model runs on the CPU."""
     device = "cuda" if target.kind == "cuda" and target.present else "cpu"
     format = memory_format("nhwc", axes=len(input_shape) - 2) if args.channels_last else torch.preserve_format
     model = load_model(args.model).train(not args.infer)

@@ -62,7 +62,7 @@ class Trial:
         return torch.autograd.grad(outputs, self._wanted, given, allow_unused=True)
 
     def _gradient(self, place: int, result: Tensor) -> Tensor:
-        """The same in every step, and not made while one is timed."""
+        """Ones, made once: not while a step is timed."""
         if place not in self._gradients:
             self._gradients[place] = torch.ones_like(result)
         return self._gradients[place]

@@ -46,7 +46,7 @@ def handover_us(bounded: Callable[[Call], Call] = lambda call: call) -> float:
 
 
 def python_handover_us(bounded: Callable[[Call], Call] = lambda call: call) -> float:
-    """The same of the workers in Python: half of a signal to a waiting thread and back."""
+    """A hand-over between workers in Python, in microseconds: half of a signal to a waiting thread and back."""
     there: SimpleQueue[bool] = SimpleQueue()
     back: SimpleQueue[bool] = SimpleQueue()
 

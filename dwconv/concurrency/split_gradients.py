@@ -18,7 +18,7 @@ _MASK = 10
 
 
 def split(module: GraphModule) -> GraphModule:
-    """The same graph with both gradients of each convolution apart."""
+    """``module`` with both gradients of each convolution apart."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     for node in [node for node in graph.nodes if _gives_both(node)]:
@@ -37,7 +37,7 @@ def _gives_both(node: Node) -> bool:
 
 
 def _split_pytorchs(graph: Graph, node: Node) -> None:
-    """The same operator twice, each with its mask."""
+    """PyTorch's operator twice, each with its mask."""
     masked: Any = node.args[_MASK]
     halves = []
     for mask in ((True, False, False), (False, True, masked[2])):

@@ -80,7 +80,7 @@ def manual(graph: TaskGraph, curves: Curves, *, threads: int, workers: int, mach
 
 
 def always(graph: TaskGraph, threads: int) -> dict[int, int]:
-    """The same count for every task."""
+    """``threads`` for every task."""
     return {task.index: threads for task in graph.tasks}
 
 

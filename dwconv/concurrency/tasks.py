@@ -156,7 +156,7 @@ class CutGraph:
     examples: Mapping[int, Any]
     """By place, the value as it was traced, without data."""
     instructions: Instructions | None = None
-    """The same tasks for compiled code; None if only ``functions`` can run them."""
+    """The tasks for compiled code; None if only ``functions`` can run them."""
 
     def values(self, inputs: Iterable[Any]) -> list[Any]:
         """The list to begin with."""

@@ -78,7 +78,7 @@ def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: C
 
 
 def expected(schedules: Sequence[Schedule]) -> tuple[tuple[Ran, ...], ...]:
-    """The same without a run."""
+    """Tasks as the schedules expect them, without a run."""
     return tuple(tuple(Ran(placed=each) for each in schedule.in_order) for schedule in schedules)
 
 
@@ -108,7 +108,7 @@ class _Notes:
         self._ns: dict[int, tuple[int, int]] = {}
 
     def watching(self, cut: CutGraph) -> CutGraph:
-        """The same graph, with tasks that note the time."""
+        """``cut`` with tasks that note the time."""
         return replace(cut, functions=tuple(self._watched(*each) for each in enumerate(cut.functions)))
 
     def _watched(self, task: int, function: TaskFunction) -> TaskFunction:

@@ -225,7 +225,7 @@ class Blocks:
     # -- traces --------------------------------------------------------------------------------------------------------
 
     def in_this_mode(self, names: Sequence[str]) -> dict[str, Trace]:
-        """The same in the mode that it is in alone."""
+        """The traces of ``names`` in the mode that the model is in, alone."""
         by_parent: dict[str, list[Found]] = {}
         wanted = self._wanted(names)
         parents = sorted({found.parent for found in wanted}, key=len)

@@ -29,7 +29,7 @@ BLOCK_IN_PYTHON_US = 320.0
 of its parts one by one: 316 µs on two cores of an AMD EPYC (family 25 model 17) beside other work. With one it takes
 no more: 0 to 17 µs less there."""
 BLOCK_EVAL_IN_PYTHON_US = 100.0
-"""The same in evaluation: 99 µs there."""
+"""In evaluation: 99 µs there."""
 HOST_IN_PYTHON_US = 250.0
 """What a layer on the road through Python takes of the host in a training step on a GPU: 171 to 202 µs on an H200,
 where all of its passes are dwconv's, PyTorch's op 87 to 107 (``python -m bench cuda host``). Where some are PyTorch's,

@@ -133,7 +133,7 @@ class AtAllSizes:
     def of(
         cls, problem: Problem, decisions: Mapping[Pass, DispatchDecision], *, target: Target, broken: legality.Broken
     ) -> AtAllSizes | None:
-        """The same at all sizes; None if something else decided."""
+        """What was decided, at all sizes; None if something else decided."""
         known = knowledge.database()
         if not isinstance(target, CpuTarget) or problem.block or decisions.keys() - PASSES or locked.current():
             return None

@@ -119,7 +119,7 @@ class _Way:
         return f"{batch}{self.on_threads(target)}{kind}"
 
     def on_threads(self, target: Target) -> str:
-        """The same of the threads alone."""
+        """Said where a record was measured with the number of threads of ``target``, and the call has another."""
         if not isinstance(target, CpuTarget) or target == self.target:
             return ""
         return f" on {target.threads} thread{'s' if target.threads > 1 else ''}"

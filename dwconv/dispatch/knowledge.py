@@ -57,7 +57,7 @@ def _on_other_threads(target: Target, devices: list[str]) -> list[CpuTarget]:
 
 
 def measured_here(workload: Workload, target: Target, *, current: bool, known: Database) -> Iterator[TuningRecord]:
-    """The same for exactly this target."""
+    """Records of ``workload`` for exactly this target."""
     fast_math = target.fast_math
     for records in known.ranked_by_batch(workload, target.device, is_current=is_current, fast_math=fast_math):
         yield from (record for record in records if is_current(record) == current)

@@ -28,7 +28,7 @@ Broken = Mapping["Candidate", str]
 
 
 def on_all_threads(config: Config, target: Target) -> Config:
-    """The same configuration, if it says how many threads it takes, on all that the target has."""
+    """``config``, if it says how many threads it takes, on all that the target has."""
     if not (isinstance(target, CpuTarget) and "threads" in config.to_dict()):
         return config
     return type(config).of(config.template, **{**dict(config.values), "threads": target.threads})

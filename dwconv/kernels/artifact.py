@@ -34,7 +34,7 @@ class Argument:
         return tuple(size.at(batch) if isinstance(size, Extent) else size for size in self.shape)
 
     def at(self, sizes: Mapping[str, int]) -> Argument:
-        """The same with these numbers in place of the symbols of their names."""
+        """With these numbers in place of the symbols of their names."""
         return replace(self, shape=tuple(sized(size, sizes) for size in self.shape))
 
     def bytes_at(self, batch: int) -> int:
@@ -73,7 +73,7 @@ def product(one: int | Extent, other: int | Extent) -> int | Extent:
 
 
 def sized(size: int | Extent, sizes: Mapping[str, int]) -> int | Extent:
-    """The same with these numbers in place of the symbols of their names."""
+    """With these numbers in place of the symbols of their names."""
     if isinstance(size, int):
         return size
     own = size.at(sizes[size.of]) if size.of in sizes else replace(size, by=1)
@@ -100,7 +100,7 @@ class Scalar:
     value: int | Extent
 
     def at(self, sizes: Mapping[str, int]) -> Scalar:
-        """The same with these numbers in place of the symbols of their names."""
+        """With these numbers in place of the symbols of their names."""
         return replace(self, value=sized(self.value, sizes))
 
 
@@ -116,7 +116,7 @@ class Launch:
     arguments: tuple[Argument | Scalar, ...]
 
     def at(self, sizes: Mapping[str, int]) -> Launch:
-        """The same with these numbers in place of the symbols of their names."""
+        """With these numbers in place of the symbols of their names."""
         x, y, z = (sized(blocks, sizes) for blocks in self.grid)
         return replace(self, grid=(x, y, z), arguments=tuple(argument.at(sizes) for argument in self.arguments))
 
@@ -141,7 +141,7 @@ class Artifact:
     """Resources as the compiler reported them, of several kernels the most: ``registers``, ``shared_bytes``,
     ``spill_bytes``, ``stack_bytes``."""
     kernel_resources: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The same of each CUDA kernel, by its name."""
+    """Of each CUDA kernel, by its name."""
     build_s: float = 0.0
     sizes: tuple[int, ...] = ()
     """What a kernel of any size takes behind the addresses, at the size of the candidate's workload."""

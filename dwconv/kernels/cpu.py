@@ -47,7 +47,7 @@ def generated(module: Any, target: Any) -> str:
 
 
 def _without_addresses(ir: str) -> str:
-    """The same IR in every process: TVM names buffers, for LLVM's analysis of aliases, by their place in its memory."""
+    """``ir`` as every process has it: TVM names buffers, for LLVM's alias analysis, by their place in its memory."""
     names: dict[str, str] = {}
     return re.sub(r'(?<=!")0x[0-9a-f]+', lambda address: names.setdefault(address[0], f"buffer{len(names)}"), ir)
 

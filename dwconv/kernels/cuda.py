@@ -59,7 +59,7 @@ def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple
 
 
 def generated(function: Any, arguments: tuple[Argument, ...], arch: str) -> tuple[str, tuple[Launch, ...]]:
-    """The same, by position."""
+    """What ``lower`` returns: one function, by position, that tests can keep the results of."""
     import tvm
     from tvm import tirx
     from tvm.tirx.build import codegen_build, split_host_device_mods

@@ -160,7 +160,7 @@ class Kernel:
         return given if operand.given is operand.format else given.contiguous(memory_format=operand.given)
 
     def on_dense(self, *inputs: torch.Tensor) -> Any:
-        """The same for tensors that have the kernel's layout, shapes and dtype, and x its ``x_pitch``, on one device.
+        """Run it on tensors that have the kernel's layout, shapes and dtype, and x its ``x_pitch``, on one device.
         Nothing of this is checked."""
         first = inputs[0]
         if self._is_cuda and first.get_device() != torch.cuda.current_device():
@@ -200,7 +200,7 @@ class Kernel:
 
     @property
     def native(self) -> Any | None:
-        """The same kernel for C++, from when that is compiled."""
+        """This kernel for C++, from when that is compiled."""
         if self._native is None and self._code is not None and native.module is not None:
             with torch.cuda.device(self._like.device) if self._is_cuda else contextlib.nullcontext():
                 self._native = self._for_native(native.soon(), self._code)

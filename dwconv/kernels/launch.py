@@ -85,7 +85,7 @@ class Launcher:
         self._of_thread = _OfThread()
 
     def at(self, artifact: Artifact) -> Launcher:
-        """The same cubin, launched as for a size of a kernel of any size."""
+        """This cubin, launched as for a size of a kernel of any size."""
         return self if artifact is self._artifact else Launcher(artifact, on_device=self._on_device)
 
     def __call__(self, batch: int, *addresses: int) -> None:
@@ -101,7 +101,7 @@ class Launcher:
             self._check((_driver().CUresult(status),))
 
     def compiled(self, module: Any) -> Any:
-        """The same for ``module``, the compiled C++, on the device that is current now."""
+        """A launcher for ``module``, the compiled C++, on the device that is current now."""
         device = torch.cuda.current_device()
         loaded = self._on_device.get(device) or self.load(device)
         positions = {argument.name: position for position, argument in enumerate(self._artifact.arguments)}

@@ -39,7 +39,7 @@ def load_cpu(artifact: Artifact) -> tuple[Callable[..., Any], int]:
 def load_ir(
     source: str, arguments: tuple[Argument, ...], *, most_threads: int | None = None
 ) -> tuple[Callable[..., Any], int]:
-    """The same for LLVM IR with a ``main`` of these arguments, which ``most_threads`` threads run at most."""
+    """Load LLVM IR with a ``main`` of these arguments, which ``most_threads`` threads run at most."""
     # A parallel loop of one turn is compiled to none: such a kernel has no threads to start.
     on_openmp = openmp_is_here() and "@__TVMBackendParallelLaunch" in source
     ir = source + addresses_ir(arguments)
@@ -56,7 +56,7 @@ def load_ir(
 
 
 def load_library(library: bytes) -> tuple[Callable[..., Any], int]:
-    """The same for the bytes of a shared library that ``dwconv.kernels.library`` made. Needs no TVM."""
+    """Load the bytes of a shared library that ``dwconv.kernels.library`` made. Needs no TVM."""
     if not openmp_is_here():
         raise BuildError("this PyTorch brings no OpenMP runtime with GNU's entry points; its Linux packages do")
     try:

@@ -91,7 +91,7 @@ class Manifest(Strict, frozen=True, kw_only=True):
         return [self.records, *self.kernels, *native]
 
     def sealed(self) -> Manifest:
-        """The same with its digest."""
+        """The manifest with its digest."""
         return msgspec.structs.replace(self, sha256=self.digest())
 
     def digest(self) -> str:

@@ -40,7 +40,7 @@ class Compiled:
     resources: dict[str, int]
     """``registers``, ``shared_bytes`` (static), ``spill_bytes``, ``stack_bytes``: the most of any kernel."""
     kernels: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The same for each kernel, by name."""
+    """Of each kernel, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

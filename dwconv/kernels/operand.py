@@ -66,7 +66,7 @@ class Operand:
         )
 
     def at(self, workload: Workload) -> Operand:
-        """The same of a workload that is of another size, or number of channels."""
+        """The operand of a workload that is of another size, or number of channels."""
         shape = workload.shape_of(self.name)
         if not self.is_image:
             return self if shape == self.shape else changed(self, shape=shape, strides=_dense(shape))
@@ -191,7 +191,7 @@ Made = TypeVar("Made")
 
 
 def changed(of: Made, **fields: Any) -> Made:
-    """The same with other fields, which nothing checks again."""
+    """A copy of ``of`` with other fields, which nothing checks again."""
     made: Made = object.__new__(type(of))
     made.__dict__.update(of.__dict__, **fields)
     return made

@@ -94,7 +94,7 @@ def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, to
 
 
 def _around_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
-    """The same without the convolution: what it reads ends there, and what it gives begins anew."""
+    """A call of the parts around the convolution: what it reads ends there, and what it gives begins anew."""
     x, w, *others = _learning(problem, block, named)
     bias, norms = (others[0], others[1:]) if problem.bias else (None, others)
     read: list[torch.Tensor] = []

@@ -93,7 +93,7 @@ def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
 
 
 def soon() -> Any | None:
-    """The same for a call: it returns at once. If it is not in the cache, a thread compiles it, and ``module``
+    """The module for a call, which does not wait. If it is not in the cache, a thread compiles it, and ``module``
     is there when that is done."""
     if not _settled and _background is None and _lock.acquire(blocking=False):
         try:

@@ -311,7 +311,7 @@ class Workload:
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
-        """The same problem, another pass. Start from fprop: dgrad drops the facts of bias and x, and only fprop has an
+        """Another pass of the problem. Start from fprop: dgrad drops the facts of bias and x, and only fprop has an
         epilogue. ``backward`` of a convolution alone is both gradients in one kernel, that of a block of ``NOTHING``
         else. It raises InvalidWorkload if there is a bias, whose gradient it does not give.
         """
@@ -328,7 +328,7 @@ class Workload:
         return dataclasses.replace(self, epilogue=epilogue)
 
     def with_any_size(self) -> Workload:
-        """The same for kernels that take the sizes of images with each call. Raises InvalidWorkload where there are
+        """The workload of kernels that take the sizes of images with each call. Raises InvalidWorkload where there are
         none."""
         return dataclasses.replace(self, any_size=True)
 
@@ -343,7 +343,7 @@ class Workload:
         return (alone, *(alone.with_input_size(size) for size in self.also_at))
 
     def with_input_size(self, input_size: Sizes) -> Workload:
-        """The same problem at another size, alone. Raises InvalidWorkload if the kernel is larger."""
+        """The problem at another size, alone. Raises InvalidWorkload if the kernel is larger."""
         made = object.__new__(Workload)  # a training step may meet a new size: all else was checked, and is kept
         made.__dict__.update(self.__dict__, input_size=input_size, also_at=())
         made._check_size()

@@ -114,7 +114,7 @@ class Database:
         return database
 
     def behind(self, records: Iterable[TuningRecord], logs: Iterable[Path]) -> Database:
-        """The same, behind a place with ``records``, which came from ``logs``."""
+        """This database, behind a place with ``records``, which came from ``logs``."""
         places = [[_by_key(records)], *self.places]
         return Database(places=places, logs=[*logs, *self.logs], problems=self.problems, own=self.own + 1)
 
@@ -169,7 +169,7 @@ class Database:
         return [each for each in self.at_sizes(workload, device) if each.batchless_key != own]
 
     def at_sizes(self, workload: Workload, device: str) -> list[Workload]:
-        """The same with its own size among them."""
+        """The layer at each input size of which there are records, its own among them."""
         known = self._layers.get(workload.layer, {}).get(device, {})
         return [records[0].workload.with_batch(workload.batch) for records in known.values()]
 
@@ -183,7 +183,7 @@ class Database:
         return sorted({device for key in _keys(workload) for device in self._devices_of(key)})
 
     def devices_of_layer(self, workload: Workload) -> list[str]:
-        """The same of its layer at any size, of the same kind of kernels."""
+        """Devices with records of its layer at any size, of the same kind of kernels."""
         return sorted(self._layers.get(workload.layer, {}))
 
     def knows(self, pass_: Pass) -> bool:

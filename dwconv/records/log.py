@@ -118,7 +118,7 @@ class TuningLog:
             tell(record)
 
     def append_line(self, line: bytes) -> None:
-        """The same for a line of any sort, without its line break."""
+        """Append a line of any sort, given without its line break. Raises what ``append`` raises."""
         line += b"\n"
         with self.locked() as file:
             regular = stat.S_ISREG(os.fstat(file).st_mode)

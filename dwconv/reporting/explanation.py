@@ -85,7 +85,7 @@ class Explanation:
 
     call: str
     problem: Problem
-    """The same as data; ``problem.workload(pass_)`` is what would be tuned."""
+    """The explanation as data; ``problem.workload(pass_)`` is what would be tuned."""
     device: str
     passes: tuple[PassExplanation, ...]
     logs: tuple[Path, ...]

@@ -55,7 +55,7 @@ class Ran:
     """Why no call comes to dwconv; empty if they do."""
 
     def as_decided(self, decisions: Mapping[Pass, DispatchDecision]) -> Ran:
-        """The same with ``backward`` in the place of dgrad and wgrad, where both gradients come from one kernel. Where
+        """What ran, with ``backward`` in the place of dgrad and wgrad, where both gradients come from one kernel. Where
         one is requested without the other, it runs alone."""
         both = decisions.get("backward")
         if self.problem.block or self.why_pytorch or both is None or both.provider == "pytorch":

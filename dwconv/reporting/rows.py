@@ -35,7 +35,7 @@ class PassRow:
     reason: str
     """Why that one runs."""
     why: str
-    """The same in a few words, without figures; empty where dwconv's kernel runs."""
+    """The reason in a few words, without figures; empty where dwconv's kernel runs."""
     calls: int
     """As counted."""
     per_step: float

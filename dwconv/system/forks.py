@@ -115,7 +115,7 @@ class Descriptor:
 
 
 class cached_property(functools.cached_property[Value]):  # as functools has it
-    """The same. Before Python 3.12 it holds a lock, one for all instances."""
+    """Without a lock: before Python 3.12 that of functools holds one for all instances."""
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
         super().__init__(make)

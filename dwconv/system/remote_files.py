@@ -171,7 +171,7 @@ class Remote:
         return bytes(content)
 
     def read_named(self, name: str, *, most_bytes: int, abandoned: Abandoned) -> bytes:
-        """The same for a file of the folder."""
+        """The bytes of a file of the folder. Raises what ``read`` raises."""
         return self.read(joined(self.root, name), most_bytes=most_bytes, abandoned=abandoned)
 
     def has(self, name: str) -> bool:

@@ -204,7 +204,7 @@ def doubt_limits(outcomes: Iterable[Outcome], target: Target) -> bool:
 
 
 def _beside_new_limits(outcomes: list[Outcome], target: CpuTarget) -> list[Outcome]:
-    """The same, compared with limits that are measured now, where that works."""
+    """``outcomes``, compared with limits that are measured now, where that works."""
     try:
         found = limits.with_limits(dataclasses.replace(target, limits=None)).limits
     except WorkerError as error:

@@ -43,7 +43,7 @@ _LARGE_KERNEL = 25
 _LEFT_TO_WIN = 0.05
 """Share of the time that a search still wins where some configurations were measured, as in a race."""
 _LEFT_AFTER_PREDICTION = 0.08
-"""The same where a predicted kernel runs: two runs showed 0.92 and 0.94 of the speed that 20 s of search find."""
+"""Where a predicted kernel runs: two runs showed 0.92 and 0.94 of the speed that 20 s of search find."""
 
 _TAPS_AT_ONCE = 25
 """Taps up to which both gradients in one kernel may be faster on a GPU."""
@@ -164,7 +164,7 @@ def most_to_win_first(counts: Mapping[Workload, int], target: Target, known: Dat
 
 
 def _layer(workload: Workload) -> Workload:
-    """The same for all passes of a layer, with a bias or without."""
+    """A key of the layer: equal for all its passes, with a bias or without."""
     if workload.block in (None, NOTHING):
         return workload.convolution("dgrad")
     return workload.for_pass("backward")

@@ -100,7 +100,7 @@ def label(workload: Workload) -> str:
 
 
 def task_label(workload: Workload) -> str:
-    """The same after its pass."""
+    """The pass, and the options that name the workload."""
     return f"{workload.pass_} {label(workload)}"
 
 
@@ -145,7 +145,7 @@ class Outcome:
     """Why it could not be tuned: no template fits."""
 
     def beside(self, limits: Limits) -> Outcome:
-        """The same, compared with other limits of the device."""
+        """The outcome, compared with other limits of the device."""
         if self.result is None:
             return self
         limit_us = limits.limit_us(bytes_moved=self.workload.bytes, flops=self.workload.flops)

@@ -110,7 +110,8 @@ def for_layer(workload: Workload, target: Target) -> list[Candidate]:
 
 
 def all_for_layer(workload: Workload, target: Target) -> list[Candidate]:
-    """The same, and those whose configurations are chosen for ``target`` itself, as records of it may have them."""
+    """Those of ``for_layer``, and those whose configurations are chosen for ``target`` itself, as its records may have
+    them."""
     return [*dict.fromkeys((*for_layer(workload, target), *_for_layer(workload, target)))]
 
 

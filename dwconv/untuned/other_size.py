@@ -70,8 +70,9 @@ def expected_from(
 
 
 def _on_cuda(record: TuningRecord, workload: Workload, target: Target, measured: Config) -> Expected | None:
-    """The same gain, as no trees know of GPUs; only for a kernel of any size, which is no build more than one. Where
-    the ``measured`` one is of another template, the gain is less by as much as the kernel is estimated to be slower."""
+    """The gain that was measured at the other size, as no trees know of GPUs; only for a kernel of any size, which
+    is no build more than one. Where the ``measured`` one is of another template, the gain is less by as much as the
+    kernel is estimated to be slower."""
     lost, octaves = _LOST_ON_CUDA.get(workload.pass_), octaves_between(workload, record.workload)
     config, there = (_of_any_size(measured, own, target) for own in (workload, record.workload))
     if config is None or there is None or lost is None or octaves > OCTAVES[-1]:
@@ -109,7 +110,7 @@ at most: 42, 32 and 42 pairs that were measured on an H200, in channels_last."""
 def expected_from_nearest(
     records: Iterable[TuningRecord], workload: Workload, target: Target, *, portfolio: Portfolio | None = None
 ) -> Expected | None:
-    """The same from ``records`` of several sizes: by the nearest that predicts anything."""
+    """What is expected from ``records`` of several sizes: by the nearest that predicts anything."""
     nearest = sorted(records, key=lambda record: (octaves_between(workload, record.workload), record.workload.key))
     found = (expected_from(record, workload, target, portfolio=portfolio) for record in nearest)
     return next((each for each in found if each), None)

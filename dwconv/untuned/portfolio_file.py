@@ -44,7 +44,7 @@ class Portfolio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Errors on float32 layers that were measured on the same device at another size, by how far that is at most: ``1
     octave``. The trees did not know the layer."""
     other_size_other_device: dict[str, Errors] = {}
-    """The same, where the trees did not know the device either."""
+    """Errors where the trees did not know the device either."""
 
 
 @cache

@@ -155,7 +155,7 @@ class Taken:
     """Microseconds per call, as many rounds of each call. Those at one place are of one turn, unless so few turns were
     uncontended that rounds were kept one by one."""
     turns_us: dict[str, tuple[float, ...]]
-    """The same of all rounds, contended ones too: those at one place are of one turn."""
+    """Times of all rounds, contended ones too: those at one place are of one turn."""
 
     def at_least(self, slower: str, faster: str) -> float:
         """How many times as long as ``faster`` the call ``slower`` takes, at least: the median over all turns is larger

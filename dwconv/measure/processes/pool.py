@@ -48,7 +48,7 @@ class Pool:
     def stream(
         self, next_body: Callable[[], object | None], *, timeout_s: float, beside: IsolatedProcess | None = None
     ) -> Iterator[tuple[int, Any | WorkerError] | None]:
-        """The same for requests that are not known yet: ``next_body`` gives one whenever a process is idle, None if
+        """Answers to requests that are not known yet: ``next_body`` gives one whenever a process is idle, None if
         there is none now. Positions count them. While a request to ``beside`` is on its way, yield None as soon as
         that has ended. Ends when nothing is left."""
         idle, busy = deque(self._processes), dict[IsolatedProcess, tuple[int, object]]()

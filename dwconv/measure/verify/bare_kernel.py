@@ -75,7 +75,7 @@ class Guarded:
 
 
 def bits_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as whole numbers."""
+    """The memory of ``tensor`` as whole numbers: a view."""
     return tensor.view(_BITS[tensor.dtype.itemsize])
 
 

@@ -270,7 +270,7 @@ def _one_by_one(forwards: Sequence[Action], backwards: Sequence[Action], *, warm
 
 
 def _apart(order: Sequence[Action], *, lag: int) -> list[Action]:
-    """The same with dgrad and wgrad apart: each wgrad comes ``lag`` backward passes later, or at the end."""
+    """``order`` with dgrad and wgrad apart: each wgrad comes ``lag`` backward passes later, or at the end."""
     found: list[Action] = []
     waiting: list[Action] = []
     for action in order:
