@@ -299,7 +299,7 @@ def _plans(case: Case, layers: Sequence[LayerCost], link: Link) -> dict[str, Pla
     for schedule, count in stages.items():
         shape = Shape(world=case.world, link=link, microbatches=case.microbatches, schedule=schedule)
         plan = partition(layers, shape, stages=count)
-        found[schedule if case.world == 2 else f"{schedule}, {count} stages × {plan.replicas}"] = plan
+        found[schedule if case.world == 2 else f"{schedule}, {plan.on}"] = plan
     return found
 
 

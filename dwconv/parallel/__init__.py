@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dwconv.parallel.joining import ranks as ranks
     from dwconv.parallel.joining import run as run
     from dwconv.parallel.pipeline.pipeline import Pipeline as Pipeline
-    from dwconv.parallel.planning.partition import plan_for_ranks as plan_for_ranks
+    from dwconv.parallel.planning.for_ranks import plan_for_ranks as plan_for_ranks
 
 _HOMES = {
     "Communication": "data.ways",
@@ -37,7 +37,7 @@ _HOMES = {
     "Rank": "joining",
     "communication": "data.replicas",
     "data_parallel": "data.replicas",
-    "plan_for_ranks": "planning.partition",
+    "plan_for_ranks": "planning.for_ranks",
     "prefetch": "data.prefetching",
     "ranks": "joining",
     "run": "joining",

@@ -37,7 +37,7 @@ def _plan(argv: list[str] | None) -> int:
         write_plan(chosen.plan, arguments.json)
         print(f"plan: {chosen.name}: {arguments.json}")
     if arguments.timeline:
-        write_timeline(chosen.step.events, arguments.timeline)
+        write_timeline({"simulated": chosen.step.events}, arguments.timeline)
         print(f"timeline: {arguments.timeline}")
     return 0
 
@@ -98,8 +98,7 @@ def _costs(cut: nn.Sequential, images: Tensor, *, seconds: float) -> tuple[Layer
 
 def _chosen(proposal: Proposal, *, stages: int | None) -> Candidate:
     """The best of the given number of stages; else the best of all."""
-    wanted = [each for each in proposal.candidates if len(each.plan.stages) == stages]
-    return wanted[0] if wanted else proposal.best
+    return proposal.best_of(stages) or proposal.best
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

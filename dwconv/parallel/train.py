@@ -17,7 +17,7 @@ from dwconv.model.by_name import load_model
 from dwconv.parallel.joining import ParserOfRanks, Rank, agreed, ranks, run_on_ranks
 from dwconv.parallel.pipeline.pipeline import TIMEOUT_S, Pipeline, StepTimes
 from dwconv.parallel.plan import add_model, add_pipeline
-from dwconv.parallel.planning.partition import check_batch, plan_for_ranks
+from dwconv.parallel.planning.for_ranks import check_batch, plan_for_ranks
 from dwconv.parallel.planning.plan import Plan, read_plan
 
 _BATCHES = 4
@@ -107,12 +107,12 @@ def _steps(
 
 def _told(plan: Plan) -> str:
     lines = [
-        f"{plan.groups} × {plan.replicas} ranks (pipeline × data), {plan.schedule}, {plan.microbatches} microbatches a "
-        "replica"
+        f"{plan.on} ranks ({'pipeline × data' if plan.is_even else 'of each stage'}), {plan.schedule}, {plan.parts} "
+        "microbatches"
     ]
     for number, stage in enumerate(plan.stages):
-        first = number % plan.groups * plan.replicas
-        on = f"rank {first}" if plan.replicas == 1 else f"ranks {first} to {first + plan.replicas - 1}"
+        ranks = plan.ranks(number % plan.groups)
+        on = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
         names = [layer.name for layer in plan.layers[stage.first : stage.last]]
         lines.append(f"stage {number} on {on}: {names[0]}" + (f" to {names[-1]}" if len(names) > 1 else ""))
     return "\n".join(lines)

@@ -31,6 +31,14 @@ def two_ranks() -> Iterator[Ranks]:
 
 
 @pytest.fixture(scope="session")
+def three_ranks() -> Iterator[Ranks]:
+    """Three, for stages with different numbers of replicas."""
+    three = Ranks(3)
+    yield three
+    three.end()
+
+
+@pytest.fixture(scope="session")
 def four_ranks() -> Iterator[Ranks]:
     """Four, for slow tests."""
     four = Ranks(4)

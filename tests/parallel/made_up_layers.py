@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -15,9 +16,10 @@ def layer(*, name: str = "layer", **change: float) -> LayerCost:
     return LayerCost(**{"name": name, **_US, **_BYTES, **change})
 
 
-def plan(layers: Sequence[LayerCost], *, replicas: int = 1, link: Link = FREE_LINK, **change) -> Plan:
-    """Every layer is a stage."""
-    stages = tuple(Stage(first=number, last=number + 1, replicas=replicas) for number in range(len(layers)))
+def plan(layers: Sequence[LayerCost], *, replicas: int | Sequence[int] = 1, link: Link = FREE_LINK, **change) -> Plan:
+    """Every layer is a stage. ``replicas``: of all of them, or of each."""
+    counts = [replicas] * len(layers) if isinstance(replicas, int) else replicas
+    stages = tuple(Stage(first=number, last=number + 1, replicas=count) for number, count in enumerate(counts))
     how = {"microbatches": 4, "schedule": "1f1b", **change}
     return Plan(layers=tuple(layers), stages=stages, link=link, **how)
 
@@ -34,3 +36,12 @@ def plan_of(
         link=Link(gb_s=1.0, latency_us=1.0),
         stages_per_rank=stages_per_rank,
     )
+
+
+def uneven(ends: Sequence[int], replicas: Sequence[int], *, schedule: str = "1f1b", microbatches: int = 4) -> Plan:
+    """As ``plan_of``, with these replicas of each stage."""
+    made = plan_of(ends, schedule=schedule, microbatches=microbatches)
+    stages = tuple(
+        dataclasses.replace(stage, replicas=count) for stage, count in zip(made.stages, replicas, strict=True)
+    )
+    return dataclasses.replace(made, stages=stages)

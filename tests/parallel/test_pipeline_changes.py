@@ -253,7 +253,10 @@ def test_ranks_with_other_models_end_with_one_line_each(found):
                 "InvalidWorkload: rank 1 has shift of float32 (6,) where rank 0 has 0.weight of float32 (3, 6); "
                 "give every rank the same model and plan"
             )
-        assert "rank 1 has 1f1b of 2 microbatches, their mean, stages that end at layers" in rank["other plan"]
+        assert (
+            "rank 1 has 1f1b on 2 × 1 ranks of 2 microbatches, their mean, stages that end at layers"
+            in rank["other plan"]
+        )
 
 
 @pytest.mark.parametrize("name", ["replicas", "stages"])

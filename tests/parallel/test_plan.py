@@ -51,7 +51,7 @@ def test_a_plan_against_data_parallelism(timed, capsys):
     assert "4 ranks, a link of 1 GB/s and 10 µs, 9 layers, 16 microbatches, 1f1b" in printed
     rows = {line.strip().partition("  ")[0]: line for line in printed.splitlines()}
     assert re.search(r"1\.00 +0% ", rows["data parallelism"])
-    assert {"4 stages", "2 stages × 2 replicas"} <= set(rows)
+    assert {"4 stages", "2 stages on 1 + 3 ranks"} <= set(rows)
     assert re.search(r"recommended: 4 stages, [\d.]+ times as fast as plain data parallelism", printed)
     assert re.search(r"^ +0 +0 .* conv1\b", printed, re.MULTILINE)  # a stage, its rank, its layers
 
@@ -61,10 +61,10 @@ def test_the_plan_and_its_timeline_are_written(timed, tmp_path, capsys):
     options = ("--microbatches", 8, "--stages", 2, "--schedule", "gpipe")
     assert _run(*MODEL, *RANKS, *options, "--json", path, "--timeline", tmp_path / "step") == 0
     plan = read_plan(path)
-    assert (len(plan.stages), plan.world, plan.schedule, plan.microbatches) == (2, 4, "gpipe", 4)
+    assert (len(plan.stages), plan.world, plan.schedule, plan.microbatches) == (2, 4, "gpipe", 8)
     assert [each.name for each in plan.layers[:3]] == ["conv1", "bn1", "layer1_0"]
     printed = capsys.readouterr().out
-    assert f"plan: 2 stages × 2 replicas: {path}" in printed and f"timeline: {tmp_path / 'step.json'}" in printed
+    assert f"plan: 2 stages on 1 + 3 ranks: {path}" in printed and f"timeline: {tmp_path / 'step.json'}" in printed
     events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
     assert {each["pid"] for each in events} == {0, 1, 2, 3}
 
@@ -151,7 +151,8 @@ def _stages(*stages: tuple[int, int, int]) -> dict[str, object]:
         (_stages((0, 2, 1), (2, 2, 1), (2, 3, 1)), "do not hold each of its 3 layers once"),
         (_stages((0, 2, 1), (1, 3, 1)), "do not hold each of its 3 layers once"),
         (_stages((0, 3, 0)), "replicas"),
-        (_stages((0, 1, 1), (1, 3, 2)), "different numbers of replicas"),
+        ({**_stages((0, 1, 1), (1, 3, 2)), "stages_per_rank": 2}, "different numbers of replicas"),
+        ({**_stages((0, 1, 1), (1, 3, 9)), "microbatches": 8}, "8 microbatches are fewer than the 9 replicas"),
         ({"link": {"gb_s": 0.0, "latency_us": 0.0}}, "$.link.gb_s"),
         ({"link": {"gb_s": 1.0, "latency_us": -1.0}}, "$.link.latency_us"),
         ({"stages_per_rank": 2}, "3 stages are not 2 for each rank"),
@@ -167,15 +168,22 @@ def test_one_line_says_what_is_wrong_with_a_file(tmp_path, change, message):
 
 
 def test_a_trace_has_every_event_on_its_rank():
+    """Two steps stand beside each other, rank by rank."""
     link = Link(gb_s=1.0, latency_us=10.0)
-    step = simulate(plan([layer(output_bytes=50_000)] * 2, replicas=2, link=link))
-    events = json.loads(json.dumps(trace(step.events)))["traceEvents"]
+    one = simulate(plan([layer(output_bytes=50_000)] * 2, replicas=2, link=link))
+    other = simulate(plan([layer(output_bytes=50_000)] * 2, replicas=[2, 1], link=link))
+    events = json.loads(json.dumps(trace({"one": one.events, "other": other.events})))["traceEvents"]
     drawn = [each for each in events if each["ph"] == "X"]
-    for each, event in zip(drawn, step.events, strict=True):
-        assert (each["pid"], each["ts"], each["cat"]) == (event.rank, event.start_us, event.what)
+    does = {(each["pid"], each["tid"]): each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    kind = {"send": "sends", "receive": "receives", "reduce": "reduces"}
+    both = [*((0, event) for event in one.events), *((1, event) for event in other.events)]
+    for each, (step, event) in zip(drawn, both, strict=True):
+        assert (each["pid"], each["ts"], each["cat"]) == (2 * event.rank + step, event.start_us, event.what)
         assert each["ts"] + each["dur"] == pytest.approx(event.end_us)
-        assert each["tid"] == (1 if event.what == "communication" else 0)
+        assert does[each["pid"], each["tid"]] == kind.get(event.what, "computes")
     names = {each["pid"]: each["args"]["name"] for each in events if each["name"] == "process_name"}
-    assert names == {number: f"rank {number} · stage {number // 2}" for number in range(4)}
+    expected = {2 * rank: f"rank {rank} · stage {rank // 2} · one" for rank in range(4)}
+    assert names == expected | {2 * rank + 1: f"rank {rank} · stage {rank // 2} · other" for rank in range(3)}
     named = {each["name"] for each in drawn}
-    assert {"forward 0", "dgrad 7", "activations to rank 2", "sum of gradients over 2 ranks"} <= named
+    assert {"forward 0", "dgrad 7", "activations to rank 2", "gradients from rank 3", "sum of gradients"} <= named
+    assert "wait 0" in named

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dwconv.parallel import joining, train
-from dwconv.parallel.planning import partition
+from dwconv.parallel.planning import for_ranks
 from dwconv.parallel.planning.plan import write_plan
 from tests.parallel.made_up_layers import plan_of
 from tests.parallel.ranks import ROOT, Ended, needs_gloo, ran
@@ -46,7 +46,7 @@ def failing() -> nn.Module:
 
 @pytest.fixture(autouse=True)
 def timed_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "COSTS_S", 0.05)
+    monkeypatch.setattr(for_ranks, "COSTS_S", 0.05)
 
 
 def train_on(world: int, *options: object, folder: Path) -> list[Ended]:
@@ -75,7 +75,8 @@ def test_alone_it_trains_with_one_stage(capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--stages", 2), "2 stages, 1 a rank, with 1 replicas do not fit world=1; start 2 ranks"),
+        (("--stages", 2), "world=1 is smaller than the 2 stages; every stage needs a rank of its own"),
+        (("--stages", 2, "--replicas", 1), "2 stages, 1 a rank, with 1 replicas do not fit world=1; start 2 ranks"),
         (("--schedule", "fifo"), "schedule=fifo is unknown; use one of gpipe, 1f1b"),
         (("--microbatches", 3), "a batch of 8 is not divisible by microbatches=3"),
         (("--input", "8,3,8"), "input=8,3,8 is not four sizes"),

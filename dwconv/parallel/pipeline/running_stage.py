@@ -1,153 +1,132 @@
-"""A stage of PyTorch's pipelining on this rank, and the averages of its gradients.
-
-Each stage has a group of its own for them, so that the transfers of one do not wait for those of another: on gloo a
-thread of the backend runs them, on NCCL a stream of the group.
+"""A stage on this rank: its layers, and what they keep from the forward pass of a microbatch for its backward pass.
 
 At its edges tensors go to another rank: dense in the order that both sides expect. What is sent is memory, not a
 tensor, so strides that differ between the two sides would give wrong numbers without an error. A channels_last map is
 sent as the NHWC tensor that it is in memory: no side copies it. Neither edge gives a view, since the first layer of a
-stage may work in place, and what a stage gives is detached in place after its backward pass.
+stage may work in place.
+
+A backward pass is split into dgrad and wgrad by torch.distributed.pipelining.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from dwconv.errors import DwconvError, StageFailed, described_error
+from dwconv.parallel.pipeline.spans import Step, Work
+from dwconv.parallel.pipeline.stage_gradients import StageGradients
 
 
-class RunningStage(PipelineStage):
-    """Stage ``index`` of ``count``, on this rank."""
+class RunningStage:
+    """Stage ``index`` of ``count``, on this rank. Microbatches are numbered over the whole batch."""
 
     def __init__(
-        self, module: StageModule, *, index: int, count: int, device: torch.device, group: dist.ProcessGroup,
-        gradients: StageGradients, names: Mapping[str, tuple[str, ...]], given: Boundary, output: Boundary,
+        self, module: StageModule, *, index: int, count: int, gradients: StageGradients, step: Step,
+        names: Mapping[str, tuple[str, ...]],
     ) -> None:  # fmt: skip
-        """``group``: the pipeline that it is part of. ``names``: what the model calls the stage's tensors; one that is
-        shared has several. ``given``: what the first stage gets. ``output``: what the last one gives."""
-        # With shapes given, PyTorch runs no trial step on memory that holds anything, which would go into the running
-        # statistics of batch normalisation.
-        super().__init__(
-            module,
-            index,
-            count,
-            device,
-            input_args=module.received.sent if module.received else given.given,
-            output_args=(module.sent or output).sent,
-            group=group,
-        )
-        self.gradients, self.names = gradients, names
+        """``step``: notes what is computed. ``names``: what the model calls the stage's tensors; one that is shared has
+        several."""
+        self.module, self.index, self.gradients, self.names = module, index, gradients, names
+        self.is_first, self.is_last = index == 0, index + 1 == count
+        self._count, self._step = count, step
+        self._kept: dict[int, _Kept] = {}
+        self._split: dict[int, list[dict[str, Any]]] = {}
+        """Of microbatches whose dgrad was computed, for wgrad."""
 
-    def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
-        with self._named("forward", fwd_chunk_id):
-            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+    def clear(self) -> None:
+        """Forgets what a step that failed has left."""
+        self._kept.clear()
+        self._split.clear()
 
-    def backward_one_chunk(
-        self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
-    ) -> None:
-        with self._named("backward" if full_backward else "dgrad", bwd_chunk_id):
-            super().backward_one_chunk(
-                bwd_chunk_id, loss=loss, full_backward=full_backward, last_backward=last_backward
-            )
-        if last_backward:
-            self.gradients.start()
+    def forward(self, microbatch: int, x: Tensor, loss: Callable[[Tensor], Tensor] | None) -> Tensor:
+        """The output of a microbatch, for the stage after; of the last stage its ``loss``, which is a number."""
+        if not self.is_first and x.is_floating_point():
+            x.requires_grad_()
+        with self._noted("forward", microbatch):
+            output = self.module(x)
+        given = output if loss is None else loss(output)
+        self._kept[microbatch] = _Kept(x=x, output=given)
+        return given.detach()
 
-    def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
-        with self._named("wgrad", bwd_chunk_id):
-            super().backward_weight_one_chunk(bwd_chunk_id, last_backward=last_backward)
-        if last_backward:
-            self.gradients.start()
+    def backward(self, microbatch: int, gradient: Tensor | None, *, is_last: bool) -> Tensor | None:
+        """Both gradients. ``gradient``: of the output; None in the last stage. Returns that of what the stage received;
+        None in the first one. ``is_last``: of the step."""
+        kept = self._kept.pop(microbatch)
+        with self._sends_gradients(is_last), self._noted("backward", microbatch):
+            if kept.output.requires_grad:
+                torch.autograd.backward(kept.output, gradient)
+        return self._of_what_was_received(kept)
+
+    def dgrad(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
+        """The gradient of what the stage received. The first stage, which has none to give, leaves all to ``wgrad``."""
+        if self.is_first:
+            kept = self._kept[microbatch]
+            self._kept[microbatch] = _Kept(x=kept.x, output=kept.output, gradient=gradient)
+            return None
+        kept = self._kept.pop(microbatch)
+        gradients = None if gradient is None else [gradient]
+        with self._noted("dgrad", microbatch):
+            _, groups = stage_backward_input([kept.output], gradients, [kept.x], self.module.parameters())
+        self._split[microbatch] = groups
+        return self._of_what_was_received(kept)
+
+    def wgrad(self, microbatch: int, *, is_last: bool) -> None:
+        """The gradients of the parameters, once ``dgrad`` has run."""
+        if self.is_first:
+            self.backward(microbatch, self._kept[microbatch].gradient, is_last=is_last)
+            return
+        groups = self._split.pop(microbatch)
+        with self._sends_gradients(is_last), self._noted("wgrad", microbatch):
+            if not is_last:
+                stage_backward_weight(self.module.parameters(), groups)
+                return
+            for group in groups:  # one by one, so that buckets are sent as they fill
+                nodes = list(group["params"])
+                stage_backward_weight(self.module.parameters(), [group])
+                for node in nodes:
+                    self.gradients.arrived(node.variable)
+
+    def _sends_gradients(self, is_last: bool) -> contextlib.AbstractContextManager[None]:
+        return self.gradients.last_backward() if is_last else contextlib.nullcontext()
+
+    def _of_what_was_received(self, kept: _Kept) -> Tensor | None:
+        """Zeros where nothing behind needs it: the stage before expects a gradient."""
+        if self.is_first or not kept.x.is_floating_point():
+            return None
+        gradient, kept.x.grad = kept.x.grad, None
+        return torch.zeros_like(kept.x, requires_grad=False) if gradient is None else gradient
 
     @contextlib.contextmanager
-    def _named(self, work: str, microbatch: int) -> Iterator[None]:
-        """An error within says where it happened."""
+    def _noted(self, work: Work, microbatch: int) -> Iterator[None]:
+        """Notes when it ran. An error within says where it happened."""
         try:
-            yield
+            with self._step.during(work, self.index, microbatch):
+                yield
         except DwconvError:
             raise
         except Exception as error:  # noqa: BLE001  the layers are the user's
             cause = error.__cause__ or error  # PyTorch's own error shows tensors, for pages
-            where = f"{work} of microbatch {microbatch} in stage {self.stage_index} of {self.num_stages}"
+            where = f"{work} of microbatch {microbatch} in stage {self.index} of {self._count}"
             raise StageFailed(f"{where}: {described_error(cause)}") from cause
 
 
-# -- gradients, averaged over replicas while other stages still compute ------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """From the forward pass of a microbatch, for its backward pass."""
 
-
-class StageGradients:
-    """Averages the gradients of one stage. ``start`` once its last microbatch is through, ``finish`` before they are
-    used."""
-
-    def __init__(self, parameters: Iterable[nn.Parameter], *, group: dist.ProcessGroup | None, divisor: int) -> None:
-        """``group``: the replicas of the stage; None if it has one. ``divisor``: of the sums over microbatches and
-        replicas."""
-        self._group = group
-        self._divisor = divisor
-        self._parameters = list(parameters)
-        self._buckets: list[_Bucket] = []
-        self._works: list[dist.Work] = []
-
-    def start(self) -> None:
-        """Begin. Returns at once; gradients must not be touched before ``finish``."""
-        by_type = defaultdict(list)
-        for parameter in self._parameters:
-            if parameter.requires_grad:
-                by_type[parameter.dtype, parameter.device].append(parameter)
-        self._buckets = [_Bucket(bucket, divisor=self._divisor) for bucket in by_type.values()]
-        if self._group is not None:
-            for bucket in self._buckets:
-                work = dist.all_reduce(bucket.flat, group=self._group, async_op=True)
-                assert work is not None
-                self._works.append(work)
-
-    def finish(self) -> float:
-        """Wait until every parameter has its averaged gradient; None where it has none on any replica. Returns the
-        seconds that the step stood still for it."""
-        before_s = time.perf_counter()
-        for work in self._works:
-            work.wait()
-        self._works.clear()
-        for bucket in self._buckets:
-            bucket.assign()
-        self._buckets.clear()
-        return time.perf_counter() - before_s
-
-
-class _Bucket:
-    """Gradients of one type side by side in memory, divided, 0 where a parameter has none; and behind them, for each,
-    how many replicas have one."""
-
-    def __init__(self, parameters: list[nn.Parameter], *, divisor: int) -> None:
-        self._parameters = parameters
-        elements = sum(parameter.numel() for parameter in parameters)
-        self.flat = parameters[0].new_zeros(elements + len(parameters), requires_grad=False)
-        self._counts = self.flat[elements:]
-        self._views: list[Tensor] = []
-        first = 0
-        for parameter in parameters:
-            # Where a parameter is dense in another order, such as channels_last, its gradient is so, too.
-            dense = torch.empty_like(parameter, device="meta")
-            view = self.flat[first : first + parameter.numel()].as_strided(dense.size(), dense.stride())
-            self._views.append(view)
-            first += parameter.numel()
-            if parameter.grad is not None:
-                torch.div(parameter.grad, divisor, out=view)
-        self._counts.copy_(torch.tensor([float(parameter.grad is not None) for parameter in parameters]))
-
-    def assign(self) -> None:
-        for parameter, view, count in zip(self._parameters, self._views, self._counts.tolist(), strict=True):
-            parameter.grad = view if count else None
+    x: Tensor
+    output: Tensor
+    """Of the last stage, its loss."""
+    gradient: Tensor | None = None
+    """Of the output, in the first stage between dgrad and wgrad."""
 
 
 # -- the edges of a stage ----------------------------------------------------------------------------------------------
@@ -172,17 +151,10 @@ class Boundary:
             shape=tuple(tensor.shape), dtype=tensor.dtype, channels_last=last and not tensor.is_contiguous()
         )
 
-    @property
-    def sent(self) -> Tensor:
-        """An example, without memory, of what is sent."""
+    def buffer(self, device: torch.device) -> Tensor:
+        """Memory for what is sent."""
         shape = [self.shape[axis] for axis in _TO_NHWC] if self.channels_last else self.shape
-        return torch.empty(shape, dtype=self.dtype, device="meta", requires_grad=self.dtype.is_floating_point)
-
-    @property
-    def given(self) -> Tensor:
-        """An example, without memory, of what the user gives to the first stage."""
-        memory_format = torch.channels_last if self.channels_last else torch.contiguous_format
-        return torch.empty(self.shape, dtype=self.dtype, device="meta", memory_format=memory_format)
+        return torch.empty(shape, dtype=self.dtype, device=device)
 
 
 class StageModule(nn.Module):

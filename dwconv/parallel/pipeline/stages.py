@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import (
-    Schedule1F1B,
-    ScheduleGPipe,
-    ScheduleInterleaved1F1B,
-    ScheduleInterleavedZeroBubble,
-)
 
 from dwconv.discovery.tensor_contents import write_where_different
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import NoPlan
-from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageGradients, StageModule
-from dwconv.parallel.planning.plan import Plan, check_plan, why_not
+from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageModule
+from dwconv.parallel.pipeline.spans import Sends, Step
+from dwconv.parallel.pipeline.stage_gradients import StageGradients
+from dwconv.parallel.planning.plan import BUCKET_BYTES, Plan, check_plan, why_not
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The ranks as pipeline × data, and the groups that this one is in."""
+    """The groups of ranks that this one is in."""
 
-    mesh: DeviceMesh
-    pipeline: dist.ProcessGroup
+    mesh: DeviceMesh | None
+    """pipeline × data; None where stages have different numbers of replicas."""
+    messages: Mapping[tuple[Sends, int], dist.ProcessGroup]
+    """By which activations and gradients go to a stage."""
     gradients: Sequence[dist.ProcessGroup]
     """One for each stage that a rank runs, over the same replicas: what one sends waits for no other."""
 
 
 def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
     """Join the groups of the plan; every rank of the default group calls it."""
-    ranks = torch.arange(plan.world).view(plan.groups, plan.replicas)
+    rows = [list(plan.ranks(group)) for group in range(plan.groups)]
+    columns = [list(column) for column in zip(*rows, strict=True)] if plan.is_even else [list(range(plan.world))]
 
     def joined(groups: list[list[int]]) -> dist.ProcessGroup:
         """The one of the groups that this rank is in; every rank makes all of them."""
@@ -46,12 +43,18 @@ def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
         mine, _ = dist.new_subgroups_by_enumeration(groups, timeout=timedelta(seconds=timeout_s))  # type: ignore[no-untyped-call]
         return mine
 
-    pipeline = joined(ranks.T.tolist())
-    data = [joined(ranks.tolist()) for _ in range(plan.stages_per_rank)]
-    mesh = DeviceMesh.from_group(
-        [pipeline, data[0]], device.type, mesh=ranks.tolist(), mesh_dim_names=("pipeline", "data")
-    )
-    return Grid(mesh=mesh, pipeline=pipeline, gradients=data)
+    pipeline = joined(columns)
+    data = [joined(rows) for _ in range(plan.stages_per_rank)]
+    mesh = None
+    if plan.is_even:
+        mesh = DeviceMesh.from_group([pipeline, data[0]], device.type, mesh=rows, mesh_dim_names=("pipeline", "data"))
+    # gloo finds a message by its tag. On NCCL messages between two ranks go in the order in which both name them: each
+    # way has a group, and a stream, of its own.
+    last, is_tagged = len(plan.stages) - 1, device.type == "cpu"
+    ways: list[tuple[Sends, int]] = [("activations", stage + 1) for stage in range(last)]
+    ways += [("gradients", stage) for stage in range(last)]
+    messages = {way: pipeline if is_tagged else joined(columns) for way in ways}
+    return Grid(mesh=mesh, messages=messages, gradients=data)
 
 
 def make_stages(
@@ -61,13 +64,16 @@ def make_stages(
     names: Mapping[int, tuple[str, ...]],
     grid: Grid,
     edges: Sequence[Boundary],
-    device: torch.device,
     divisor: int,
+    step: Step,
+    bucket_bytes: float = BUCKET_BYTES,
 ) -> list[RunningStage]:
     """The stages that this rank runs, which start on all replicas as on the first. ``pieces``: the layers of the plan,
     made of the model's own parameters. ``names``: what the model calls its tensors, by id. ``edges``: what
-    ``boundaries`` found. ``divisor``: of the gradients."""
-    mine, made = range(grid.pipeline.rank(), len(plan.stages), plan.groups), []
+    ``boundaries`` found. ``divisor``: of the gradients, of which ``bucket_bytes`` are sent at a time. ``step``: notes
+    what the stages do."""
+    first, _ = plan.place(dist.get_rank())
+    mine, made = range(first, len(plan.stages), plan.groups), []
     for group, index in zip(grid.gradients, mine, strict=True):
         stage, last = plan.stages[index], index + 1 == len(plan.stages)
         module = StageModule(
@@ -77,20 +83,12 @@ def make_stages(
         )
         own = {name: names[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
         as_on_the_first([*module.parameters(), *module.buffers()], group)
-        gradients = StageGradients(module.parameters(), group=group if group.size() > 1 else None, divisor=divisor)
-        made.append(
-            RunningStage(
-                module,
-                index=index,
-                count=len(plan.stages),
-                device=device,
-                group=grid.pipeline,
-                gradients=gradients,
-                names=own,
-                given=edges[0],
-                output=edges[-1],
-            )
-        )
+        gradients = StageGradients(
+            module.parameters(), group=group if group.size() > 1 else None, divisor=divisor, stage=index, step=step,
+            bucket_bytes=bucket_bytes,
+        )  # fmt: skip
+        count = len(plan.stages)
+        made.append(RunningStage(module, index=index, count=count, gradients=gradients, step=step, names=own))
     return made
 
 
@@ -116,20 +114,10 @@ def boundaries(model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, exampl
     return edges
 
 
-# -- PyTorch's schedules -----------------------------------------------------------------------------------------------
-
-
-_MULTI: dict[str, type[ScheduleInterleaved1F1B | ScheduleInterleavedZeroBubble]] = {
-    "interleaved": ScheduleInterleaved1F1B,
-    "zero-bubble": ScheduleInterleavedZeroBubble,  # with one part a rank: ZB-H1 of the paper
-}
-_SINGLE: dict[str, type[ScheduleGPipe | Schedule1F1B]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
-
-
 def check_runs(plan: Plan) -> None:
     """Raises NoPlan, in one line, for a plan that cannot be run."""
     check_plan(plan)
-    if plan.stages_per_rank > 1 and plan.schedule not in _MULTI:
+    if plan.stages_per_rank > 1 and plan.schedule not in ("interleaved", "zero-bubble"):
         raise NoPlan(f"{plan.schedule} runs one stage a rank, not {plan.stages_per_rank}; use interleaved")
     if why := why_not(plan):
         raise NoPlan(f"{why}; use a multiple of {plan.groups}, or gpipe")
@@ -143,13 +131,3 @@ def check_splits(plan: Plan, model: nn.Module) -> None:
             f"schedule=zero-bubble needs PyTorch 2.13 to split the backward pass of dwconv's layers, and this is "
             f"{torch.__version__}; use 1f1b, or dwconv.revert the model"
         )
-
-
-def make_schedule(
-    plan: Plan, stages: Sequence[PipelineStage], loss: Callable[..., Any]
-) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleaved1F1B | ScheduleInterleavedZeroBubble:
-    """The plan's schedule over this rank's ``stages``. Gradients are summed over the microbatches, not averaged."""
-    if plan.schedule in _MULTI and plan.groups > 1:
-        return _MULTI[plan.schedule](list(stages), plan.microbatches, loss_fn=loss, scale_grads=False)
-    name = plan.schedule if plan.groups > 1 else "1f1b"  # alone, it holds the activations of one microbatch
-    return _SINGLE[name](stages[0], plan.microbatches, loss_fn=loss, scale_grads=False)

@@ -1,6 +1,6 @@
-"""Compare the plans that could be: plain data parallelism, and pipelines with every number of stages.
+"""Compare the plans that could be: plain data parallelism, and pipelines with every number of stages and of replicas.
 
-The pipelines of least bottleneck time are simulated; the least time of a step decides.
+For each number of stages ``partition`` gives the pipeline of the least simulated step; the least of all decides.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class Candidate:
         """For people."""
         if self.is_data_parallel:
             return "data parallelism" if self.plan.world > 1 else "one rank"
+        if not self.plan.is_even:
+            return f"{len(self.plan.stages)} stages on {self.plan.on} ranks"
         each = f" ({self.plan.stages_per_rank} a rank)" if self.plan.stages_per_rank > 1 else ""
         replicas = f" × {self.plan.replicas} replicas" if self.plan.replicas > 1 else ""
         return f"{len(self.plan.stages)} stages{each}{replicas}"
@@ -49,6 +51,10 @@ class Proposal:
     def best(self) -> Candidate:
         """The one to take."""
         return self.candidates[0]
+
+    def best_of(self, stages: int | None) -> Candidate | None:
+        """The one to take of so many stages, or of any; None if there is none."""
+        return next((each for each in self.candidates if stages in (None, len(each.plan.stages))), None)
 
     @property
     def data_parallel(self) -> Candidate | None:
@@ -99,7 +105,8 @@ def _plans(
         whole = Stage(first=0, last=len(layers), replicas=shape.world)
         yield Plan(layers=costs, stages=(whole,), microbatches=microbatches, schedule="1f1b", link=shape.link)
     for stages in shape.stage_counts():
-        if stages == shape.stages_per_rank or (stages > len(layers) and shape.stages is None):
+        is_on_one_group = stages == shape.stages_per_rank and (stages == 1 or shape.stages is None)
+        if is_on_one_group or (stages > len(layers) and shape.stages is None):
             continue
         try:
             yield partition(layers, shape, stages=stages)
@@ -123,7 +130,7 @@ def report(proposal: Proposal) -> str:
     plan, data_parallel = shown.plan, proposal.data_parallel
     lines = [
         f"{plan.world} rank{'s' if plan.world > 1 else ''}, a link of {plan.link.gb_s:g} GB/s and "
-        f"{plan.link.latency_us:g} µs, {len(plan.layers)} layers, {plan.microbatches * plan.replicas} microbatches, "
+        f"{plan.link.latency_us:g} µs, {len(plan.layers)} layers, {plan.parts} microbatches, "
         f"{plan.schedule}",
         f"{'plan':32} {'step ms':>9} {'×':>6} {'bubble':>7} {'exposed ms':>11} {'memory MB':>10}",
     ]
@@ -164,20 +171,20 @@ def recommendation(proposal: Proposal) -> str:
 
 
 def _stages(candidate: Candidate) -> list[str]:
-    plan, replicas = candidate.plan, candidate.plan.replicas
+    plan = candidate.plan
     lines = [f"{candidate.name}, ms a microbatch and MB:"]
     lines.append(
         f"{'stage':>5} {'ranks':8} {'forward':>8} {'dgrad':>8} {'wgrad':>8} {'parameters':>11} {'memory':>9}  layers"
     )
     for number, stage in enumerate(plan.stages):
         cost = stage_cost(plan.layers, first=stage.first, last=stage.last)
-        begin = number % plan.groups * replicas
-        ranks = f"{begin}" if replicas == 1 else f"{begin} to {begin + replicas - 1}"
+        on = plan.ranks(number % plan.groups)
+        ranks = f"{on[0]}" if len(on) == 1 else f"{on[0]} to {on[-1]}"
         times = " ".join(f"{us / 1e3:8.2f}" for us in (cost.forward_us, cost.dgrad_us, cost.wgrad_us))
         names = [layer.name for layer in plan.layers[stage.first : stage.last]]
         lines.append(
             f"{number:5} {ranks:8} {times} {_mb(cost.parameter_bytes):>11} "
-            f"{_mb(candidate.step.memory_bytes[begin]):>9}  {' … '.join(dict.fromkeys((names[0], names[-1])))}"
+            f"{_mb(candidate.step.memory_bytes[on[0]]):>9}  {' … '.join(dict.fromkeys((names[0], names[-1])))}"
         )
     return lines
 

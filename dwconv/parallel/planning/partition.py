@@ -1,31 +1,26 @@
-"""Cut layers into stages so that the slowest part of the pipeline is as fast as possible.
+"""Cut layers into stages, and divide ranks among them, so that a simulated step is as fast as possible.
 
-The parts are the stages, each with the sum of its gradients over its replicas, and the links of their ranks, which send
-gradients to the stage before and activations to the one after, one at a time. In the long run a step takes as long as
-its slowest part: the bottleneck. It is found by dynamic programming: what the layers i to the end take at best, in s
-stages, is
+Where there are few ways to do it, each is simulated. Elsewhere the search begins where the slowest part of the pipeline
+is as fast as possible. The parts are the stages, each with the sum of its gradients over its replicas, and the links of
+their ranks, which send gradients to the stage before and activations to the one after, one at a time. In the long run a
+step takes as long as its slowest part: the bottleneck. For given replicas it is found by dynamic programming: what the
+layers i to the end take at best, in s stages, is
 
     best(i, s) = min over j of  max( stage(i to j),  link(at i and j),  best(j, s − 1) )
 
-A stage that does not fit into the memory of a rank counts as impossible.
+A stage that does not fit into the memory of a rank counts as impossible. From there the search moves a cut by a layer,
+or a rank from one stage to another, as long as the simulated step gets shorter.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, islice, pairwise
 
-import torch.distributed as dist
-from torch import Tensor, nn
-
-from dwconv.discovery.step import check_model
-from dwconv.errors import InvalidArgument, NoPlan
-from dwconv.parallel.joining import agreed, check_joined
-from dwconv.parallel.planning.costs import layer_costs
-from dwconv.parallel.planning.pieces import pieces
+from dwconv.errors import NoPlan
 from dwconv.parallel.planning.plan import (
     COPIES_OF_PARAMETERS,
     LayerCost,
@@ -33,10 +28,12 @@ from dwconv.parallel.planning.plan import (
     Plan,
     Stage,
     check_schedule,
+    lag,
     sum_us,
     transfer_us,
+    warmup,
 )
-from dwconv.system import given
+from dwconv.parallel.planning.simulation import SimulatedRanks
 
 MICROBATCHES_A_RANK = 2
 _INTERLEAVED_STAGES_A_RANK = 2
@@ -53,6 +50,8 @@ class Shape:
     schedule: str = "1f1b"
     stages: int | None = None
     """None for any number."""
+    replicas: int | None = None
+    """Of every stage; None for any, also for numbers that differ from stage to stage."""
     memory_bytes: int | None = None
     """The memory of each rank; None if it does not matter."""
 
@@ -62,13 +61,30 @@ class Shape:
         return _INTERLEAVED_STAGES_A_RANK if self.schedule == "interleaved" else 1
 
     def stage_counts(self) -> list[int]:
-        """The numbers of stages with as many replicas each, and as many microbatches for each replica."""
-        groups = [
-            count for count in range(1, self.world + 1)
-            if self.world % count == 0 and self.microbatches % (self.world // count) == 0
-        ]  # fmt: skip
-        counts = [count * self.stages_per_rank for count in groups]
+        """The numbers of stages for which there is a way to divide the ranks."""
+        counts = [groups * self.stages_per_rank for groups in range(1, self.world + 1) if any(self.ways(groups))]
         return [count for count in counts if self.stages in (None, count)]
+
+    def ways(self, groups: int) -> Iterator[tuple[int, ...]]:
+        """The ways to divide the ranks among groups: the replicas of each. The first group shares the microbatches out
+        evenly, and every rank has one."""
+        evenly, left = divmod(self.world, groups)
+        if self.replicas is not None or self.stages_per_rank > 1:
+            is_one = not left and self.replicas in (None, evenly) and not self.microbatches % evenly
+            yield from [(evenly,) * groups] if is_one else []
+            return
+        for ends in combinations(range(1, self.world), groups - 1):
+            counts = tuple(last - first for first, last in pairwise((0, *ends, self.world)))
+            if self.shares_out(counts):
+                yield counts
+
+    def allows_one_stage(self) -> bool:
+        """Whether plain data parallelism is such a plan."""
+        return self.stages in (None, 1) and self.replicas in (None, self.world)
+
+    def shares_out(self, counts: Sequence[int]) -> bool:
+        """Whether the microbatches do, over these replicas."""
+        return min(counts) >= 1 and not self.microbatches % counts[0] and max(counts) <= self.microbatches
 
     def check(self) -> None:
         """Raises NoPlan if no model whatever has such a plan."""
@@ -84,60 +100,135 @@ class Shape:
             raise NoPlan(f"world={self.world} is smaller than the {groups} stages; every stage needs a rank of its own")
         if not self.stage_counts():
             raise NoPlan(
-                f"world={self.world} ranks do not share out evenly over {groups} stages with {self.microbatches} "
-                "microbatches; use a number of stages that divides it"
+                f"world={self.world} ranks do not share out over {groups} stages with {self.microbatches} "
+                "microbatches; change one of them"
             )
 
 
-def partition(layers: Sequence[LayerCost], shape: Shape, *, stages: int) -> Plan:
-    """The plan of so many stages, of least bottleneck time, that fits into memory. Raises NoPlan if there is none.
+_FEW = 200
+"""Plans of which each is simulated."""
+_STARTS = 3
+"""Ways to divide the ranks from which the search begins."""
+_MOST_WAYS = 100
 
-    With several stages a rank ``simulate`` computes the memory."""
+
+def partition(layers: Sequence[LayerCost], shape: Shape, *, stages: int) -> Plan:
+    """The plan of so many stages of the least simulated step that fits into memory: of all, where these are few; else
+    that of a search. Raises NoPlan if there is none.
+
+    With several stages a rank, and for any plan in the end, ``simulate`` computes the memory."""
     if stages > len(layers):
         raise NoPlan(f"stages={stages} are more than the {len(layers)} layers; use at most {len(layers)}")
-    replicas = shape.world * shape.stages_per_rank // stages
-    price = _Prices(layers, shape, stages=stages, replicas=replicas)
-
-    @cache
-    def best(first: int, left: int) -> tuple[float, tuple[int, ...]]:
-        """The bottleneck of the layers from ``first`` on in ``left`` stages, and where these end; none if they do not
-        fit."""
-        if left == 1:
-            us = max(price.stage_us(first, len(layers), number=stages - 1), price.link_us(first))
-            return us, (len(layers),) if us < math.inf else ()
-        found: tuple[float, tuple[int, ...]] = (math.inf, ())
-        for last in range(first + 1, len(layers) - left + 2):
-            own_us = price.stage_us(first, last, number=stages - left)
-            if own_us >= found[0]:  # with more layers it only grows
-                break
-            rest_us, ends = best(last, left - 1)
-            us = max(own_us, price.link_us(first, last), rest_us)
-            if us < found[0]:
-                found = us, (last, *ends)
-        return found
-
-    _, ends = best(0, stages)
-    if not ends:
+    groups = stages // shape.stages_per_rank
+    search = _Search(tuple(layers), shape)
+    ways = list(islice(shape.ways(groups), _MOST_WAYS))
+    if len(ways) * math.comb(len(layers) - 1, stages - 1) <= _FEW:
+        cuts = [(*inner, len(layers)) for inner in combinations(range(1, len(layers)), stages - 1)]
+        found = min(((way, ends) for way in ways for ends in cuts), key=search.step_us, default=None)
+    else:
+        found = search.climbed(ways, stages=stages)
+    if found is None or search.step_us(found) == math.inf:
         raise NoPlan(
             f"no plan of {stages} stages for {shape.world} ranks fits into memory={(shape.memory_bytes or 0) / 1e9:g} "
             "GB a rank; give more memory, more ranks, or more and smaller microbatches"
         )
-    return Plan(
-        layers=tuple(layers),
-        stages=tuple(Stage(first=first, last=last, replicas=replicas) for first, last in pairwise((0, *ends))),
-        microbatches=shape.microbatches // replicas,
-        schedule=shape.schedule,
-        link=shape.link,
-        stages_per_rank=shape.stages_per_rank,
-    )
+    return search.plan(found)
+
+
+_Cut = tuple[tuple[int, ...], tuple[int, ...]]
+"""The replicas of each group of ranks, and the layers at which stages end."""
+
+
+class _Search:
+    """Plans of a shape, by their simulated steps."""
+
+    def __init__(self, layers: tuple[LayerCost, ...], shape: Shape) -> None:
+        self._layers, self._shape = layers, shape
+        self._known_us: dict[_Cut, float] = {}
+
+    def plan(self, cut: _Cut) -> Plan:
+        counts, ends = cut
+        return Plan(
+            layers=self._layers,
+            stages=tuple(
+                Stage(first=first, last=last, replicas=counts[number % len(counts)])
+                for number, (first, last) in enumerate(pairwise((0, *ends)))
+            ),
+            microbatches=self._shape.microbatches // counts[0],
+            schedule=self._shape.schedule,
+            link=self._shape.link,
+            stages_per_rank=self._shape.stages_per_rank,
+        )
+
+    def step_us(self, cut: _Cut) -> float:
+        """Of a simulated step; infinite if it does not fit into memory."""
+        if cut not in self._known_us:
+            ran = SimulatedRanks(self.plan(cut), self._shape.link)
+            limit_bytes = self._shape.memory_bytes
+            fits = limit_bytes is None or self._shape.stages_per_rank > 1 or max(ran.peak_bytes) <= limit_bytes
+            self._known_us[cut] = ran.end_us if fits else math.inf
+        return self._known_us[cut]
+
+    def climbed(self, ways: Sequence[tuple[int, ...]], *, stages: int) -> _Cut | None:
+        """From the ways of least bottleneck, to where no step beside is shorter."""
+        starts = sorted(
+            ((us, (way, ends)) for way in ways for us, ends in [self._least_bottleneck(way, stages)] if ends)
+        )  # fmt: skip
+        return min((self._climb(cut) for _, cut in starts[:_STARTS]), key=self.step_us, default=None)
+
+    def _climb(self, cut: _Cut) -> _Cut:
+        while True:
+            best = min(self._beside(cut), key=self.step_us, default=cut)
+            if self.step_us(best) >= self.step_us(cut):
+                return cut
+            cut = best
+
+    def _beside(self, cut: _Cut) -> Iterator[_Cut]:
+        """With a cut elsewhere by one layer, or a rank in another group."""
+        counts, ends = cut
+        for number, by in ((number, by) for number in range(len(ends) - 1) for by in (-1, 1)):
+            moved = (*ends[:number], ends[number] + by, *ends[number + 1 :])
+            if all(first < last for first, last in pairwise((0, *moved))):
+                yield counts, moved
+        if self._shape.replicas is not None or self._shape.stages_per_rank > 1:
+            return
+        for giver, taker in ((giver, taker) for giver in range(len(counts)) for taker in range(len(counts))):
+            changed = tuple(each - (number == giver) + (number == taker) for number, each in enumerate(counts))
+            if giver != taker and self._shape.shares_out(changed):
+                yield changed, ends
+
+    def _least_bottleneck(self, way: tuple[int, ...], stages: int) -> tuple[float, tuple[int, ...]]:
+        """The bottleneck of the best cuts for these replicas, and where stages end; nowhere if none fits."""
+        count = len(self._layers)
+        # Where stages end does not matter to how many microbatches a rank holds.
+        price = _Prices(self.plan((way, tuple(range(1, stages + 1)))), self._shape)
+
+        @cache
+        def best(first: int, left: int) -> tuple[float, tuple[int, ...]]:
+            if left == 1:
+                us = max(price.stage_us(first, count, number=stages - 1), price.link_us(first, number=stages - 1))
+                return us, (count,) if us < math.inf else ()
+            number = stages - left
+            found: tuple[float, tuple[int, ...]] = (math.inf, ())
+            for last in range(first + 1, count - left + 2):
+                own_us = price.stage_us(first, last, number=number)
+                if own_us >= found[0]:  # with more layers it only grows
+                    break
+                rest_us, ends = best(last, left - 1)
+                us = max(own_us, price.link_us(first, last, number=number), rest_us)
+                if us < found[0]:
+                    found = us, (last, *ends)
+            return found
+
+        return best(0, stages)
 
 
 class _Prices:
-    """What each part of a plan of ``stages`` takes."""
+    """What each part of a plan takes, wherever its stages end."""
 
-    def __init__(self, layers: Sequence[LayerCost], shape: Shape, *, stages: int, replicas: int) -> None:
-        self._shape, self._stages, self._replicas = shape, stages, replicas
-        self._microbatches = shape.microbatches // replicas
+    def __init__(self, plan: Plan, shape: Shape) -> None:
+        self._plan, self._shape = plan, shape
+        layers = plan.layers
         self._compute_us = [
             *accumulate((each.forward_us + each.dgrad_us + each.wgrad_us for each in layers), initial=0)
         ]
@@ -147,6 +238,7 @@ class _Prices:
 
     def stage_us(self, first: int, last: int, *, number: int) -> float:
         """The time of the stage of this number; infinite if it does not fit into memory."""
+        replicas = self._plan.stages[number].replicas
         parameter_bytes = self._parameter_bytes[last] - self._parameter_bytes[first]
         limit_bytes = self._shape.memory_bytes
         if limit_bytes is not None and self._shape.stages_per_rank == 1:
@@ -154,72 +246,23 @@ class _Prices:
             if COPIES_OF_PARAMETERS * parameter_bytes + self._held(number) * kept_bytes > limit_bytes:
                 return math.inf
         compute_us = self._compute_us[last] - self._compute_us[first]
-        return self._microbatches * compute_us + sum_us(self._shape.link, parameter_bytes, ranks=self._replicas)
+        return self._runs(number) * compute_us + sum_us(self._shape.link, parameter_bytes, ranks=replicas)
+
+    def _runs(self, number: int) -> int:
+        """The microbatches of the first replica of a stage, which has no fewer than the others."""
+        return len(self._plan.runs(number % self._plan.groups, 0))
 
     def _held(self, number: int) -> int:
         """Microbatches whose activations a rank of the stage holds at most."""
-        on_their_way = {"gpipe": self._microbatches, "1f1b": self._stages - number, "zero-bubble": self._stages}
-        return min(self._microbatches, on_their_way[self._shape.schedule])
+        on_their_way = {
+            "gpipe": self._runs(number),
+            "1f1b": warmup(self._plan, number) + 1,
+            "zero-bubble": warmup(self._plan, number) + 1 + lag(self._plan, number),
+        }
+        return min(self._runs(number), on_their_way[self._shape.schedule])
 
-    def link_us(self, *cuts: int) -> float:
-        """The time that a rank sends to its neighbours: what crosses the model before each of these layers, either
-        way. Nothing crosses before the first."""
+    def link_us(self, *cuts: int, number: int) -> float:
+        """The time that a rank of a stage sends to its neighbours: what crosses the model before each of these layers,
+        either way. Nothing crosses before the first."""
         sent_us = sum(transfer_us(self._shape.link, self._carried_bytes[cut]) for cut in cuts if cut)
-        return self._microbatches * sent_us
-
-
-# -- a plan for the ranks that run -------------------------------------------------------------------------------------
-
-
-COSTS_S = 3.0
-LINK = Link(gb_s=1.0, latency_us=50.0)
-"""About what gloo has within a machine."""
-
-
-def plan_for_ranks(
-    model: nn.Module,
-    batch: Tensor,
-    *,
-    schedule: str = "1f1b",
-    stages: int | None = None,
-    replicas: int | None = None,
-    microbatches: int | None = None,
-    link: Link = LINK,
-) -> Plan:
-    """The plan for all ranks of the default group, the same on each of them; every rank calls it with the same model.
-
-    ``batch``: of a step, of all ranks together, on the device of the first. ``stages``: by default one for each rank
-    of a pipeline, two with the ``interleaved`` schedule. ``replicas``: of each stage, by default as many as the ranks
-    allow. ``microbatches``: that the whole batch is cut into, by default two for each rank. Raises NoPlan.
-    """
-    check_model(model)
-    check_joined()
-    if not isinstance(batch, Tensor):
-        raise InvalidArgument(f"batch={given.shown(batch)} is no Tensor; give the batch of a step, of all ranks")
-    for name, count in (("stages", stages), ("replicas", replicas), ("microbatches", microbatches)):
-        if count is not None:
-            given.whole(name, count, least=1)
-    world = dist.get_world_size()
-    shape = Shape(world=world, link=link, microbatches=microbatches or MICROBATCHES_A_RANK * world, schedule=schedule)
-    each = shape.stages_per_rank
-    replicas = replicas or max(1, world * each // (stages or world * each))
-    stages = stages or max(1, world // replicas) * each
-    if stages * replicas != world * each:
-        raise NoPlan(
-            f"{stages} stages, {each} a rank, with {replicas} replicas do not fit world={world}; start "
-            f"{max(1, stages // each) * replicas} ranks, or change the stages or the replicas"
-        )
-    shape.check()
-    check_batch(batch, microbatches=shape.microbatches)
-    if shape.microbatches % replicas:
-        raise NoPlan(f"microbatches={shape.microbatches} are not divisible by {replicas} replicas; change one of them")
-    microbatch = batch[: len(batch) // shape.microbatches]
-    return agreed(
-        lambda: partition(layer_costs(pieces(model, microbatch), microbatch, seconds=COSTS_S), shape, stages=stages)
-    )
-
-
-def check_batch(batch: Tensor, *, microbatches: int) -> None:
-    """Raises NoPlan for a batch that cannot be shared out."""
-    if len(batch) % microbatches:
-        raise NoPlan(f"a batch of {len(batch)} is not divisible by microbatches={microbatches}; change one of them")
+        return self._runs(number) * sent_us

@@ -4,6 +4,11 @@ It needs neither torch nor a clock: partitions can be computed, tested and simul
 
 The order in which a rank runs the passes of its stages and microbatches has a name: those of
 torch.distributed.pipelining, ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B and ScheduleInterleavedZeroBubble.
+Where stages have different numbers of replicas, as many microbatches are in flight as keep the stages after busy.
+
+    2 + 1 ranks      rank 0   F0 F2 B0 B2          microbatch m of the batch goes to replica m mod r of a stage of r:
+                     rank 1   F1 F3 B1 B3          each replica of the first stage has a share of the batch
+            stage 1  rank 2   F0 B0 F1 B1 F2 B2 F3 B3
 """
 
 from __future__ import annotations
@@ -53,8 +58,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Layers ``first`` to ``last`` (``last`` excluded), run by ``replicas`` ranks that share out the batch: as many as
-    those of any other stage."""
+    """Layers ``first`` to ``last`` (``last`` excluded), run by ``replicas`` ranks that share out the microbatches."""
 
     first: int
     last: int
@@ -68,7 +72,8 @@ class Plan:
     layers: tuple[LayerCost, ...]
     stages: tuple[Stage, ...]
     microbatches: _From1
-    """Microbatches a rank's share of the batch is cut into."""
+    """Microbatches a rank's share of the batch is cut into; where replicas differ, that of a rank of the first
+    stage."""
     schedule: str
     """``gpipe``, ``1f1b``, ``interleaved`` or ``zero-bubble``; with one stage it does not matter."""
     link: Link
@@ -83,13 +88,52 @@ class Plan:
 
     @property
     def replicas(self) -> int:
-        """Of each stage."""
+        """Of the first stage; of each, unless they differ."""
         return self.stages[0].replicas
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The replicas of each group of ranks."""
+        return tuple(stage.replicas for stage in self.stages[: self.groups])
+
+    @property
+    def is_even(self) -> bool:
+        """True if every stage has as many replicas: ranks are a grid, pipeline × data."""
+        return len(set(self.counts)) == 1
 
     @property
     def world(self) -> int:
         """Ranks in all."""
-        return self.groups * self.replicas
+        return sum(self.counts)
+
+    @property
+    def parts(self) -> int:
+        """Microbatches of the whole batch."""
+        return self.microbatches * self.replicas
+
+    def ranks(self, group: int) -> range:
+        """The ranks of a group: one replica after the other."""
+        first = sum(self.counts[:group])
+        return range(first, first + self.counts[group])
+
+    def place(self, rank: int) -> tuple[int, int]:
+        """The group of a rank, and which of its replicas it is."""
+        group = next(group for group in range(self.groups) if rank in self.ranks(group))
+        return group, rank - self.ranks(group).start
+
+    def runs(self, group: int, replica: int) -> range:
+        """The microbatches of the whole batch that a rank runs, by number."""
+        return range(replica, self.parts, self.counts[group])
+
+    def rank_of(self, stage: int, microbatch: int) -> int:
+        """The rank that runs a microbatch of the whole batch through a stage."""
+        group = stage % self.groups
+        return self.ranks(group)[microbatch % self.counts[group]]
+
+    @property
+    def on(self) -> str:
+        """For people: how ranks are divided, such as ``2 × 2`` or ``2 + 1``."""
+        return f"{self.groups} × {self.replicas}" if self.is_even else " + ".join(map(str, self.counts))
 
 
 def check_schedule(schedule: str) -> None:
@@ -125,7 +169,7 @@ _WAY_OUT = "write one with python -m dwconv.parallel plan --json FILE"
 
 
 def check_plan(plan: Plan) -> None:
-    """Raises NoPlan unless its stages hold every layer once, in order, on as many ranks each."""
+    """Raises NoPlan unless its stages hold every layer once, in order, and each rank has a microbatch."""
     check_schedule(plan.schedule)
     ends = [stage.last for stage in plan.stages]
     holds_all = ends and ends[-1] == len(plan.layers) and [stage.first for stage in plan.stages] == [0, *ends[:-1]]
@@ -133,8 +177,11 @@ def check_plan(plan: Plan) -> None:
         raise NoPlan(f"its stages do not hold each of its {len(plan.layers)} layers once, in order")
     if len(plan.stages) % plan.stages_per_rank:
         raise NoPlan(f"{len(plan.stages)} stages are not {plan.stages_per_rank} for each rank")
-    if len({stage.replicas for stage in plan.stages}) > 1:
-        raise NoPlan("its stages have different numbers of replicas")
+    counts = [stage.replicas for stage in plan.stages]
+    if plan.stages_per_rank > 1 and len(set(counts)) > 1:
+        raise NoPlan("its stages have different numbers of replicas, and a rank runs several of them")
+    if plan.parts < max(counts):
+        raise NoPlan(f"{plan.parts} microbatches are fewer than the {max(counts)} replicas of a stage")
 
 
 # -- prices: a stage by its layers, and a message by its link ----------------------------------------------------------
@@ -221,6 +268,8 @@ def why_not(plan: Plan) -> str:
     groups, microbatches = plan.groups, plan.microbatches
     if len(plan.stages) == 1:
         return ""
+    if not plan.is_even:
+        return "interleaved needs as many replicas of each stage" if plan.schedule == "interleaved" else ""
     if plan.schedule == "1f1b" and microbatches < groups:
         return f"1f1b needs at least as many microbatches as stages: {microbatches} are fewer than {groups}"
     rounds = max(1, microbatches // groups)
@@ -232,18 +281,33 @@ def why_not(plan: Plan) -> str:
     return ""
 
 
-def actions(plan: Plan, group: int) -> list[Action]:
-    """The passes of a rank of ``group``, in order. Raises NoPlan for an unknown schedule."""
+def actions(plan: Plan, group: int, replica: int = 0) -> list[Action]:
+    """The passes of a rank, in order. Raises NoPlan for an unknown schedule."""
     check_schedule(plan.schedule)
-    forwards, backwards = _passes(plan, group, what="forward"), _passes(plan, group, what="backward")
-    after, again = plan.groups - group - 1, (plan.stages_per_rank - 1) * _round(plan)
+    count = len(plan.runs(group, replica))
+    forwards, backwards = (_passes(plan, group, what=what, count=count) for what in ("forward", "backward"))
+    after, again = warmup(plan, group), (plan.stages_per_rank - 1) * _round(plan)
     if plan.schedule == "gpipe":
         return [*forwards, *backwards]
     if plan.schedule == "1f1b":
         return _one_by_one(forwards, backwards, warmup=after)
     if plan.schedule == "interleaved":
         return _one_by_one(forwards, backwards, warmup=again + 2 * after)
-    return _apart(_one_by_one(forwards, backwards, warmup=again + after), lag=group)
+    return _apart(_one_by_one(forwards, backwards, warmup=again + after), lag=lag(plan, group))
+
+
+def warmup(plan: Plan, group: int) -> int:
+    """Forward passes of a rank before those that take turns with backward passes, with one stage a rank: enough for the
+    first backward pass of every rank of the group after, so that no rank waits for another in a circle."""
+    counts, before = plan.counts, 0
+    for after in reversed(range(group, plan.groups)):
+        before = math.ceil(counts[after + 1] * (before + 1) / counts[after]) if after + 1 < plan.groups else 0
+    return before
+
+
+def lag(plan: Plan, group: int) -> int:
+    """By how many backward passes wgrad comes later, in ``zero-bubble``: those that the groups before have to run."""
+    return math.ceil(sum(plan.counts[:group]) / plan.counts[group])
 
 
 def _round(plan: Plan) -> int:
@@ -251,13 +315,13 @@ def _round(plan: Plan) -> int:
     return max(1, plan.microbatches // max(1, plan.microbatches // plan.groups))
 
 
-def _passes(plan: Plan, group: int, *, what: Literal["forward", "backward"]) -> list[Action]:
-    """All passes of one kind, in order."""
+def _passes(plan: Plan, group: int, *, what: Literal["forward", "backward"], count: int) -> list[Action]:
+    """All passes of one kind, in order, of ``count`` microbatches."""
     found = []
-    for first in range(0, plan.microbatches, _round(plan)):
+    for first in range(0, count, _round(plan)):
         for turn in range(plan.stages_per_rank):
             position = turn if what == "forward" else plan.stages_per_rank - 1 - turn
-            for microbatch in range(first, min(first + _round(plan), plan.microbatches)):
+            for microbatch in range(first, min(first + _round(plan), count)):
                 found.append(Action(what=what, stage=position * plan.groups + group, microbatch=microbatch))
     return found
 

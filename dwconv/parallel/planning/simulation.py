@@ -4,17 +4,16 @@
     rank 1      F0 ·· B0 F1 …               input has come; sending and summing go on beside them
 
 A rank sends one thing at a time and receives one thing at a time, whichever its neighbour, both beside computing: all
-its messages share its link. The gradients of a stage are summed over its replicas, around a ring, as soon as the last
-of them is there. With one stage, which is plain data parallelism, this happens in buckets while the backward pass of
-the last microbatch goes on. All replicas of a stage do the same at the same time. The optimizer's step is left out:
-every rank takes it for its own parameters.
+its messages share its link. The gradients of a stage are summed over its replicas, around a ring, in buckets: each as
+soon as the last replica has its gradients, while the backward pass of the last microbatch goes on. The optimizer's step
+is left out: every rank takes it for its own parameters.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -53,18 +52,18 @@ class SimulatedStep:
 
 def simulate(plan: Plan) -> SimulatedStep:
     """One step of ``plan``. Raises NoPlan for an unknown schedule."""
-    ran, free = _Step(plan, plan.link), _Step(plan, FREE_LINK)
+    ran, free = SimulatedRanks(plan, plan.link), SimulatedRanks(plan, FREE_LINK)
     return SimulatedStep(
         events=tuple(sorted(ran.events, key=lambda event: (event.start_us, event.rank))),
         step_us=ran.end_us,
-        bubble=max(0.0, 1 - free.busy_us / (free.end_us * plan.groups)) if free.end_us else 0.0,
+        bubble=max(0.0, 1 - free.busy_us / (free.end_us * plan.world)) if free.end_us else 0.0,
         exposed_communication_us=max(0.0, ran.end_us - free.end_us),
-        memory_bytes=tuple(peak for peak in ran.peak_bytes for _ in range(plan.replicas)),
+        memory_bytes=tuple(ran.peak_bytes),
     )
 
 
 class _Input(NamedTuple):
-    """A pass needs it from another stage: the activations or the gradients of a microbatch."""
+    """A pass needs it from another stage: the activations or the gradients of a microbatch of the whole batch."""
 
     what: Literal["activations", "gradients"]
     stage: int
@@ -73,45 +72,53 @@ class _Input(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Message:
-    """Something to send, from one group to another; of a sum both are the same."""
+    """Something to send from one rank to another; or to sum, among all ranks of a group."""
 
-    sender: int
-    receiver: int
+    senders: tuple[int, ...]
+    receivers: tuple[int, ...]
     stage: int
     us: float
     sends: _Input | None = None
     """None for a sum of gradients."""
 
 
-class _Step:
-    """One step of the first replica of each group of ranks, from one moment to the next."""
+class SimulatedRanks:
+    """One step of all ranks, from one moment to the next."""
 
     def __init__(self, plan: Plan, link: Link) -> None:
         self._plan, self._link = plan, link
         self._costs = [stage_cost(plan.layers, first=stage.first, last=stage.last) for stage in plan.stages]
-        self._left = [deque(actions(plan, group)) for group in range(plan.groups)]
+        self._places = [(group, replica) for group in range(plan.groups) for replica in range(plan.counts[group])]
+        self._left = [deque(actions(plan, *place)) for place in self._places]
+        self._gradients_left = [
+            Counter(action.stage for action in left if action.what in ("backward", "wgrad")) for left in self._left
+        ]
+        """By rank and stage, how many passes have still to give gradients of the parameters."""
         self._coming: list[tuple[float, int, Callable[[], None]]] = []
         """By time, what happens next."""
         self._order = itertools.count()
         self._arrived: set[_Input] = set()
+        self._ready: Counter[tuple[int, int]] = Counter()
+        """By stage and layer, how many replicas have the gradients of the bucket that is full with this layer."""
         self._outbox: list[_Message] = []
         """In the order in which they became ready."""
         self._computing: set[int] = set()
         self._sending: set[int] = set()
         self._receiving: set[int] = set()
-        """The groups that do."""
+        """The ranks that do."""
+        self._idle_since_us = [0.0] * plan.world
         self.events: list[Event] = []
         self.end_us = self.busy_us = 0.0
         self.peak_bytes = [
             COPIES_OF_PARAMETERS * sum(cost.parameter_bytes for cost in self._costs[group :: plan.groups])
-            for group in range(plan.groups)
+            for group, _ in self._places
         ]
         self._held_bytes = self.peak_bytes[:]
         self._run()
 
     def _run(self) -> None:
-        for group in range(self._plan.groups):
-            self._advance(group)
+        for rank in range(self._plan.world):
+            self._advance(rank)
         while self._coming:
             self.end_us, _, happens = heapq.heappop(self._coming)
             happens()
@@ -123,81 +130,94 @@ class _Step:
 
     # -- computing -----------------------------------------------------------------------------------------------------
 
-    def _advance(self, group: int) -> None:
-        """Begin the next pass of a group, if it is idle, and what the pass needs is there."""
-        left = self._left[group]
-        if group in self._computing or not left or not self._is_there(left[0]):
+    def _advance(self, rank: int) -> None:
+        """Begin the next pass of a rank, if it is idle, and what the pass needs is there."""
+        left = self._left[rank]
+        if rank in self._computing or not left:
             return
-        action = left.popleft()
-        is_last = not any(each.stage == action.stage and each.what != "forward" for each in left)
-        self._computing.add(group)
-        self._compute(group, action, is_last=is_last)
+        group, replica = self._places[rank]
+        action, microbatch = left[0], self._plan.runs(group, replica)[left[0].microbatch]
+        if not self._is_there(action, microbatch):
+            return
+        left.popleft()
+        self._computing.add(rank)
+        if self.end_us > self._idle_since_us[rank]:
+            self._note(rank, action.stage, microbatch, "wait", self._idle_since_us[rank], self.end_us)
+        self._compute(rank, action, microbatch)
 
-    def _is_there(self, action: Action) -> bool:
+    def _is_there(self, action: Action, microbatch: int) -> bool:
         """Whether the input of a pass has arrived, if it comes from another stage."""
         if action.what == "forward" and action.stage > 0:
-            return _Input("activations", action.stage, action.microbatch) in self._arrived
+            return _Input("activations", action.stage, microbatch) in self._arrived
         if action.what in ("backward", "dgrad") and action.stage + 1 < len(self._plan.stages):
-            return _Input("gradients", action.stage, action.microbatch) in self._arrived
+            return _Input("gradients", action.stage, microbatch) in self._arrived
         return True
 
-    def _compute(self, group: int, action: Action, *, is_last: bool) -> None:
-        """``is_last``: no other pass of this rank gives gradients of the stage's parameters."""
+    def _compute(self, rank: int, action: Action, microbatch: int) -> None:
         if action.what == "forward":
-            self._held_bytes[group] += self._costs[action.stage].kept_bytes
-            self.peak_bytes[group] = max(self.peak_bytes[group], self._held_bytes[group])
+            self._held_bytes[rank] += self._costs[action.stage].kept_bytes
+            self.peak_bytes[rank] = max(self.peak_bytes[rank], self._held_bytes[rank])
+        is_last = False
+        if action.what in ("backward", "wgrad"):
+            self._gradients_left[rank][action.stage] -= 1
+            is_last = not self._gradients_left[rank][action.stage]
         at_us = self.end_us
-        in_buckets = len(self._plan.stages) == 1 and action.what == "backward" and is_last
-        for what, us, size_bytes in self._parts(action, in_buckets=in_buckets):
-            self._note(group, action.stage, action.microbatch, what, at_us, at_us + us)
+        for what, us, layer, size_bytes in self._parts(action, in_buckets=is_last):
+            self._note(rank, action.stage, microbatch, what, at_us, at_us + us)
             self.busy_us += us
             at_us += us
             if size_bytes:
-                self._at(at_us, partial(self._sum, group, action.stage, size_bytes))
-        self._at(at_us, partial(self._finish, group, action, sums=is_last and not in_buckets))
+                self._at(at_us, partial(self._join, action.stage, layer, size_bytes))
+        self._at(at_us, partial(self._finish, rank, action, microbatch))
 
-    def _finish(self, group: int, action: Action, *, sums: bool) -> None:
+    def _finish(self, rank: int, action: Action, microbatch: int) -> None:
         stage, cost = action.stage, self._costs[action.stage]
-        self._computing.remove(group)
+        self._computing.remove(rank)
+        self._idle_since_us[rank] = self.end_us
         if action.what == "forward" and stage + 1 < len(self._plan.stages):
-            self._send(group, stage, _Input("activations", stage + 1, action.microbatch), cost.output_bytes)
+            self._send(rank, stage, _Input("activations", stage + 1, microbatch), cost.output_bytes)
         if action.what in ("backward", "dgrad") and stage:
-            self._send(group, stage, _Input("gradients", stage - 1, action.microbatch), cost.input_bytes)
+            self._send(rank, stage, _Input("gradients", stage - 1, microbatch), cost.input_bytes)
         if action.what in ("backward", "wgrad"):
-            self._held_bytes[group] -= cost.kept_bytes
-            if sums:
-                self._sum(group, stage, cost.parameter_bytes)
-        self._advance(group)
+            self._held_bytes[rank] -= cost.kept_bytes
+        self._advance(rank)
 
-    def _parts(self, action: Action, *, in_buckets: bool) -> Iterator[tuple[What, float, int]]:
-        """The parts of a pass, how long each takes, and the bytes of gradients that are summed from then on."""
-        cost = self._costs[action.stage]
-        if in_buckets:
-            for layer, size_bytes in reversed([*zip(self._plan.layers, bucket_sizes(self._plan.layers), strict=True)]):
-                yield "dgrad", layer.dgrad_us, 0
-                yield "wgrad", layer.wgrad_us, size_bytes
+    def _parts(self, action: Action, *, in_buckets: bool) -> Iterator[tuple[What, float, int, int]]:
+        """The parts of a pass, how long each takes, and the layer and the bytes of gradients that are summed from then
+        on. ``in_buckets``: no other pass of this rank gives gradients of the stage's parameters."""
+        cost, stage = self._costs[action.stage], self._plan.stages[action.stage]
+        if in_buckets and stage.replicas > 1:
+            own = self._plan.layers[stage.first : stage.last]
+            for number, size_bytes in reversed([*enumerate(bucket_sizes(own))]):
+                if action.what == "backward":
+                    yield "dgrad", own[number].dgrad_us, number, 0
+                yield "wgrad", own[number].wgrad_us, number, size_bytes
             return
         if action.what == "forward":
-            yield "forward", cost.forward_us, 0
+            yield "forward", cost.forward_us, 0, 0
         if action.what in ("backward", "dgrad"):
-            yield "dgrad", cost.dgrad_us, 0
+            yield "dgrad", cost.dgrad_us, 0, 0
         if action.what in ("backward", "wgrad"):
-            yield "wgrad", cost.wgrad_us, 0
+            yield "wgrad", cost.wgrad_us, 0, 0
 
     # -- communication -------------------------------------------------------------------------------------------------
 
-    def _send(self, group: int, stage: int, needed: _Input, size_bytes: int) -> None:
-        receiver = needed.stage % self._plan.groups
-        if receiver == group:
+    def _send(self, rank: int, stage: int, needed: _Input, size_bytes: int) -> None:
+        receiver = self._plan.rank_of(needed.stage, needed.microbatch)
+        if receiver == rank:
             self._arrived.add(needed)
             return
         us = transfer_us(self._link, size_bytes)
-        self._post(_Message(sender=group, receiver=receiver, stage=stage, us=us, sends=needed))
+        self._post(_Message(senders=(rank,), receivers=(receiver,), stage=stage, us=us, sends=needed))
 
-    def _sum(self, group: int, stage: int, size_bytes: int) -> None:
-        if self._plan.replicas > 1 and size_bytes:
-            us = sum_us(self._link, size_bytes, ranks=self._plan.replicas)
-            self._post(_Message(sender=group, receiver=group, stage=stage, us=us))
+    def _join(self, stage: int, layer: int, size_bytes: int) -> None:
+        """One more replica has the gradients of a bucket; with the last one they are summed."""
+        replicas = self._plan.stages[stage].replicas
+        self._ready[stage, layer] += 1
+        if self._ready[stage, layer] == replicas:
+            ranks = tuple(self._plan.ranks(stage % self._plan.groups))
+            us = sum_us(self._link, size_bytes, ranks=replicas)
+            self._post(_Message(senders=ranks, receivers=ranks, stage=stage, us=us))
 
     def _post(self, message: _Message) -> None:
         self._outbox.append(message)
@@ -205,40 +225,42 @@ class _Step:
 
     def _send_what_can_go(self) -> None:
         for message in list(self._outbox):
-            if message.sender not in self._sending and message.receiver not in self._receiving:
+            if self._sending.isdisjoint(message.senders) and self._receiving.isdisjoint(message.receivers):
                 self._outbox.remove(message)
-                self._sending.add(message.sender)
-                self._receiving.add(message.receiver)
-                sends, ends_us = message.sends, self.end_us + message.us
-                microbatch = None if sends is None else sends.microbatch
-                self._note(
-                    message.sender, message.stage, microbatch, "communication", self.end_us, ends_us, sends=sends
-                )
-                self._at(ends_us, partial(self._arrive, message))
+                self._sending.update(message.senders)
+                self._receiving.update(message.receivers)
+                self._note_message(message, self.end_us + message.us)
+                self._at(self.end_us + message.us, partial(self._arrive, message))
 
     def _arrive(self, message: _Message) -> None:
-        self._sending.remove(message.sender)
-        self._receiving.remove(message.receiver)
+        self._sending.difference_update(message.senders)
+        self._receiving.difference_update(message.receivers)
         if message.sends is not None:
             self._arrived.add(message.sends)
-            self._advance(message.receiver)
+            self._advance(message.receivers[0])
         self._send_what_can_go()
 
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _note_message(self, message: _Message, ends_us: float) -> None:
+        if message.sends is None:
+            for rank in message.senders:
+                self._note(rank, message.stage, None, "reduce", self.end_us, ends_us)
+            return
+        what, stage, microbatch = message.sends
+        (sender,), (receiver,) = message.senders, message.receivers
+        detail = f"{what} to rank {receiver}"
+        self._note(sender, message.stage, microbatch, "send", self.end_us, ends_us, detail=detail)
+        detail = f"{what} from rank {sender}"
+        self._note(receiver, stage, microbatch, "receive", self.end_us, ends_us, detail=detail)
+
     def _note(
-        self, group: int, stage: int, microbatch: int | None, what: What,
-        start_us: float, end_us: float, *, sends: _Input | None = None,
+        self, rank: int, stage: int, microbatch: int | None, what: What,
+        start_us: float, end_us: float, *, detail: str = "",
     ) -> None:  # fmt: skip
-        """An event of each replica."""
-        replicas = self._plan.replicas
-        for replica in range(replicas):
-            detail = ""
-            if what == "communication":
-                detail = f"sum of gradients over {replicas} ranks"
-            if sends is not None:
-                detail = f"{sends.what} to rank {sends.stage % self._plan.groups * replicas + replica}"
-            self.events.append(
-                Event(
-                    rank=group * replicas + replica, stage=stage, what=what, start_us=start_us, end_us=end_us,
-                    microbatch=None if microbatch is None else microbatch * replicas + replica, detail=detail,
-                )
-            )  # fmt: skip
+        self.events.append(
+            Event(
+                rank=rank, stage=stage, what=what, start_us=start_us, end_us=end_us, microbatch=microbatch,
+                detail=detail,
+            )
+        )  # fmt: skip
