@@ -14,10 +14,13 @@ GROUPS = {
     "layers": {
         "cpu": "tuned kernels against all other providers, over layers of well-known networks",
         "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
+        "search": "the default search of a few trials against the best of many random ones",
+        "cliffs": "awkward shapes against the nearest even one, each tuned for the same few seconds",
         "untuned": "untuned layers: what is predicted and what a race finds, against a search",
     },
     "steps": {
         "train": "training steps of four networks, converted and not, eager and compiled, in turns",
+        "losses": "whether a model learns the same with its blocks as one",
         "first_minute": "training from its start, summed, with and without records and kernels, over plain training",
         "coverage": "of well-known models, which depthwise layers are converted, and which run",
     },

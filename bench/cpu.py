@@ -77,10 +77,10 @@ def command(argv: Sequence[str] | None) -> int:
         wanted += [workload.with_any_size() for workload in wanted]
     machine = MachineWatch(threads=target.threads)
     target = with_limits(target)
-    untuned = [workload for workload in wanted if _best(workload, target, known=known) is None]
+    untuned = [workload for workload in wanted if best_of(workload, target, known=known) is None]
     tune(untuned, target, log=log, known=known, seconds=arguments.seconds)
     chosen = [
-        _Chosen(layer=layer, workload=workload, record=_best(workload, target, known=known))
+        _Chosen(layer=layer, workload=workload, record=best_of(workload, target, known=known))
         for layer, workload in layers
     ]
     with Races(target) as races:
@@ -108,7 +108,7 @@ def _layers(dims: str) -> Sequence[Layer]:
     return CPU_LAYERS if dims == "2" else listed_layers(ROW_NETWORKS if dims == "1" else VOLUME_NETWORKS)
 
 
-def _best(workload: Workload, target: Target, *, known: Database) -> TuningRecord | None:
+def best_of(workload: Workload, target: Target, *, known: Database) -> TuningRecord | None:
     """The fastest kernel of any size, or of one, as ``workload`` is."""
     ranked = known.ranked(workload, target.device)
     return next((record for record in ranked if record.workload.any_size == workload.any_size), None)
@@ -171,11 +171,11 @@ def _beside(
     """Our other kernels of the pass: in float32; of any size, of the best configuration that is known or else of the
     nearest to ours; and as a pack for every layer has it."""
     workload, beside = chosen.workload, {}
-    if workload.dtype != "float32" and (wide := _best(replace(workload, dtype="float32"), target, known=known)):
+    if workload.dtype != "float32" and (wide := best_of(replace(workload, dtype="float32"), target, known=known)):
         beside[WIDE_TYPE] = Candidate(wide.workload, wide.config)
     if any_size and chosen.record:
         of_any_size = workload.with_any_size()
-        best = _best(of_any_size, target, known=known) or chosen.record
+        best = best_of(of_any_size, target, known=known) or chosen.record
         if config := adopted(best.config, of_any_size, target):
             beside[ANY_SIZE] = Candidate(of_any_size, config)
         if packed := _packed(workload, target):

@@ -190,12 +190,12 @@ def converted_copy(
         return dwconv.convert(copied, image, seconds=0, blocks=blocks)
 
 
-def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
+def step_of(model: nn.Module, *, autocast: str | None = None, rate: float = _RATE) -> Step:
     """A step of SGD with momentum. In float16 the loss is scaled, or small gradients would be lost. A step ends when
     the device is done, since its loss is read last."""
     device = next(model.parameters()).device.type
     scaler = torch.amp.GradScaler(device, enabled=autocast == "float16")
-    optimizer = torch.optim.SGD(model.parameters(), lr=_RATE, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> float:
         optimizer.zero_grad(set_to_none=True)

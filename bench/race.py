@@ -82,6 +82,8 @@ class Race:
     caches: tuple[Caches, ...] = ("warm",)
     control: bool = False
     """True if the candidate races itself alone."""
+    alone: bool = False
+    """True if no other provider races."""
     compiled: bool = False
     """True if torch.compile races, too."""
     beside: dict[str, Candidate] = field(default_factory=dict)
@@ -139,11 +141,11 @@ class Racer:
         refused: dict[str, str] = {}
         if request.control:
             ready[AGAIN] = self._ours(kernel, tensors)
-        else:
+        elif not request.alone:
             self._add_rivals(request, tensors, ready=ready, refused=refused)
         for name, candidate in request.beside.items():
             other = candidate.workload  # on the same tensors where it can be: its own would come from memory
-            its_own = tensors if other.dtype == workload.dtype else self._tensors(other, request.caches)
+            its_own = tensors if _shares_tensors(other, workload) else self._tensors(other, request.caches)
             ready[name] = self._ours(_at(self._right(candidate), workload), its_own)
         kernels = self._launched(ready, refused=refused, ours=kernel.artifact)
         times = {}
@@ -250,6 +252,12 @@ def _at(kernel: LoadedKernel, workload: Workload) -> LoadedKernel:
     if not (isinstance(kernel, Kernel) and kernel.any_size and kernel.workload.any_channels):
         return kernel
     return kernel.any_size.at(replace(kernel.workload, channels=workload.channels, input_size=workload.input_size))
+
+
+def _shares_tensors(one: Workload, other: Workload) -> bool:
+    """True if the kernels of both run on the same tensors."""
+    facts = ("dtype", "kernel") if one.any_size else ("dtype", "batch", "channels", "input_size", "kernel")
+    return all(getattr(one, fact) == getattr(other, fact) for fact in facts)
 
 
 def _check(reason: str) -> None:

@@ -178,7 +178,7 @@ def test_kernels_of_any_size_have_the_nearest_configuration():
     own, *_ = templates_for(general, TARGET)[0].space(general, TARGET).neighbours(any_size.config)
     known = Database.of([record, record_of(general, config=own, device=TARGET.device, median_us=1.0)])
     assert cpu._beside(chosen, TARGET, races, known=known, any_size=True)["dwconv any size"].config == own
-    assert cpu._best(FPROP, TARGET, known=known) == record, "the faster is of any size"
+    assert cpu.best_of(FPROP, TARGET, known=known) == record, "the faster is of any size"
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
