@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dwconv.commands.command_line import ArgumentParser, integers, known_records, named_path, note, run, with_arithmetic
+from dwconv.commands.command_line import ArgumentParser, integers, known_records, named_path, note, run
 from dwconv.commands.tune_arguments import (
     add_passes,
     add_what_to_tune,
@@ -15,6 +15,7 @@ from dwconv.commands.tune_arguments import (
     model_input,
     workloads_from,
 )
+from dwconv.commands.workload_arguments import with_arithmetic
 from dwconv.errors import LogError
 from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.system.remote_files import shown

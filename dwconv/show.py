@@ -13,16 +13,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dwconv.commands.command_line import (
-    ArgumentParser,
-    add_workload_arguments,
-    known_records,
-    named_path,
-    note,
-    run,
-    with_arithmetic,
-    workload_from,
-)
+from dwconv.commands.command_line import ArgumentParser, known_records, named_path, note, run
+from dwconv.commands.workload_arguments import add_workload_arguments, with_arithmetic, workload_from
 from dwconv.errors import InvalidConfig
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, EVAL_PASSES, PASSES
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
+from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run
 from dwconv.commands.tune_arguments import (
     asks_for_both_gradients,
     at_any_size,
@@ -24,6 +24,7 @@ from dwconv.commands.tune_arguments import (
     parser_of_tune,
     workloads_from,
 )
+from dwconv.commands.workload_arguments import with_arithmetic
 from dwconv.errors import InvalidArgument, say
 from dwconv.system import given
 from dwconv.system.versions import check_can_build

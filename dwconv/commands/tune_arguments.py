@@ -9,24 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from dwconv import settings
-from dwconv.commands.command_line import (
-    ArgumentParser,
-    above_0,
-    add_workload_arguments,
-    checked_pass,
-    integers,
-    is_whole,
-    named_path,
-    whole,
-    whole_from_0,
-    workload_from,
-)
+from dwconv.commands.command_line import ArgumentParser, above_0, integers, is_whole, named_path, whole, whole_from_0
+from dwconv.commands.workload_arguments import add_workload_arguments, checked_pass, workload_from
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, Pass, Workload
 from dwconv.tuner.search.search_result import SEARCHES
 
-_GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier")
+_GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier", "transposed", "output_padding")
 _GIVEN_BY_A_MODEL = (*_GIVEN_BY_A_NETWORK, "layout", "bias")
 _GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "blocks", "infer")
 
@@ -210,12 +200,14 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     passes = [pass_ for pass_ in _named_passes(args) or usual if pass_ in known]
     if not passes:
         raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
-    workloads = [workload_from(args, pass_) for pass_ in passes]
     sizes = getattr(args, "sizes", None)  # which tune alone has
     if sizes is None:
-        return Counter(workloads)
-    shapes = input_shapes(workloads[0].input_shape, sizes)
-    return at_any_size([Counter(each.with_input_size(shape[2:]) for each in workloads) for shape in shapes])
+        return Counter(workload_from(args, pass_) for pass_ in passes)
+    counts = []
+    for shape in input_shapes(integers("shape", args.shape), sizes):
+        at_size = argparse.Namespace(**{**vars(args), "shape": ",".join(map(str, shape))})
+        counts.append(Counter(workload_from(at_size, pass_) for pass_ in passes))
+    return at_any_size(counts)
 
 
 def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:

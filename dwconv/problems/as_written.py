@@ -32,6 +32,18 @@ def tensorflow_padding(size: int, *, kernel: int, stride: int, dilation: int) ->
     return both // 2, both - both // 2
 
 
+def transposed_size(
+    size: Sizes, *, kernel: Sizes, stride: Sizes, padding: Padding, output_padding: Sizes, dilation: Sizes
+) -> Sizes:
+    """What a transposed convolution makes of ``size``: the size that a convolution with these numbers makes that of, if
+    ``output_padding`` is below the stride."""
+    return tuple(
+        (size[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1
+        + output_padding[axis] - sum(padding[axis])
+        for axis in range(len(size))
+    )  # fmt: skip
+
+
 def along(name: str, value: int | Sizes, *, axes: int) -> Sizes:
     """``3`` or ``(3, 5)`` as a number for each of ``axes``."""
     if isinstance(value, int):

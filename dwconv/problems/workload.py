@@ -30,6 +30,8 @@ Padding = tuple[Pair, ...]
 """(before, after) for each axis."""
 
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad", "wgrad")
+TRANSPOSED: dict[Pass, Pass] = {"fprop": "dgrad", "dgrad": "fprop", "wgrad": "wgrad"}
+"""The pass of a convolution that each pass of a transposed one is: it computes x from y."""
 BLOCK_PASSES: tuple[Pass, ...] = ("forward", "backward")
 """Of a block that trains."""
 EVAL_PASSES: tuple[Pass, ...] = ("inference",)

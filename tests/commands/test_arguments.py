@@ -3,7 +3,7 @@
 import pytest
 
 from dwconv.__main__ import main
-from dwconv.commands import command_line
+from dwconv.commands import command_line, workload_arguments
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.workload import Workload
@@ -35,12 +35,43 @@ def test_default_padding_rounds_down():
     assert _workload("--shape 2,8,7,9,10 --kernel 3,4,5 --dilation 1,1,2").padding == ((1, 1), (1, 1), (4, 4))
 
 
-def _workload(options: str | list[str]) -> Workload:
+def _workload(options: str | list[str], pass_: str | None = "fprop") -> Workload:
     parser = command_line.ArgumentParser(prog="test", description="")
-    command_line.add_workload_arguments(parser)
-    return command_line.workload_from(
-        parser.parse_args(options.split() if isinstance(options, str) else options), "fprop"
-    )
+    workload_arguments.add_workload_arguments(parser)
+    given = parser.parse_args(options.split() if isinstance(options, str) else options)
+    return workload_arguments.workload_from(given, pass_)
+
+
+@pytest.mark.parametrize(
+    ("options", "of"),
+    [
+        ("8,144,28,28 --kernel 3 --stride 2 --output-padding 1", "8,144,56,56 --kernel 3 --stride 2"),
+        ("2,4,5,6 --kernel 4 --stride 2,1 --multiplier 3", "2,12,10,7 --kernel 4 --stride 2,1"),
+        ("2,4,3,5,6 --kernel 3 --dilation 2 --padding 0", "2,4,7,9,10 --kernel 3 --dilation 2 --padding 0"),
+        ("2,4,1,9 --kernel 1,16 --stride 1,8 --padding 0,4", "2,4,1,72 --kernel 1,16 --stride 1,8 --padding 0,4"),
+    ],
+    ids=["2-D", "multiplier", "3-D", "1-D"],
+)
+def test_a_transposed_workload_is_that_of_a_convolution(options, of):
+    for pass_, other in (("fprop", "dgrad"), ("dgrad", "fprop"), ("wgrad", "wgrad"), (None, "dgrad")):
+        transposed = _workload(f"--shape {options} --transposed --layout nhwc", pass_)
+        assert transposed == _workload(f"--shape {of} --layout nhwc", other)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--output-padding 1", "output_padding=1 goes with --transposed"),
+        ("--transposed --output-padding 1", "output_padding=1 is not from 0 on and below stride=1×1"),
+        ("--transposed --stride 2 --output-padding x", "output_padding=x is not whole numbers"),
+        ("--transposed --bias", "bias=True: kernels of transposed layers have none"),
+        ("--transposed --block bn+relu,bn+relu", "block=.*: kernels of transposed layers have none"),
+        ("--transposed --padding 9", "shape=2,8,5,6 makes an output of"),
+    ],
+)
+def test_a_transposed_workload_that_is_none(options, words):
+    with pytest.raises(InvalidWorkload, match=words):
+        _workload(f"--shape 2,8,5,6 --kernel 3 {options}")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from dwconv.__main__ import main
 from dwconv.commands.tune_arguments import at_any_size, parser_of_tune, workloads_from
+from dwconv.errors import InvalidWorkload
 from dwconv.problems import target
 from dwconv.problems.layer_files import networks_in, read_layers, shipped_layers, write_layers
 from dwconv.system import cpu_facts
@@ -268,6 +269,15 @@ def test_sizes_make_one_workload_of_any_size(shape, kernel, sizes, also_at):
     assert {each.pass_ for each in counts} == {"fprop", "dgrad", "wgrad"}
     assert all(each.any_size and each.also_at == also_at for each in counts)
     assert all(",".join(map(str, each.input_shape)) == shape for each in counts)
+
+
+def test_sizes_of_a_transposed_layer_are_its_own():
+    options = "--shape 1,8,5,5 --kernel 4 --stride 2 --transposed --sizes 7 --passes fprop,wgrad"
+    counts = workloads_of(*options.split())
+    assert {each.pass_ for each in counts} == {"dgrad", "wgrad"}
+    assert {(each.input_size, each.also_at) for each in counts} == {((10, 10), ((14, 14),))}
+    with pytest.raises(InvalidWorkload, match="pass=backward: a transposed convolution has fprop, dgrad, wgrad"):
+        workloads_of("--shape", "1,8,5,5", "--kernel", "3", "--transposed", "--passes", "backward")
 
 
 def test_layers_of_a_model_at_several_sizes_are_one_each():

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dwconv
-from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
+from dwconv.commands.command_line import ArgumentParser
+from dwconv.commands.workload_arguments import add_workload_arguments, workload_from
 from dwconv.dispatch.advantage import CALL_US, are_faster_together
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import KernelState
