@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dwconv.call.active import active
     from dwconv.call.causal import causal_conv1d
     from dwconv.call.functional import conv1d, conv2d, conv3d, lock, reset
+    from dwconv.call.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
     from dwconv.errors import DwconvError, DwconvWarning
     from dwconv.model.conversion import summary
     from dwconv.model.convert import convert
@@ -44,6 +45,7 @@ _NAMES = {
     "call.active": ("active",),
     "call.causal": ("causal_conv1d",),
     "call.functional": ("conv1d", "conv2d", "conv3d", "lock", "reset"),
+    "call.transposed": ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
     "errors": ("DwconvError", "DwconvWarning"),
     "model.conversion": ("summary",),
     "model.convert": ("convert",),
@@ -58,8 +60,9 @@ _NAMES = {
 _HOMES = {name: f"dwconv.{module}" for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d", "convert",
-    "explain", "graphed", "layers", "load_pack", "lock", "nn", "ready", "report", "reset", "revert", "summary", "tune",
+    "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convert", "explain", "graphed", "layers", "load_pack",
+    "lock", "nn", "ready", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

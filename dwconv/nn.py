@@ -15,6 +15,7 @@ from dwconv.call.arguments import Arguments
 from dwconv.call.deferred import deferred
 from dwconv.call.functional import conv_of_layer
 from dwconv.call.traced import entered
+from dwconv.call.transposed import transpose_of_layer
 from dwconv.errors import InvalidArgument, InvalidChoice, InvalidWorkload
 from dwconv.system import given
 
@@ -63,7 +64,7 @@ def revert_class(module: nn.Module) -> bool:
     return plain is not before
 
 
-class _Depthwise(Revertible, metaclass=AsPlain):
+class _Layer(Revertible, metaclass=AsPlain):
     """What the layers below have in common. ``type(layer)(in_channels, out_channels, kernel_size, …)`` makes one, too,
     as of PyTorch's layers: libraries make layers by the class of another."""
 
@@ -119,6 +120,8 @@ class _Depthwise(Revertible, metaclass=AsPlain):
             raise InvalidArgument(f"dtype={given.shown(dtype)} is not a torch.dtype; give one, such as torch.float32")
         super().__init__(channels, channels * multiplier, kernel_size, groups=channels, **options)
 
+
+class _Depthwise(_Layer):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         # What is scripted runs in processes without dwconv; a layer that was made by this class may be any.
         if is_scripting() or self.groups != self.in_channels:
@@ -139,7 +142,34 @@ class _Depthwise(Revertible, metaclass=AsPlain):
         return conv_of_layer(input, weight, bias, self.stride, padding, self.dilation, self.groups, self.axes)
 
 
-_LEAST = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1}
+class _DepthwiseTransposed(_Layer):
+    if TYPE_CHECKING:
+        weight: Tensor
+        bias: Tensor | None
+        kernel_size: Any
+        output_padding: Any
+        _output_padding: Any
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        if is_scripting() or self.groups != self.in_channels or self.padding_mode != "zeros":
+            plain: Tensor = self._forward_of_pytorch(input, output_size)
+            return plain
+        if is_replaced(self.axes, is_transposed=True):
+            with active():
+                within: Tensor = self._forward_of_pytorch(input, output_size)
+                return within
+        output_padding = self.output_padding
+        if output_size is not None:
+            output_padding = self._output_padding(
+                input, output_size, self.stride, self.padding, self.kernel_size, self.axes, self.dilation
+            )
+        return transpose_of_layer(
+            input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation,
+            self.axes,
+        )  # fmt: skip
+
+
+_LEAST = {"kernel_size": 1, "stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
 
 
 def _check_sizes(name: str, value: Any, *, least: int, axes: int) -> None:
@@ -155,15 +185,18 @@ def _check_sizes(name: str, value: Any, *, least: int, axes: int) -> None:
 _OF_PYTORCH = frozenset({"in_channels", "out_channels", "groups"})
 
 
-def is_replaced(axes: int) -> bool:
+def is_replaced(axes: int, *, is_transposed: bool = False) -> bool:
     """True if a counter of calls, or the like, is in the place of PyTorch's function."""
+    if is_transposed:
+        name = f"conv_transpose{axes}d"
+        return getattr(F, name) is not getattr(torch, name)
     if axes == 2:
         return F.conv2d is not torch.conv2d
     return F.conv1d is not torch.conv1d if axes == 1 else F.conv3d is not torch.conv3d
 
 
 def _renamed(forward: Any) -> Any:
-    """PyTorch's ``_conv_forward`` by another name: TorchScript compiles methods by the names of their functions."""
+    """PyTorch's method by another name: TorchScript compiles methods by the names of their functions."""
     return FunctionType(forward.__code__, forward.__globals__, "_forward_of_pytorch")
 
 
@@ -188,7 +221,29 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
     _forward_of_pytorch = _renamed(nn.Conv3d._conv_forward)
 
 
-LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)
+class DepthwiseConvTranspose1d(_DepthwiseTransposed, nn.ConvTranspose1d):
+    """``torch.nn.ConvTranspose1d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
+
+    plain_class, axes = nn.ConvTranspose1d, 1
+    _forward_of_pytorch = _renamed(nn.ConvTranspose1d.forward)
+
+
+class DepthwiseConvTranspose2d(_DepthwiseTransposed, nn.ConvTranspose2d):
+    """``torch.nn.ConvTranspose2d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
+
+    plain_class, axes = nn.ConvTranspose2d, 2
+    _forward_of_pytorch = _renamed(nn.ConvTranspose2d.forward)
+
+
+class DepthwiseConvTranspose3d(_DepthwiseTransposed, nn.ConvTranspose3d):
+    """``torch.nn.ConvTranspose3d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
+
+    plain_class, axes = nn.ConvTranspose3d, 3
+    _forward_of_pytorch = _renamed(nn.ConvTranspose3d.forward)
+
+
+TRANSPOSED_LAYERS = (DepthwiseConvTranspose1d, DepthwiseConvTranspose2d, DepthwiseConvTranspose3d)
+LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d, *TRANSPOSED_LAYERS)
 
 
 class DepthwiseBlock(nn.Module):

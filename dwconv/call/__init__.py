@@ -6,9 +6,10 @@
 
     causal         causal_conv1d ──► activated                 a convolution and SiLU as one op
         │                               │
-    active         F.conv1d, F.conv2d, F.conv3d, where a mode sends them on
+    active         F.conv1d, F.conv_transpose1d and so on, where a mode sends them on
         │                               │
         ├──► deferred ──────────────────┘                      a causal convolution that runs with a SiLU after it
+        ├──► transposed     conv_transpose1d, conv_transpose2d, conv_transpose3d: the passes of another convolution
         │
     functional     conv1d, conv2d, conv3d ──► native          C++ runs the calls that it has seen
         │  does anything but eager autograd and autocast watch the call? (watchers)

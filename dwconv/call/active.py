@@ -12,16 +12,20 @@ from dwconv import native
 from dwconv.call.arguments import Arguments
 from dwconv.call.deferred import deferred
 from dwconv.call.functional import conv1d, conv2d, conv3d
+from dwconv.call.transposed import FUNCTIONS
+from dwconv.call.transposed_call import TransposedArguments
 from dwconv.errors import InvalidWorkload
 
 AXES: dict[object, int] = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 """PyTorch's functions; ``torch.nn.functional`` has the same."""
+TRANSPOSED_AXES: dict[object, int] = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}
 _OURS = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
 def active() -> TorchFunctionMode:
     """A context in which depthwise calls of ``F.conv1d``, ``F.conv2d`` and ``F.conv3d`` (``torch.conv1d`` and so on) go
-    to ``dwconv.conv1d``, ``dwconv.conv2d`` and ``dwconv.conv3d``. Everything else is untouched, errors too.
+    to ``dwconv.conv1d``, ``dwconv.conv2d`` and ``dwconv.conv3d``, and those of ``F.conv_transpose1d`` and so on to
+    ``dwconv.conv_transpose1d`` and so on. Everything else is untouched, errors too.
 
     It is a ``TorchFunctionMode``: of this thread alone, and it may be nested. The backward pass need not be inside.
     Every call of a PyTorch function inside costs some microseconds more.
@@ -33,8 +37,14 @@ class _Active(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         axes = AXES.get(func)
-        if axes is None or types:  # a subclass of Tensor handles PyTorch's functions itself
+        if types:  # a subclass of Tensor handles PyTorch's functions itself
             return func(*args, **kwargs)
+        if axes is None:
+            return (
+                func(*args, **kwargs)
+                if (of := TRANSPOSED_AXES.get(func)) is None
+                else _transposed(func, of, args, kwargs)
+            )
         given = arguments_of(axes, *args, **kwargs)
         if not is_depthwise(given):
             return func(*args, **kwargs)
@@ -47,6 +57,16 @@ class _Active(TorchFunctionMode):
 
 
 native.transparent_modes.add(_Active)
+
+
+def _transposed(func: Any, axes: int, args: Any, kwargs: Any) -> Any:
+    given = transposed_arguments_of(axes, *args, **kwargs)
+    if is_depthwise_transposed(given):
+        try:
+            return FUNCTIONS[axes](given.input, named_weight(given.weight), *given[2:-1])
+        except InvalidWorkload:
+            pass
+    return func(*args, **kwargs)
 
 
 def arguments_of(
@@ -73,6 +93,34 @@ def is_depthwise(given: Arguments) -> bool:
         and input.shape[-axes - 1] == groups
         and weight.dim() == axes + 2
         and weight.shape[1] == 1
+    )
+
+
+def transposed_arguments_of(
+    axes: int,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> TransposedArguments:
+    """The arguments of a call of PyTorch's function."""
+    return TransposedArguments(input, weight, bias, stride, padding, output_padding, groups, dilation, axes)
+
+
+def is_depthwise_transposed(given: TransposedArguments) -> bool:
+    """As ``is_depthwise``."""
+    input, weight, axes, groups = given.input, given.weight, given.axes, given.groups
+    return (
+        groups != 1
+        and not (input.is_nested or weight.is_nested)
+        and input.dim() in (axes + 1, axes + 2)
+        and input.shape[-axes - 1] == groups
+        and weight.dim() == axes + 2
+        and weight.shape[0] == groups
     )
 
 

@@ -5,10 +5,10 @@ A 1-D convolution is one of height 1; an input without a batch is a batch of 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, Protocol, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -22,6 +22,52 @@ from dwconv.problems.workload import SIDES, Layout, by
 Size = int | Sequence[int]
 Padding = Size | str | Sequence[Sequence[int]]
 Ints = tuple[int, ...]
+
+
+class AnyArguments(Protocol):
+    """Those of a convolution, ``Arguments``, or of a transposed one."""
+
+    @property
+    def input(self) -> Tensor: ...
+
+    @property
+    def weight(self) -> Tensor: ...
+
+    @property
+    def bias(self) -> Tensor | None: ...
+
+    @property
+    def groups(self) -> int | None: ...
+
+    @property
+    def axes(self) -> int: ...
+
+    @property
+    def function(self) -> str: ...
+
+    def __getitem__(self, at: slice, /) -> tuple[Any, ...]: ...
+
+    def lowered(self) -> AnyArguments | None: ...
+
+    def as_pytorchs(self) -> tuple[Callable[..., Tensor], tuple[Any, ...]] | None: ...
+
+    def on_pytorch(self) -> Tensor: ...
+
+
+class AnyCall(Protocol):
+    """A ``Call``, or that of a transposed convolution."""
+
+    @property
+    def given(self) -> AnyArguments: ...
+
+    @property
+    def x(self) -> Tensor: ...
+
+    @property
+    def w(self) -> Tensor: ...
+
+    @property
+    def problem(self) -> Problem: ...
 
 
 class Arguments(NamedTuple):
@@ -48,16 +94,20 @@ class Arguments(NamedTuple):
 
     def lowered(self) -> Arguments | None:
         """The arguments in the type to which autocast lowers a convolution; None if it does not lower all of it."""
-        x, w, bias, *_ = self
-        if not _is_autocast(x):
+        tensors = lowered(*self[:3])
+        return None if tensors is None else self._replace(input=tensors[0], weight=tensors[1], bias=tensors[2])
+
+    @property
+    def function(self) -> str:
+        """The name of PyTorch's function, and of ours."""
+        return f"conv{self.axes}d"
+
+    def as_pytorchs(self) -> tuple[Callable[..., Tensor], tuple[Any, ...]] | None:
+        """PyTorch's function, and its arguments; None if it does not take these."""
+        if has_sides(self.padding):
             return None
-        for tensor in (x, w, bias):
-            if tensor is not None and not (
-                tensor.device == x.device and tensor.is_floating_point() and tensor.dtype is not torch.float64
-            ):
-                return None
-        dtype = torch.get_autocast_dtype(x.device.type)
-        return self._replace(input=x.to(dtype), weight=w.to(dtype), bias=None if bias is None else bias.to(dtype))
+        groups = self.input.size(-self.axes - 1) if self.groups is None else self.groups
+        return pytorch.OPS[self.axes], (*self[:6], groups)
 
     def on_pytorch(self) -> Tensor:
         """The result of PyTorch's own op, with PyTorch's own derivative."""
@@ -68,6 +118,19 @@ class Arguments(NamedTuple):
             least, surplus = pytorch.split_padding(_sides(padding, axes=axes))
             input, padding = pytorch.padded(input, surplus), least[-axes:]
         return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, groups)
+
+
+def lowered(x: Tensor, w: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """The tensors of a convolution in the type to which autocast lowers it; None if it does not lower all of them."""
+    if not is_autocast(x):
+        return None
+    for tensor in (x, w, bias):
+        if tensor is not None and not (
+            tensor.device == x.device and tensor.is_floating_point() and tensor.dtype is not torch.float64
+        ):
+            return None
+    dtype = torch.get_autocast_dtype(x.device.type)
+    return x.to(dtype), w.to(dtype), None if bias is None else bias.to(dtype)
 
 
 def image_of(tensor: Tensor, *, axes: int) -> Tensor:
@@ -101,17 +164,18 @@ class Call:
     @classmethod
     def of(cls, given: Arguments) -> Call:
         """Raises InvalidCall or InvalidArgument, naming what does not fit, for what is no depthwise convolution."""
-        _check_types(given)
-        _check_tensors(given)
+        channels = check_input(given)
+        _check_weight(given, channels)
+        check_beside(given, out_channels=given.weight.shape[0])
         x, w = given.images()
-        strides = _per_axis("stride", given.stride, axes=given.axes, least=1)
-        dilations = _per_axis("dilation", given.dilation, axes=given.axes, least=1)
+        strides = per_axis("stride", given.stride, axes=given.axes, least=1)
+        dilations = per_axis("dilation", given.dilation, axes=given.axes, least=1)
         if isinstance(given.padding, str):
             padding = _named_padding(given.padding, w, strides=strides, dilations=dilations)
         elif has_sides(given.padding):
             padding = _sides(given.padding, axes=given.axes)
         else:
-            both_sides = _per_axis("padding", cast(Size, given.padding), axes=given.axes, least=0)
+            both_sides = per_axis("padding", cast(Size, given.padding), axes=given.axes, least=0)
             padding = tuple(side for number in both_sides for side in (number, number))
         _check_size(size=x.shape[2:], kernel=w.shape[2:], padding=padding, dilations=dilations)
         problem = Problem(
@@ -120,8 +184,8 @@ class Call:
             stride=strides,
             padding=padding,
             dilation=dilations,
-            dtype=_running_dtype(x),
-            layout=_layout_of_result(x, w),
+            dtype=running_dtype(x),
+            layout=layout_of_result(x, w),
             bias=given.bias is not None,
         )
         return cls(given=given, x=x, w=w, problem=problem)
@@ -130,16 +194,8 @@ class Call:
 # -- tensors ---------------------------------------------------------------------------------------------------------
 
 
-def _check_types(given: Arguments) -> None:
-    for name, tensor in (("input", given.input), ("weight", given.weight), ("bias", given.bias)):
-        if not isinstance(tensor, Tensor) and not (name == "bias" and tensor is None):
-            raise InvalidArgument(f"{name} must be a Tensor, not {type(tensor).__name__}")
-    if given.groups is not None and not isinstance(whole("groups", given.groups), int):
-        raise InvalidArgument(f"groups={given.groups!r} is not a whole number")
-
-
-_SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}
-_KERNELS = {1: "K", 2: "KH, KW", 3: "KD, KH, KW"}
+SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}
+KERNELS = {1: "K", 2: "KH, KW", 3: "KD, KH, KW"}
 _SIDES = {
     1: "((left, right),)",
     2: "((top, bottom), (left, right))",
@@ -148,23 +204,39 @@ _SIDES = {
 """By the number of axes: an input without batch and channels, a kernel, padding per side."""
 
 
-def _check_tensors(given: Arguments) -> None:
-    input, weight, bias, axes = given.input, given.weight, given.bias, given.axes
-    if input.dim() not in (axes + 1, axes + 2):
-        size = _SIZES[axes]
-        raise InvalidCall(f"input of shape {by(input.shape)} is not (N, C, {size}) or (C, {size})")
-    channels = input.shape[-axes - 1]
-    out_channels = weight.shape[0] if weight.dim() else 0
+def check_input(given: AnyArguments) -> int:
+    """The channels of the input. Raises InvalidArgument for what is no tensor, InvalidCall for an input of other axes
+    and for other groups."""
+    for name, tensor in (("input", given.input), ("weight", given.weight), ("bias", given.bias)):
+        if not isinstance(tensor, Tensor) and not (name == "bias" and tensor is None):
+            raise InvalidArgument(f"{name} must be a Tensor, not {type(tensor).__name__}")
+    if given.groups is not None and not isinstance(whole("groups", given.groups), int):
+        raise InvalidArgument(f"groups={given.groups!r} is not a whole number")
+    if given.input.dim() not in (given.axes + 1, given.axes + 2):
+        size = SIZES[given.axes]
+        raise InvalidCall(f"input of shape {by(given.input.shape)} is not (N, C, {size}) or (C, {size})")
+    channels = given.input.shape[-given.axes - 1]
     if given.groups is not None and given.groups != channels:
         if not hasattr(given.groups, "__index__"):
             raise InvalidArgument(f"groups={given.groups!r} is not a whole number")
         raise InvalidCall(
             f"groups={given.groups} with {channels} input channels is not depthwise; "
-            f"use groups={channels}, or torch.nn.functional.conv{axes}d"
+            f"use groups={channels}, or torch.nn.functional.{given.function}"
         )
+    return channels
+
+
+def _check_weight(given: Arguments, channels: int) -> None:
+    weight, axes = given.weight, given.axes
+    out_channels = weight.shape[0] if weight.dim() else 0
     if weight.dim() != axes + 2 or weight.shape[1] != 1 or channels == 0 or out_channels % channels or not out_channels:
-        wanted = f"(C·multiplier, 1, {_KERNELS[axes]})"
+        wanted = f"(C·multiplier, 1, {KERNELS[axes]})"
         raise InvalidCall(f"weight of shape {by(weight.shape)} is not {wanted} with C={channels} input channels")
+
+
+def check_beside(given: AnyArguments, *, out_channels: int) -> None:
+    """Raises InvalidCall for a bias of another size, and for tensors of several devices or types."""
+    input, weight, bias = given.input, given.weight, given.bias
     if bias is not None and bias.shape != (out_channels,):
         raise InvalidCall(f"bias of shape {by(bias.shape)} does not fit {out_channels} output channels")
     for name, other in (("weight", weight), ("bias", bias)):
@@ -172,21 +244,21 @@ def _check_tensors(given: Arguments) -> None:
             continue
         if other.device != input.device:
             raise InvalidCall(f"input is on {input.device}, {name} on {other.device}; move one of them")
-        if other.dtype != input.dtype and not _is_autocast(input):
+        if other.dtype != input.dtype and not is_autocast(input):
             raise InvalidCall(f"input is {input.dtype}, {name} {other.dtype}; convert one, or use torch.autocast")
 
 
-def _running_dtype(x: Tensor) -> torch.dtype:
+def running_dtype(x: Tensor) -> torch.dtype:
     """The type in which the convolution computes: autocast may lower it."""
-    lowered = x.dtype is not torch.float64 and _is_autocast(x)
+    lowered = x.dtype is not torch.float64 and is_autocast(x)
     return torch.get_autocast_dtype(x.device.type) if lowered else x.dtype
 
 
-def _is_autocast(x: Tensor) -> bool:
+def is_autocast(x: Tensor) -> bool:
     return x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type)
 
 
-def _layout_of_result(x: Tensor, w: Tensor) -> Layout:
+def layout_of_result(x: Tensor, w: Tensor) -> Layout:
     """channels_last if one of the two is, as with PyTorch's op."""
     return "nhwc" if _lies_channels_last(x) or _lies_channels_last(w) else "nchw"
 
@@ -207,7 +279,7 @@ def _lies_channels_last(tensor: Tensor) -> bool:
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Ints:
+def per_axis(name: str, value: Size, *, axes: int, least: int) -> Ints:
     """``value`` as (height, width) or (depth, height, width); a 1-D convolution has a height on which nothing happens:
     stride 1, padding 0."""
     values = whole(name, value)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dwconv.call import torch_ops
-from dwconv.call.arguments import Arguments, Call
+from dwconv.call.arguments import AnyArguments, AnyCall, Arguments, Call
 from dwconv.call.call_plan import plan_for
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
@@ -14,11 +14,7 @@ from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_sprea
 
 def convolve(given: Arguments) -> Tensor:
     """y. Raises InvalidCall, InvalidArgument."""
-    if is_recorded_for_elsewhere():
-        if torch.compiler.is_compiling():
-            _warn_unless_exporting()
-        return given.on_pytorch()
-    if not torch.compiler.is_compiling() and is_foreign(*given[:3]):  # a compiler has made sure that they are not
+    if is_for_elsewhere(given):
         return given.on_pytorch()
     call = Call.of(given)
     if torch.compiler.is_compiling() and not has_symbols(call) and 0 in call.x.shape[2:]:
@@ -28,9 +24,18 @@ def convolve(given: Arguments) -> Tensor:
     if is_spread(call.x, call.w):
         y = None if torch.compiler.is_compiling() or has_symbols(call) else _sharded(given)
         return given.on_pytorch() if y is None else y
-    if _is_for_pytorch(call):
+    if is_for_pytorch(call):
         return given.on_pytorch()
     return given.as_given(torch_ops.fprop(call.x, call.w, given.bias, *call.problem.geometry))
+
+
+def is_for_elsewhere(given: AnyArguments) -> bool:
+    """True if no kernel can take such a call, whatever its sizes: PyTorch's op runs it."""
+    if is_recorded_for_elsewhere():
+        if torch.compiler.is_compiling():
+            _warn_unless_exporting()
+        return True
+    return not torch.compiler.is_compiling() and is_foreign(*given[:3])  # a compiler has made sure that they are not
 
 
 def _warn_unless_exporting() -> None:
@@ -45,7 +50,7 @@ def _warn_unless_exporting() -> None:
 _warn_unless_exporting._dynamo_marked_constant = True  # type: ignore[attr-defined]  # run as it is, while others trace
 
 
-def _is_for_pytorch(call: Call) -> bool:
+def is_for_pytorch(call: AnyCall, *, is_transposed: bool = False) -> bool:
     """True if PyTorch's own op does it all: then nothing of ours stands in its way."""
     if torch.compiler.is_compiling() or has_symbols(call):
         return False  # decided when the compiled code runs
@@ -54,7 +59,8 @@ def _is_for_pytorch(call: Call) -> bool:
         plan.meet(id(call.given.weight))
     if plan.is_pytorch:
         x, w, trains = call.given.input, call.given.weight, torch.is_grad_enabled()
-        plan.tally.count(w, for_x=trains and x.requires_grad, for_w=trains and w.requires_grad)
+        needs = {"for_x": trains and x.requires_grad, "for_w": trains and w.requires_grad}
+        plan.tally.count(w, **needs, is_transposed=is_transposed)
     return plan.is_pytorch
 
 
@@ -64,7 +70,7 @@ def _sharded(given: Arguments) -> Tensor | None:
     return sharded.convolve(given)
 
 
-def has_symbols(call: Call) -> bool:
+def has_symbols(call: AnyCall) -> bool:
     """True for sizes that stand for any number, as in a trace with symbolic shapes."""
     if torch.compiler.is_compiling():  # there symbols pass for ints
         from torch.fx.experimental.symbolic_shapes import has_static_value  # late: it imports sympy

@@ -66,11 +66,14 @@ def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
 def forget() -> None:
     """Drop all recorded calls, here and in C++."""
     _known.clear()
+    known_transposed.clear()
     native.forget()
 
 
 _known: dict[object, PlannedPasses] = {}
 """What runs a call, by everything that describes it: it needs no second check."""
+known_transposed: dict[object, Any] = {}
+"""The same of calls of ``transposed``."""
 
 
 def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:

@@ -20,12 +20,11 @@ from torch.overrides import (
 
 from dwconv import native
 from dwconv.call import blocks, call_plan, dispatched, fast_path, torch_ops
-from dwconv.call.arguments import Arguments, Padding, Size, has_sides
+from dwconv.call.arguments import AnyArguments, Arguments, Padding, Size
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_let_through, is_watched_beside_autocast
 from dwconv.dispatch import locked
 from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload, warn
-from dwconv.problems import pytorch
 from dwconv.system import given
 
 
@@ -52,7 +51,7 @@ def conv2d(
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 2)
         if y is not None:
             return y
-    return _convolve(conv2d, Arguments(input, weight, bias, stride, padding, dilation, groups, 2))
+    return on_its_road(conv2d, Arguments(input, weight, bias, stride, padding, dilation, groups, 2))
 
 
 def conv1d(
@@ -73,7 +72,7 @@ def conv1d(
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 1)
         if y is not None:
             return y
-    return _convolve(conv1d, Arguments(input, weight, bias, stride, padding, dilation, groups, 1))
+    return on_its_road(conv1d, Arguments(input, weight, bias, stride, padding, dilation, groups, 1))
 
 
 def conv3d(
@@ -94,7 +93,7 @@ def conv3d(
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 3)
         if y is not None:
             return y
-    return _convolve(conv3d, Arguments(input, weight, bias, stride, padding, dilation, groups, 3))
+    return on_its_road(conv3d, Arguments(input, weight, bias, stride, padding, dilation, groups, 3))
 
 
 def conv_of_layer(
@@ -118,14 +117,21 @@ def conv_of_layer(
     is_plain = type(weight) in (Tensor, Parameter) and not weight.is_nested
     if is_plain and not is_traced and weight.dim() > 1 and weight.shape[1] != 1:
         return given.on_pytorch()
-    return _convolve(_FUNCTIONS[axes], given)
+    return on_its_road(_FUNCTIONS[axes], given)
 
 
 _FUNCTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
-def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
-    """A call that C++ cannot run yet, on the road that its watchers need."""
+def on_its_road(
+    function: Callable[..., Tensor],
+    given: AnyArguments,
+    *,
+    through_dispatcher: Callable[[Any], Tensor] = dispatched.convolve,
+    fast: Callable[..., Tensor] = fast_path.convolve,
+) -> Tensor:
+    """A call of ``function`` that C++ cannot run yet, on the road that its watchers need: ``through_dispatcher`` or
+    ``fast``."""
     if has_torch_function_variadic(*given[:3]) and not is_let_through(*given[:3]):
         # A mode, a subclass, or a proxy that traces, decides instead.
         is_mode = torch.compiler.is_compiling() or _is_torch_function_mode_enabled()
@@ -139,16 +145,16 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
         return handle_torch_function(function, given[:3], *given[:-1])
     try:
         if torch.compiler.is_compiling() or is_watched_beside_autocast(given.input, given.weight, given.bias):
-            return dispatched.convolve(given)
+            return through_dispatcher(given)
         lowered = given.lowered() if _is_any_autocast_enabled() else given
         if lowered is None:
-            return dispatched.convolve(given)
-        return fast_path.convolve(lowered, layers_weight=given.weight)
+            return through_dispatcher(given)
+        return fast(lowered, layers_weight=given.weight)
     except InvalidWorkload as error:
         return _as_pytorch_takes(given, error)
 
 
-def _as_pytorch_takes(given: Arguments, error: InvalidWorkload) -> Tensor:
+def _as_pytorch_takes(given: AnyArguments, error: InvalidWorkload) -> Tensor:
     """What PyTorch's op does with a call that raised ``error`` here: it takes placeholders on ``meta`` beside numbers,
     and under a compiler arrays of numpy. Other errors stay those of here, unless PyTorch's are of another type, or a
     compiler is to raise them."""
@@ -176,14 +182,12 @@ def _knows_pytorch_alone(tensor: object) -> bool:
     return own is not None and own is not usual and not hasattr(tensor, "knows_dwconv")
 
 
-def _as_pytorchs(ours: Callable[..., Tensor], given: Arguments) -> Tensor:
+def _as_pytorchs(ours: Callable[..., Tensor], given: AnyArguments) -> Tensor:
     """y, of such a subclass: its ``__torch_function__`` decides what becomes of PyTorch's function. Calls of that
     function on numbers run on dwconv."""
-    theirs, (input, *_, padding, dilation, groups, axes) = pytorch.OPS[given.axes], given
-    if has_sides(padding):
+    if (as_pytorchs := given.as_pytorchs()) is None:
         return given.on_pytorch()
-    groups = input.size(-axes - 1) if groups is None else groups
-    arguments = (*given[:4], padding, dilation, groups)
+    theirs, arguments = as_pytorchs
     overloading = _get_overloaded_args(given[:3])
     types = tuple(map(type, overloading))
     with _OnNumbers(theirs, ours):

@@ -30,10 +30,10 @@ class Counted:
 class _OfWeight:
     """Counted in every call that goes through Python, so only named numbers."""
 
-    __slots__ = ("calls", "for_w", "for_x", "weight")
+    __slots__ = ("calls", "for_w", "for_x", "is_transposed", "weight")
 
-    def __init__(self, weight: Tensor) -> None:
-        self.weight = weakref.ref(weight)
+    def __init__(self, weight: Tensor, *, is_transposed: bool) -> None:
+        self.weight, self.is_transposed = weakref.ref(weight), is_transposed
         self.calls = self.for_x = self.for_w = 0
 
 
@@ -49,13 +49,14 @@ class Tally:
         """Ops that C++ runs, with the passes of each: they count how often."""
         self.ops: Counter[Pass] = Counter()
         """Ops that Python ran, behind PyTorch's dispatcher or as a block, by pass."""
-        self._of_weights: dict[int, _OfWeight] = {}
+        self._of_weights: dict[tuple[int, bool], _OfWeight] = {}
 
-    def count(self, weight: Tensor, *, for_x: bool, for_w: bool) -> None:
-        """A forward call, and whether it needs the gradient of the input, and of the weight."""
-        found = self._of_weights.get(id(weight))
+    def count(self, weight: Tensor, *, for_x: bool, for_w: bool, is_transposed: bool = False) -> None:
+        """A forward call, and whether it needs the gradient of the input, and of the weight. ``is_transposed``: the
+        forward pass of a transposed convolution, which is a dgrad."""
+        found = self._of_weights.get((id(weight), is_transposed))
         if found is None or found.weight() is not weight:
-            found = self._new(weight)
+            found = self._new(weight, is_transposed=is_transposed)
         found.calls += 1
         found.for_x += for_x
         found.for_w += for_w
@@ -66,11 +67,14 @@ class Tally:
 
     def counted(self) -> list[Counted]:
         """The calls with each weight that is still there."""
-        here = [(each.weight(), each.calls, each.for_x, each.for_w) for each in self._of_weights.values()]
+        here = [
+            (each.weight(), *((each.for_x, each.calls) if each.is_transposed else (each.calls, each.for_x)), each.for_w)
+            for each in self._of_weights.values()
+        ]
         taken = [each for call in self.taught for each in call.counted()]
         return [
-            Counted(weight=weight, passes=Counter[Pass]({"fprop": calls, "dgrad": for_x, "wgrad": for_w}))
-            for weight, calls, for_x, for_w in (*here, *taken)
+            Counted(weight=weight, passes=Counter[Pass]({"fprop": fprop, "dgrad": dgrad, "wgrad": wgrad}))
+            for weight, fprop, dgrad, wgrad in (*here, *taken)
             if weight is not None
         ]
 
@@ -92,8 +96,8 @@ class Tally:
             counted.update({forwards: self.block.forwards, "backward": self.block.backwards})
         return counted
 
-    def _new(self, weight: Tensor) -> _OfWeight:
+    def _new(self, weight: Tensor, *, is_transposed: bool) -> _OfWeight:
         """Weights that are gone make room: some layers make theirs anew in every call."""
         self._of_weights = {key: each for key, each in self._of_weights.items() if each.weight() is not None}
-        found = self._of_weights[id(weight)] = _OfWeight(weight)
+        found = self._of_weights[id(weight), is_transposed] = _OfWeight(weight, is_transposed=is_transposed)
         return found

@@ -75,6 +75,14 @@ def _why_settled(record: TuningRecord) -> str:
     return f"{record.alternative[0]} stays: dwconv was {low:.2f} to {high:.2f} times as fast beside other work"
 
 
+def is_faster_with_sweep(decision: DispatchDecision, target: Target) -> bool:
+    """Whether the kernel of a decision is faster than PyTorch's op although a sweep of its own adds the bias, as to the
+    result of a transposed convolution."""
+    if decision.expected and decision.workload:
+        return is_safe(decision.expected, decision.workload, target, sweeps=True)
+    return decision.record is None or not why_not_faster(decision.record, target, sweeps=True)
+
+
 def least_times(record: TuningRecord, target: Target, *, sweeps: bool) -> float:
     """How many times as long as measured both must take, at least, for the candidate to be faster by
     ``why_not_faster``; infinite if it never is."""
@@ -274,9 +282,9 @@ def _added_us(kernel_us: float, workload: Workload, target: Target, *, sweeps: b
 
 def _sweep_us(kernel_us: float, workload: Workload) -> float:
     """At most what a bias takes after the kernel: reading and writing y again, or summing up dy, which is no faster,
-    at the bandwidth that the kernel itself reached."""
-    swept = math.prod(workload.output_shape)
-    moved = swept + math.prod(workload.input_shape)
+    at the bandwidth that the kernel itself reached. After dgrad, of a transposed convolution, it is added to dx."""
+    of_x, of_y = math.prod(workload.input_shape), math.prod(workload.output_shape)
+    swept, moved = of_x if workload.pass_ == "dgrad" else of_y, of_x + of_y
     return kernel_us * 2 * swept / moved
 
 

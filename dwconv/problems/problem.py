@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import torch
 
+from dwconv.problems.as_written import transposed_size
 from dwconv.problems.block import Block
 from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, PASSES, Epilogue, Layout, Pass, Workload, by
 
@@ -59,6 +60,38 @@ class Problem:
             epilogue=workload.epilogue,
             block=workload.block,
             trains=workload.pass_ not in EVAL_PASSES,
+        )
+
+    @classmethod
+    def of_transposed(
+        cls,
+        *,
+        input_shape: tuple[int, ...],
+        weight_shape: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...],
+        output_padding: tuple[int, ...],
+        dilation: tuple[int, ...],
+        dtype: torch.dtype,
+        layout: Layout,
+    ) -> Problem:
+        """The convolution whose dgrad a transposed one is: see ``workload.TRANSPOSED``. ``input_shape`` is
+        (N, C, H, W), ``weight_shape`` (C, multiplier, KH, KW), ``padding`` that of both sides. With a multiplier each
+        channel of the input counts as so many alike ones. ``output_padding`` must be below the stride."""
+        batch, channels, *size = input_shape
+        _, multiplier, *kernel = weight_shape
+        made = transposed_size(
+            tuple(size), kernel=tuple(kernel), stride=stride, padding=tuple((side, side) for side in padding),
+            output_padding=output_padding, dilation=dilation,
+        )  # fmt: skip
+        return cls(
+            input_shape=(batch, channels * multiplier, *made),
+            weight_shape=(channels * multiplier, 1, *kernel),
+            stride=stride,
+            padding=tuple(side for side in padding for _ in range(2)),
+            dilation=dilation,
+            dtype=dtype,
+            layout=layout,
         )
 
     @property

@@ -21,6 +21,7 @@ from dwconv.problems.problem import Problem
 
 OPS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 """For a whole call, derivative and all, by the number of axes."""
+TRANSPOSED_OPS: dict[int, Callable[..., Tensor]] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 Ints = tuple[int, ...]
 
@@ -68,6 +69,23 @@ def backward(problem: Problem, x: Tensor, dy: Tensor, w: Tensor) -> tuple[Tensor
     padding, surplus = split_padding(problem.padding)
     dx, dw, _ = _backward(problem, dy, padded(x, surplus), w, padding=padding, mask=(True, True, False))
     return _inner(problem, dx, surplus), _dense(dw)
+
+
+def transposed_backward(
+    problem: Problem,
+    output_padding: Ints,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    *,
+    mask: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients of x, w and the bias that ``mask`` names, of a transposed convolution; from one call. ``problem``:
+    the convolution whose dgrad it is; ``tensors``: x, (C, multiplier, KH, KW) of w, and dy."""
+    x, w, dy = tensors
+    found: tuple[Tensor | None, Tensor | None, Tensor | None] = torch.ops.aten.convolution_backward(
+        dy, x, w, [dy.shape[1]], problem.stride, problem.padding[::2], problem.dilation, True, output_padding,
+        x.shape[1], mask,
+    )  # fmt: skip
+    return found
 
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
