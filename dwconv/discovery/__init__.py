@@ -30,7 +30,7 @@ from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.of_problem import why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import PASSES, Pass, Workload
+from dwconv.problems.workload import PASSES, TRANSPOSED, Pass, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,8 @@ class DiscoveredLayer:
     passes: tuple[Pass, ...]
     """The passes that really ran: no dgrad if the input needs no gradient, no wgrad if the weight is frozen."""
     calls: int
+    is_transposed: bool = False
+    """True for a transposed convolution: problem and passes are those of the convolution that it is the dgrad of."""
     activated: bool = False
     """True if SiLU comes next, which a kernel may do at once."""
     is_functional: bool = field(default=False, compare=False)
@@ -71,6 +73,15 @@ class DiscoveredLayer:
         return [(forward, sums)] + [(gradient, sums), (causal, backward)] * bool(backward)
 
     @property
+    def forward(self) -> Pass:
+        return TRANSPOSED["fprop"] if self.is_transposed else "fprop"
+
+    @property
+    def trains(self) -> bool:
+        """Whether a backward pass ran."""
+        return self.passes != (self.forward,)
+
+    @property
     def why_no_kernels(self) -> str:
         return why_no_kernels(self.problem, self.device)
 
@@ -78,6 +89,7 @@ class DiscoveredLayer:
         times = f", {self.calls} times" if self.calls > 1 else ""
         reason = f"; left out: {self.why_no_kernels}" if self.why_no_kernels else ""
         passes = "+".join(self.passes) + ", with SiLU after it" * self.activated
+        passes += ", transposed: the dgrad is its forward pass" * self.is_transposed
         return f"{self.name or '(the model itself)'}: {self.problem} on {self.device}{times}, {passes}{reason}"
 
 
@@ -194,6 +206,7 @@ def _blocks(
     model: nn.Module, layers: Sequence[DiscoveredLayer], *, ran: Mapping[str, Ran]
 ) -> tuple[Blocks, tuple[DiscoveredBlock, ...]]:
     """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
+    layers = [layer for layer in layers if not layer.is_transposed]
     names = dict.fromkeys(layer.name for layer in layers if layer.caller == layer.name)
     tracing = Blocks(model, list(names), ran=ran)
     blocks: list[DiscoveredBlock] = []

@@ -25,17 +25,18 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from dwconv.call import causal, functional
-from dwconv.call.active import AXES, arguments_of
+from dwconv.call import causal, functional, transposed
+from dwconv.call.active import AXES, TRANSPOSED_AXES, arguments_of, transposed_arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.causal import causal_conv1d
 from dwconv.call.deferred import cuts, is_causal, swaps
 from dwconv.call.signature import NoSignature, Signature, are_tensors
 from dwconv.call.traces import plain_class
+from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Pass
+from dwconv.problems.workload import TRANSPOSED, Pass
 
 
 @dataclass(kw_only=True)
@@ -47,6 +48,8 @@ class WatchedCall:
     """True for a call of PyTorch's function, which ``dwconv.active`` would take."""
     problem: Problem
     device: torch.device
+    is_transposed: bool = False
+    """True for a transposed convolution; problem and passes are those of the convolution that it is the dgrad of."""
     passes: set[Pass] = field(default_factory=set)
     activated: bool = False
     """True if SiLU comes next, and takes no more of the result than causal convolutions need."""
@@ -143,21 +146,25 @@ class Watch:
 
     # -- what the two modes find ---------------------------------------------------------------------------------------
 
-    def function(self, run: Callable[[], Tensor], given: Arguments, *, is_ours: bool) -> Tensor:
-        """A call of ``conv1d``, ``conv2d`` or ``conv3d``, PyTorch's or dwconv's; its result."""
+    def function(self, run: Callable[[], Tensor], given: Arguments | TransposedArguments, *, is_ours: bool) -> Tensor:
+        """A call of ``conv1d``, ``conv_transpose1d`` or the like, PyTorch's or dwconv's; its result."""
         layer, inputs = self._pad_the_same.get(self._inside[-1]), self._given[-1]
-        if layer and isinstance(inputs, tuple) and inputs:
+        if layer and isinstance(given, Arguments) and isinstance(inputs, tuple) and inputs:
             given = _with_its_padding(layer, given, inputs[0])
-        call = Call.of(given) if is_ours else None  # first: it raises what the function itself would
+        if is_ours:  # first: it raises what the function itself would
+            Call.of(given) if isinstance(given, Arguments) else TransposedCall.of(given)
         with self._ops_within() as ops:
             result = run()
-        problem = call.problem if call else _problem_of(given)
+        problem = _problem_of(given, is_ours=is_ours)
         if problem is None:
             for op in ops:
                 self.op(op)
             return result
-        watched = self._add(problem, given.input.device, weight=given.weight, is_functional=not is_ours)
-        if is_causal(given):
+        is_transposed = isinstance(given, TransposedArguments)
+        watched = self._add(
+            problem, given.input.device, weight=given.weight, is_functional=not is_ours, is_transposed=is_transposed
+        )
+        if isinstance(given, Arguments) and is_causal(given):
             self._sums[result] = watched, given.weight.shape[-1] - 1
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))
@@ -181,17 +188,19 @@ class Watch:
         if self._within is not None:
             self._within.append(op)
         elif op.problem is not None:
-            watched = self._add(op.problem, op.device)
+            watched = self._add(op.problem, op.device, is_transposed=op.is_transposed)
             self._waiting[op.sizes].append((op.pointers, watched))
 
     def gradients(self, op: _Op, passes: set[Pass]) -> None:
-        """A backward pass below autograd, of an op that may not be depthwise."""
+        """A backward pass below autograd, of an op that may not be depthwise; ``passes`` are those of the op."""
+        if op.is_transposed:
+            passes = {TRANSPOSED[pass_] for pass_ in passes}
         if waiting := self._waiting.get(op.sizes):
             same = [position for position, (pointers, _) in enumerate(waiting) if pointers == op.pointers]
             _, watched = waiting.pop(same[-1] if same else -1)
             watched.passes.update(passes)
         elif op.problem is not None and passes:  # once more for the same forward pass
-            self._add(op.problem, op.device, passes=passes)
+            self._add(op.problem, op.device, passes=passes, is_transposed=op.is_transposed)
 
     def _add(
         self,
@@ -201,15 +210,18 @@ class Watch:
         passes: set[Pass] | None = None,
         weight: Tensor | None = None,
         is_functional: bool = False,
+        is_transposed: bool = False,
     ) -> WatchedCall:
         caller = self._inside[-1]
+        forward: Pass = TRANSPOSED["fprop"] if is_transposed else "fprop"
         watched = WatchedCall(
             name=caller if caller in self._layers else self._layer_of(weight) or caller,
             caller=caller,
             is_functional=is_functional,
             problem=problem,
             device=device,
-            passes={"fprop"} if passes is None else passes,
+            is_transposed=is_transposed,
+            passes={forward} if passes is None else passes,
         )
         self.calls.append(watched)
         return watched
@@ -233,8 +245,9 @@ class Watch:
 # -- as functions ----------------------------------------------------------------------------------------------------
 
 _AXES: dict[object, int] = {**AXES, functional.conv1d: 1, functional.conv2d: 2, functional.conv3d: 3}
-_OURS = (functional.conv1d, functional.conv2d, functional.conv3d)
-_LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TRANSPOSED: dict[object, int] = {**TRANSPOSED_AXES, **{ours: axes for axes, ours in transposed.FUNCTIONS.items()}}
+_OURS = (functional.conv1d, functional.conv2d, functional.conv3d, *transposed.FUNCTIONS.values())
+_LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 class _Functions(TorchFunctionMode):
@@ -247,9 +260,13 @@ class _Functions(TorchFunctionMode):
         if func is causal_conv1d:
             with self:  # its parts are seen like others
                 return causal.computed(*args, **kwargs)
-        if (axes := _AXES.get(func)) is None:
+        given: Arguments | TransposedArguments
+        if (axes := _AXES.get(func)) is not None:
+            given = arguments_of(axes, *args, **kwargs)
+        elif (axes := _TRANSPOSED.get(func)) is not None:
+            given = transposed_arguments_of(axes, *args, **kwargs)
+        else:
             return self._watch.other_function(lambda: func(*args, **kwargs), func, args, kwargs)
-        given = arguments_of(axes, *args, **kwargs)
         if func in _OURS:
             return self._watch.function(given.on_pytorch, given, is_ours=True)
         return self._watch.function(lambda: func(*args, **kwargs), given, is_ours=False)
@@ -261,12 +278,16 @@ def _with_its_padding(layer: nn.Module, given: Arguments, x: Tensor) -> Argument
     return given._replace(input=x, padding=same_padding(layer, (x.shape[-2], x.shape[-1])))
 
 
-def _problem_of(given: Arguments) -> Problem | None:
-    """None if it is no depthwise convolution, as in ``convert``: with one channel it is a dense one."""
-    if given.groups == 1:
+def _problem_of(given: Arguments | TransposedArguments, *, is_ours: bool = False) -> Problem | None:
+    """None if it is no depthwise convolution, as in ``convert``: with one channel it is a dense one, unless the
+    function is ours. None, too, of a transposed one that always is PyTorch's."""
+    if given.groups == 1 and not is_ours:
         return None
     try:
-        return Call.of(given).problem
+        if isinstance(given, Arguments):
+            return Call.of(given).problem
+        call = TransposedCall.of(given)
+        return call.problem if call.is_ours else None
     except InvalidWorkload:
         return None
 
@@ -324,17 +345,21 @@ class _Op:
     device: torch.device
     problem: Problem | None
     """None if it is not depthwise."""
+    is_transposed: bool
 
     @classmethod
     def of(cls, x: Tensor, w: Tensor, geometry: Any, *, bias: Tensor | None) -> _Op:
-        stride, padding, dilation, transposed, _, groups, *_ = geometry
+        stride, padding, dilation, is_transposed, over, groups, *_ = geometry
         ints = tuple(tuple(each) for each in (x.shape, w.shape, stride, padding, dilation))
-        problem = None
-        if not transposed and x.dim() in (3, 4, 5) and groups == x.shape[1]:
-            problem = _problem_of(Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2))
+        given: Arguments | TransposedArguments
+        if is_transposed:
+            given = TransposedArguments(x, w, bias, stride, padding, over, groups, dilation, x.dim() - 2)
+        else:
+            given = Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2)
         return cls(
-            sizes=(*ints, transposed, groups, x.dtype),
+            sizes=(*ints, is_transposed, groups, x.dtype),
             pointers=(x.data_ptr(), w.data_ptr()),
             device=x.device,
-            problem=problem,
+            problem=_problem_of(given) if x.dim() in (3, 4, 5) and groups == x.shape[1] else None,
+            is_transposed=is_transposed,
         )

@@ -60,9 +60,7 @@ class ConversionSummary:
         if self.skipped:
             lines[0] += f", {len(self.skipped)} left as they are"
         if not (self.converted or self.converted_before or self.skipped or self.functional or self.discovery):
-            lines[0] += (
-                ": no Conv1d, Conv2d or Conv3d of torch.nn with groups is in it; an example shows functional calls, too"
-            )
+            lines[0] += ": no convolution of torch.nn with groups is in it; an example shows functional calls, too"
         lines += ["functional calls run on dwconv, wherever the model makes them"] if self.functional else []
         lines += self._of_the_example()
         if self.ready or self.building:
@@ -85,7 +83,7 @@ class ConversionSummary:
             return ["no depthwise layer ran in the example: nothing to race"]
         lines = [str(race) for race in self.races]
         lines += [f"not all was raced: {race.problem}" for race in self.races if race.problem]
-        if all(layer.passes == ("fprop",) for layer in self.discovery.layers):
+        if not any(layer.trains for layer in self.discovery.layers):
             lines += ["no backward pass of these layers ran in the example"]
         lines += [f"left out: {layer}" for layer in self.discovery.left_out]
         ran = {layer.name for layer in self.discovery.layers}

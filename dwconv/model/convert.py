@@ -43,7 +43,8 @@ def convert(
     functional: bool | None = None,
     blocks: bool | None = None,
 ) -> Model:
-    """Let the depthwise ``nn.Conv1d``, ``Conv2d`` and ``Conv3d`` of ``model`` run on tuned kernels, in place.
+    """Let the depthwise ``nn.Conv1d``, ``Conv2d``, ``Conv3d`` and ``ConvTranspose1d``, ``ConvTranspose2d``,
+    ``ConvTranspose3d`` of ``model`` run on tuned kernels, in place.
 
     Returns ``model``, the same object; ``dwconv.summary(model)`` lists what was done. The layers stay the objects they
     are, with their parameters, hooks, mode and names; only their class changes, to a subclass of what it was. So
@@ -58,8 +59,8 @@ def convert(
     on devices of one name then run the same kernels at the sizes of the example, at any batch; one line reports where
     they would have differed.
 
-    ``functional``: what becomes of calls of ``F.conv1d``, ``F.conv2d`` and ``F.conv3d`` in the model's own code, on the
-    weight of a layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the
+    ``functional``: what becomes of calls of ``F.conv1d``, ``F.conv_transpose1d`` and so on in the model's own code, on
+    the weight of a layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the
     default: so do the modules that made such calls in the example; without an example none. False: these calls stay on
     PyTorch's op.
 

@@ -32,7 +32,7 @@ FORWARD = ("forward", "_conv_forward", "__call__", "_call_impl", "_wrapped_call_
 
 def overridden(plain: Class, pytorchs: Class) -> list[str]:
     """The methods of PyTorch's layer that ``plain`` computes its forward pass with instead."""
-    return [name for name in FORWARD if getattr(plain, name) is not getattr(pytorchs, name)]
+    return [name for name in FORWARD if getattr(plain, name, None) is not getattr(pytorchs, name, None)]
 
 
 def depthwise_class(plain: Class, ours: Class) -> Class:
@@ -146,7 +146,7 @@ def _new_class(name: str, bases: tuple[type, ...], members: dict[str, Any]) -> C
     """A class that is made without the user's metaclass, if there is one."""
     own = (type(base) for base in bases if type(base) is not AsPlain)  # that of the user's class, or type
     metaclass: Any = max(own, key=lambda each: len(type.mro(each)), default=type)
-    if any(issubclass(base, nn.Conv1d | nn.Conv2d | nn.Conv3d) for base in bases):
+    if any(issubclass(base, nn.modules.conv._ConvNd) for base in bases):
         metaclass = _as_plain(metaclass)  # tables of classes contain layers; a compiler finds others in their own bases
     new: Any = abc.ABCMeta if issubclass(metaclass, abc.ABCMeta) else type
     made: Class = new.__new__(metaclass, name, bases, members)

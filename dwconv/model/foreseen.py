@@ -20,10 +20,11 @@ from dwconv.call import background_builds
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.call_plan import foresee, kernel_state
 from dwconv.call.maker import Maker
+from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.dispatch.decide import target_of
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import DwconvError
-from dwconv.nn import LAYERS
+from dwconv.nn import LAYERS, TRANSPOSED_LAYERS
 from dwconv.problems.problem import Problem
 from dwconv.records.database import Database
 from dwconv.system.versions import can_build
@@ -57,10 +58,14 @@ def _calls(layer: Any) -> Iterator[tuple[Problem, torch.device]]:
         for is_contiguous in (True, False):
             x = torch.empty(1, layer.in_channels, *size, dtype=weight.dtype, device="meta")
             x = x if is_contiguous else x.movedim(1, -1).contiguous().movedim(-1, 1)
-            given = Arguments(
-                x, weight.detach().to("meta"), bias, layer.stride, padding, layer.dilation, layer.groups, axes
-            )
-            yield Call.of(given).problem, weight.device
+            tensors = x, weight.detach().to("meta"), bias
+            if isinstance(layer, TRANSPOSED_LAYERS):
+                numbers = layer.stride, padding, layer.output_padding, layer.groups, layer.dilation, axes
+                if (call := TransposedCall.of(TransposedArguments(*tensors, *numbers))).is_ours:
+                    yield call.problem, weight.device
+            else:
+                given = Arguments(*tensors, layer.stride, padding, layer.dilation, layer.groups, axes)
+                yield Call.of(given).problem, weight.device
     except (DwconvError, RuntimeError, ValueError):  # the call itself will say so
         return
 

@@ -28,7 +28,7 @@ from dwconv.model.converted_classes import (
     same_padding_class,
     traced_class,
 )
-from dwconv.nn import LAYERS, DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
+from dwconv.nn import LAYERS
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import by
 
@@ -75,13 +75,9 @@ def swap_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
 
 # -- which class a layer gets -----------------------------------------------------------------------------------------
 
-Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 _Transposed = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
-_DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {
-    nn.Conv1d: DepthwiseConv1d,
-    nn.Conv2d: DepthwiseConv2d,
-    nn.Conv3d: DepthwiseConv3d,
-}
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | _Transposed
+_DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {ours.plain_class: ours for ours in LAYERS}
 
 
 def with_groups(model: nn.Module) -> Iterator[tuple[str, nn.Module, str | None]]:
@@ -95,8 +91,6 @@ def with_groups(model: nn.Module) -> Iterator[tuple[str, nn.Module, str | None]]
             scripted.append(name)
             if any(_has_groups_in_script(each) for each in module.modules()):
                 yield name, module, "it is TorchScript, which runs its own code; convert the model before it is made"
-        elif isinstance(module, _Transposed) and module.groups > 1:
-            yield name, module, "it is transposed; dwconv has kernels of convolutions alone"
         elif isinstance(module, Convolution) and module.groups > 1:
             yield name, module, None if isinstance(module, LAYERS) else why_left(module)
 
@@ -135,6 +129,7 @@ def _sizes(module: Convolution) -> str:
     multiplier = module.out_channels // module.groups
     lazy = "if its first call has " * isinstance(module, LazyModuleMixin)
     words = [f"{lazy}{module.groups} channels", f"kernel {by(module.kernel_size)}"]
+    words += ["transposed"] if isinstance(module, _Transposed) else []
     words += [f"stride {by(module.stride)}"] if any(size != 1 for size in module.stride) else []
     words += [f"dilation {by(module.dilation)}"] if any(size != 1 for size in module.dilation) else []
     words += [f"multiplier {multiplier}"] if multiplier != 1 else []

@@ -12,6 +12,7 @@ from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
 from dwconv.call.call_plan import decisions_for
 from dwconv.call.plan_kernels import State, reads_slices, state_of
+from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidArgument, InvalidWorkload
@@ -25,7 +26,7 @@ from dwconv.records.record import Measurement, TuningRecord, in_us
 from dwconv.reporting import road
 from dwconv.schedules.cuda.gpu.cost import conflicts_us, total_us
 from dwconv.schedules.template import template
-from dwconv.system import versions
+from dwconv.system import given, versions
 from dwconv.system.given import shown
 from dwconv.untuned.gain import Expected
 
@@ -125,10 +126,14 @@ def explain(
     groups: int | None = None,
     *,
     block: str | None = None,
+    transposed: bool = False,
+    output_padding: Size = 0,
 ) -> Explanation:
     """Explains what ``dwconv.conv2d`` would run for these arguments; ``conv1d`` for a weight of three dimensions,
     ``conv3d`` for one of five. ``block``: the norms and activations around it that run as one with it, in training and
-    in evaluation, as ``dwconv.summary`` names them: ``bn+relu6,bn+relu6``.
+    in evaluation, as ``dwconv.summary`` names them: ``bn+relu6,bn+relu6``. ``transposed``: what ``conv_transpose2d``
+    or the like would run, with that ``output_padding``: its forward pass is the dgrad of the convolution that is named,
+    its dgrad that one's fprop.
 
     Raises InvalidWorkload, as the call itself would.
     """
@@ -141,16 +146,27 @@ def explain(
         raise InvalidWorkload(
             f"weight has {weight.dim()} dimensions; explain takes 1-D (3), 2-D (4) and 3-D (5) convolutions"
         )
-    call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
+    call: Call | TransposedCall
+    if given.flag("transposed", transposed):
+        if block is not None:
+            raise InvalidArgument(f"block={shown(block)}: a transposed convolution is in none; leave it out")
+        arguments = (input, weight, bias, stride, padding, output_padding, groups, dilation, axes)
+        call = TransposedCall.of(TransposedArguments(*arguments))  # type: ignore[arg-type]
+        if not call.is_ours:
+            raise InvalidWorkload(f"output_padding={output_padding} is not below stride={stride}: PyTorch's op runs it")
+    else:
+        call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
     problem, x, w = call.problem, call.x, call.w
     if block is not None:
         problem = dataclasses.replace(problem, block=Block.parse(block))
     decisions, target = decisions_for(problem, x.device)
+    if transposed:
+        decisions.pop("backward", None)  # of which no transposed convolution can use a kernel
     if problem.block:
         decisions |= decisions_for(problem.in_evaluation, x.device)[0]
     untuned = [pass_ for pass_, made in decisions.items() if made.command]
     return Explanation(
-        call=str(problem),
+        call=str(problem) + ", transposed: its forward pass is the dgrad" * transposed,
         problem=problem,
         device=target.device if target else str(x.device),
         passes=tuple(
@@ -164,7 +180,7 @@ def explain(
                 is_of_another_size=made.record is not None
                 and made.record.workload.input_size != problem.input_shape[2:],
                 state=state_of(problem, made, x.device) if settings.untuned() == "predict" else "",
-                copies=_copies(made, {"x": x, "w": w}),
+                copies=_copies(made, {"dy" if transposed else "x": x, "w": w}),
                 conflicts=_conflicts(made),
             )
             for pass_, made in decisions.items()

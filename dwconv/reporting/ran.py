@@ -27,12 +27,13 @@ from dwconv.dispatch.decision import DispatchDecision
 from dwconv.measure.step_share import OnGpu, timed_on_gpu
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.swaps import Convolution, why_left
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
+from dwconv.nn import LAYERS, TRANSPOSED_LAYERS, DepthwiseConv2d
 from dwconv.problems.as_written import resolve_padding
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Pass
+from dwconv.problems.workload import TRANSPOSED, Pass
 
-Layer = DepthwiseConv1d | DepthwiseConv2d | DepthwiseConv3d
+Layer = Any
+"""One of ``LAYERS``."""
 _Sizes = tuple[Problem, torch.device]
 Number = TypeVar("Number", int, float)
 
@@ -49,16 +50,23 @@ class Ran:
     """As counted; of a backward pass, how often a forward call requested it."""
     per_step: Mapping[Pass, float]
     """How often a step runs each pass; passes that do not run are left out."""
+    is_transposed: bool = False
+    """Of transposed convolutions: problem and passes are those of the convolution that they are the dgrad of."""
     counted_for: int = 1
     """How many layers the counted calls are of."""
     why_pytorch: str = ""
     """Why no call comes to dwconv; empty if they do."""
 
+    @property
+    def forward(self) -> Pass:
+        return TRANSPOSED["fprop"] if self.is_transposed else self.problem.passes[0]
+
     def as_decided(self, decisions: Mapping[Pass, DispatchDecision]) -> Ran:
         """What ran, with ``backward`` in the place of dgrad and wgrad, where both gradients come from one kernel. Where
         one is requested without the other, it runs alone."""
         both = decisions.get("backward")
-        if self.problem.block or self.why_pytorch or both is None or both.provider == "pytorch":
+        is_apart = self.problem.block or self.is_transposed or self.why_pytorch
+        if is_apart or both is None or both.provider == "pytorch":
             return self
         return dataclasses.replace(self, calls=_at_once(self.calls), per_step=_at_once(self.per_step))
 
@@ -85,18 +93,23 @@ def so_far(model: nn.Module) -> list[Ran]:
     sharded = [(name, layer) for name, layer in layers if _is_sharded(layer)]
     by_sizes = ((layers, counted.of_ops()), (sharded, counted.of_gathered_weights() if sharded else {}))
     for candidates, (problem, device), calls in ((some, *each) for some, counts in by_sizes for each in counts.items()):
-        if names := tuple(name for name, layer in candidates if _fits(layer, problem)):
-            has_bias = dict(layers)[names[0]].bias is not None
+        names = tuple(name for name, each in candidates if _fits(each, problem) and calls[_forward(each, problem)])
+        if names:
+            first = dict(layers)[names[0]]
+            has_bias = first.bias is not None and not isinstance(first, TRANSPOSED_LAYERS)
             totals[names, (dataclasses.replace(problem, bias=has_bias), device)] += calls
-    found = [_ran(names, sizes, calls) for (names, sizes), calls in totals.items()]
+    is_transposed = {name: isinstance(layer, TRANSPOSED_LAYERS) for name, layer in layers}
+    found = [
+        Ran(
+            names=names, problem=problem, device=device, calls=calls, per_step={}, counted_for=len(names),
+            is_transposed=is_transposed[names[0]],
+        )
+        for (names, (problem, device)), calls in totals.items()
+    ]  # fmt: skip
     order = {name: place for place, (name, _) in enumerate(layers)}
-    found.sort(key=lambda each: (order[each.names[0]], len(each.names), -each.calls[each.problem.passes[0]]))
+    found.sort(key=lambda each: (order[each.names[0]], len(each.names), -each.calls[each.forward]))
     steps = _steps(found)
     return [dataclasses.replace(each, per_step={p: n / steps for p, n in each.calls.items() if n}) for each in found]
-
-
-def _ran(names: tuple[str, ...], sizes: _Sizes, calls: Counter[Pass]) -> Ran:
-    return Ran(names=names, problem=sizes[0], device=sizes[1], calls=calls, per_step={}, counted_for=len(names))
 
 
 def _steps(found: Iterable[Ran]) -> float:
@@ -104,8 +117,9 @@ def _steps(found: Iterable[Ran]) -> float:
     trained: Counter[tuple[str, ...]] = Counter()
     called: Counter[tuple[str, ...]] = Counter()
     for each in found:
-        trained[each.names] += max(each.calls["dgrad"], each.calls["wgrad"]) + each.calls["backward"]
-        called[each.names] += each.calls[each.problem.passes[0]]
+        of_input: Pass = TRANSPOSED["dgrad"] if each.is_transposed else "dgrad"
+        trained[each.names] += max(each.calls[of_input], each.calls["wgrad"]) + each.calls["backward"]
+        called[each.names] += each.calls[each.forward]
     of_layers = trained if any(trained.values()) else called
     numbers = [calls / len(names) for names, calls in of_layers.items() if calls for _ in names]
     return statistics.median_low(numbers) if numbers else 1.0
@@ -141,11 +155,9 @@ class _Counted:
         return found
 
     def of_ops(self) -> Mapping[_Sizes, Counter[Pass]]:
-        """Calls through PyTorch's dispatcher, by their sizes without a bias. What only derivatives of derivatives ran
-        is no call."""
-        return {
-            (problem, device): calls for (problem, device), calls in self._of_ops.items() if calls[problem.passes[0]]
-        }
+        """Passes that went through PyTorch's dispatcher, by their sizes without a bias. Where a layer's forward pass is
+        not among them, only derivatives ran: these are no calls."""
+        return self._of_ops
 
 
 # -- in an example ---------------------------------------------------------------------------------------------------
@@ -173,6 +185,7 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
                 per_step=dict.fromkeys(layer.passes, float(layer.calls)),
                 counted_for=counted_for,
                 why_pytorch=_why_pytorch(layer, module),
+                is_transposed=layer.is_transposed,
             )
         )
     return found
@@ -191,14 +204,13 @@ def _as_it_runs(
     for each of the problems that they solve."""
     if block := whole.get((layer.name, layer.problem)):
         return [dataclasses.replace(layer, problem=block, passes=block.passes)]
-    trains = layer.passes != ("fprop",)
-    if not layer.activated or not is_at_once(layer.problems_at_once()[0][0], layer.device, trains=trains):
+    if not layer.activated or not is_at_once(layer.problems_at_once()[0][0], layer.device, trains=layer.trains):
         return [layer]
     return [dataclasses.replace(layer, problem=problem, passes=passes) for problem, passes in layer.problems_at_once()]
 
 
 def _why_pytorch(layer: DiscoveredLayer, module: nn.Module | None) -> str:
-    if isinstance(module, Convolution) and not isinstance(module, Layer) and why_left(module) is None:
+    if isinstance(module, Convolution) and not isinstance(module, LAYERS) and why_left(module) is None:
         return "not converted; dwconv.convert(model) swaps it"
     if layer.is_functional:
         return "called as a function; dwconv.convert(model, functional=True) runs the call"
@@ -210,11 +222,12 @@ def _counted_for(
 ) -> tuple[Counter[Pass], int]:
     """Calls that were counted of the layer with the sizes of the example, and how many layers these are of."""
     own = Counter[Pass]()
-    if isinstance(module, Layer):
+    if isinstance(module, LAYERS):
         own = counted.of_weight(module.weight).get((layer.problem, layer.device), own)
     sizes = (_bare(layer.problem), layer.device)
     ops = counted.of_ops().get(sizes)
-    return (own, 1) if own or ops is None else (ops, alike[sizes])
+    is_called = ops and ops[layer.forward if layer.problem.block is None else layer.problem.passes[0]]
+    return (ops, alike[sizes]) if ops and is_called and not own else (own, 1)
 
 
 def _bare(problem: Problem) -> Problem:
@@ -225,7 +238,11 @@ def _bare(problem: Problem) -> Problem:
 
 
 def _layers(model: nn.Module) -> list[tuple[str, Layer]]:
-    return [(without_wrappers(name), module) for name, module in model.named_modules() if isinstance(module, Layer)]
+    return [(without_wrappers(name), module) for name, module in model.named_modules() if isinstance(module, LAYERS)]
+
+
+def _forward(layer: Layer, problem: Problem) -> Pass:
+    return TRANSPOSED["fprop"] if isinstance(layer, TRANSPOSED_LAYERS) else problem.passes[0]
 
 
 def _is_sharded(layer: Layer) -> bool:
@@ -244,11 +261,11 @@ def _by_weight(layers: Sequence[tuple[str, Layer]]) -> list[tuple[tuple[str, ...
 def _fits(layer: Layer, problem: Problem) -> bool:
     """True if the layer could have made such a call."""
 
-    if problem.block and layer.bias is not None:
+    if problem.block and (layer.bias is not None or isinstance(layer, TRANSPOSED_LAYERS)):
         return False
 
     def with_height(sizes: Sequence[int], missing: int) -> tuple[int, ...]:
-        return (missing, *sizes) if isinstance(layer, DepthwiseConv1d) else tuple(sizes)
+        return (missing, *sizes) if layer.axes == 1 else tuple(sizes)
 
     kernel, stride, dilation = (with_height(sizes, 1) for sizes in (layer.kernel_size, layer.stride, layer.dilation))
     padding: Sequence[tuple[int, int]]
@@ -261,7 +278,8 @@ def _fits(layer: Layer, problem: Problem) -> bool:
     else:
         padding = [(size, size) for size in with_height(layer.padding, 0)]
     sides = tuple(side for pair in padding for side in pair)
-    wanted = (layer.in_channels, (layer.out_channels, 1, *kernel), stride, sides, dilation)
+    read = layer.out_channels if isinstance(layer, TRANSPOSED_LAYERS) else layer.in_channels
+    wanted = (read, (layer.out_channels, 1, *kernel), stride, sides, dilation)
     return wanted == (
         problem.input_shape[1], problem.weight_shape, problem.stride, problem.padding, problem.dilation
     )  # fmt: skip

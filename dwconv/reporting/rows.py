@@ -93,6 +93,8 @@ class LayerRow:
     passes: tuple[PassRow, ...]
     counted_for: int
     """How many layers the counted calls are of."""
+    is_transposed: bool = False
+    """Of transposed convolutions: problem and passes are those of the convolution that they are the dgrad of."""
 
     @property
     def workload(self) -> str:
@@ -109,6 +111,7 @@ class LayerRow:
             words.append(f"m{problem.weight_shape[0] // problem.input_shape[1]}")
         words += [str(problem.block)] if problem.block else []
         words += ["eval"] * (not problem.trains)
+        words += ["transposed"] * self.is_transposed
         words += ["bias"] * problem.bias + [problem.epilogue] * (problem.epilogue != "none")
         return " ".join([*words, _SHORT.get(problem.dtype_name, problem.dtype_name), problem.layout])
 
@@ -156,6 +159,7 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
                 device=target.device if target else str(each.device),
                 passes=tuple(_pass_row(each, pass_, decisions[pass_], known, target) for pass_ in passes),
                 counted_for=each.counted_for,
+                is_transposed=each.is_transposed,
             )
         )
     return tuple(rows)

@@ -153,3 +153,19 @@ def test_it_takes_what_the_call_takes(logs):
     assert dwconv.explain(X.double(), W.double())["fprop"].reason == "dwconv has no kernels for float64"
     with pytest.raises(InvalidWorkload, match="weight has 6 dimensions"):
         dwconv.explain(torch.zeros(1, 2, 3, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3, 3))
+
+
+def test_a_transposed_call_is_the_convolution_whose_dgrad_it_is(logs):
+    plant(logs / "log.jsonl", [workload_of(shape=(2, 8, 10, 8), stride=2)], baseline_us=80)
+    x = torch.zeros(2, 8, 5, 4).to(memory_format=torch.channels_last)
+    explanation = dwconv.explain(x, W, None, 2, 1, transposed=True, output_padding=1)
+    assert explanation.problem.input_shape == (2, 8, 10, 8)
+    assert str(explanation).startswith(
+        "2×8×10×8 nhwc float32, kernel 3×3, stride 2, padding 1, transposed: its forward pass is the dgrad on "
+    )
+    assert [each.provider for each in explanation.passes] == ["dwconv"] * 3
+    assert not any(each.copies for each in explanation.passes)
+    with pytest.raises(InvalidWorkload, match="output_padding=2 is not below stride=2"):
+        dwconv.explain(x, W, None, 2, 1, dilation=3, transposed=True, output_padding=2)
+    with pytest.raises(InvalidWorkload, match="a transposed convolution is in none"):
+        dwconv.explain(x, W, transposed=True, block="bn+relu6,bn+relu6")
