@@ -100,8 +100,8 @@ def conv_transpose3d(
 
 
 def transpose_of_layer(input: Tensor, weight: Tensor, *others: Any) -> Tensor:
-    """What a layer computes: the same, and PyTorch's op where its weight was changed since, by pruning or regrouping,
-    and is no longer of its groups. ``others``: as of ``TransposedArguments``."""
+    """What a layer computes: on PyTorch's op where its weight was changed since, by pruning or regrouping, and is no
+    longer of its groups. ``others``: as of ``TransposedArguments``."""
     given = TransposedArguments(input, weight, *others)
     is_traced = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
     is_plain = type(weight) in (Tensor, Parameter) and not weight.is_nested

@@ -1,6 +1,6 @@
 """TransposedArguments: what a user gave to ``conv_transpose1d`` and the like.
 
-TransposedCall: the same, checked, with the convolution whose dgrad it is.
+TransposedCall: these arguments, checked, with the convolution whose dgrad they name.
 """
 
 from __future__ import annotations
