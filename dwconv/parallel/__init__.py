@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dwconv.parallel.batch_norm import sync_bn as sync_bn
     from dwconv.parallel.data.prefetching import prefetch as prefetch
     from dwconv.parallel.data.replicas import communication as communication
     from dwconv.parallel.data.replicas import data_parallel as data_parallel
@@ -41,6 +42,7 @@ _HOMES = {
     "prefetch": "data.prefetching",
     "ranks": "joining",
     "run": "joining",
+    "sync_bn": "batch_norm",
 }
 __all__ = [*_HOMES]
 

@@ -47,6 +47,7 @@ class Case:
     make: Callable[[], nn.Module]
     plan: Plan
     channels_last: bool = False
+    sync_bn: bool = False
 
     @property
     def replicas(self) -> int:
@@ -76,12 +77,17 @@ ON_2 = {
         make=converted_mobile_net, plan=plan_of([3, 6], schedule="zero-bubble"), channels_last=True
     ),
     "one stage, 2 replicas": Case(make=SmallResNet, plan=plan_of([9], replicas=2)),
+    "sync_bn": Case(make=SmallResNet, plan=plan_of([9], replicas=2), sync_bn=True),
+    "sync_bn, channels_last": Case(make=SmallResNet, plan=plan_of([9], replicas=2), channels_last=True, sync_bn=True),
 }
 if torch.__version__ < "2.13":
     del ON_2["zero-bubble, depthwise, channels_last"]  # which is refused
 ON_3 = {
     "1f1b, 2 + 1": Case(make=SmallResNet, plan=uneven([5, 9], [2, 1], schedule="1f1b"), channels_last=True),
     "gpipe, 1 + 2": Case(make=SmallResNet, plan=uneven([5, 9], [1, 2], schedule="gpipe", microbatches=8)),
+    "1f1b, 1 + 2, sync_bn": Case(
+        make=layers_alone, plan=uneven([1, 4], [1, 2], schedule="1f1b", microbatches=8), sync_bn=True
+    ),
     "zero-bubble, 1 + 2": Case(
         make=SmallMobileNet, plan=uneven([3, 6], [1, 2], schedule="zero-bubble", microbatches=8), channels_last=True
     ),
@@ -94,6 +100,9 @@ ON_4 = {
     "3 + 1": Case(make=SmallMobileNet, plan=uneven([3, 6], [1, 3], schedule="1f1b", microbatches=8)),
     "1f1b": Case(make=SmallResNet, plan=plan_of([4, 9], schedule="1f1b", replicas=2)),
     "zero-bubble": Case(make=SmallResNet, plan=plan_of([5, 9], schedule="zero-bubble", replicas=2)),
+    "zero-bubble, sync_bn": Case(
+        make=SmallResNet, plan=plan_of([5, 9], schedule="zero-bubble", replicas=2), sync_bn=True
+    ),
     "4 stages": Case(make=SmallResNet, plan=plan_of([2, 4, 6, 9], schedule="zero-bubble", microbatches=8)),
 }
 
@@ -119,6 +128,7 @@ def _trained_by_pipeline(case: Case) -> Trained:
         loss=nn.functional.cross_entropy,
         example=batches[0][0][: BATCH // case.replicas],
         timeout_s=60,
+        sync_bn=case.sync_bn,
     )
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.1, momentum=0.9)
     losses = []
@@ -146,7 +156,11 @@ def _trained_by_one_process(case: Case) -> Trained:
 
 
 def _microbatches(case: Case, batch: Tensor) -> list[Tensor]:
-    return [part for share in batch.chunk(case.replicas) for part in share.chunk(case.plan.microbatches)]
+    """Those that batch normalisation sees, whole: with ``sync_bn`` one of each replica."""
+    shares = [share.chunk(case.plan.microbatches) for share in batch.chunk(case.replicas)]
+    parts = [part for parts in zip(*shares, strict=True) for part in parts]
+    together = max(case.plan.counts) if case.sync_bn else 1
+    return [torch.cat(parts[first : first + together]) for first in range(0, len(parts), together)]
 
 
 def check(trained: list[Trained], case: Case) -> None:
@@ -156,7 +170,7 @@ def check(trained: list[Trained], case: Case) -> None:
         assert list(each.state) == list(expected.state), f"rank {rank}"
         for name, tensor in each.state.items():
             # Where replicas normalise alone, each has seen its own images only.
-            if set(case.plan.counts) == {1} or not _is_statistic(name):
+            if set(case.plan.counts) == {1} or case.sync_bn or not _is_statistic(name):
                 torch.testing.assert_close(
                     tensor, expected.state[name], rtol=1e-4, atol=1e-5, msg=f"rank {rank}: {name}"
                 )
@@ -269,6 +283,8 @@ def test_what_does_not_fit_a_pipeline_is_one_line():
         ):
             with pytest.raises(NoPlan, match=said):
                 Pipeline(model, plan, loss=loss, example=x)
+        with pytest.raises(NoPlan, match=r"sync_bn: 3 microbatches are not divisible by .* 1 \+ 2"):
+            Pipeline(model, uneven([1, 2], [1, 2], microbatches=3), loss=loss, example=x, sync_bn=True)
 
 
 @pytest.mark.parametrize(

@@ -73,14 +73,16 @@ class Pipeline:
         example: Tensor,
         reduction: Reduction | None = None,
         bucket_mb: float | None = None,
+        sync_bn: bool = False,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """``loss(output, target)`` is one number, a mean or a sum over its images. ``reduction``: which of them; by
         default that of a loss of PyTorch's, else ``mean``, and the first step raises NoPlan if that is wrong, as for a
         mean in which images count differently. ``example``: one replica's share of a batch, on the device that this
         rank computes on. ``bucket_mb``: gradients of a stage are sent to its replicas as soon as they are that many
-        MiB; 25 by default. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and InvalidWorkload if
-        ranks have different models."""
+        MiB; 25 by default. ``sync_bn``: batch normalisation with the statistics of a microbatch of every replica
+        together, not of each alone. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and
+        InvalidWorkload if ranks have different models."""
         check_model(model)
         check_joined()
         if not isinstance(plan, Plan):
@@ -93,6 +95,11 @@ class Pipeline:
         if bucket_mb is not None and not given.number("bucket_mb", bucket_mb, way_out="give MiB") > 0:
             raise InvalidChoice(f"bucket_mb={bucket_mb} holds no gradient; give MiB above 0, such as 25")
         check_runs(plan)
+        if given.flag("sync_bn", sync_bn) and any(plan.parts % count for count in plan.counts):
+            raise NoPlan(
+                f"sync_bn: {plan.parts} microbatches are not divisible by the replicas of each stage, {plan.on}; "
+                "change one of them"
+            )
         check_splits(plan, model)
         if plan.world != dist.get_world_size():
             raise NoPlan(f"the plan is for {plan.world} ranks, and {dist.get_world_size()} run")
@@ -113,7 +120,7 @@ class Pipeline:
         self._example_shape, self._device = example.shape, example.device
         self._numbers = plan.runs(*plan.place(dist.get_rank()))
         self._step = Step()
-        grid = make_grid(plan, example.device, timeout_s=timeout_s)
+        grid = make_grid(plan, example.device, timeout_s=timeout_s, synchronises=sync_bn)
         self.mesh = grid.mesh
         """Dimensions ``pipeline`` and ``data``; None where stages have different numbers of replicas."""
         edges = boundaries(model, layers, plan, microbatch)

@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from dwconv.discovery.tensor_contents import write_where_different
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import NoPlan
+from dwconv.parallel.batch_norm import sync_bn
 from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageModule
 from dwconv.parallel.pipeline.spans import Sends, Step
 from dwconv.parallel.pipeline.stage_gradients import StageGradients
@@ -30,9 +31,12 @@ class Grid:
     """By which activations and gradients go to a stage."""
     gradients: Sequence[dist.ProcessGroup]
     """One for each stage that a rank runs, over the same replicas: what one sends waits for no other."""
+    statistics: dist.ProcessGroup | None
+    """The replicas once more, for batch normalisation, which goes on while gradients are sent; None where it is not
+    synchronised."""
 
 
-def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
+def make_grid(plan: Plan, device: torch.device, *, timeout_s: float, synchronises: bool = False) -> Grid:
     """Join the groups of the plan; every rank of the default group calls it."""
     rows = [list(plan.ranks(group)) for group in range(plan.groups)]
     columns = [list(column) for column in zip(*rows, strict=True)] if plan.is_even else [list(range(plan.world))]
@@ -54,7 +58,8 @@ def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
     ways: list[tuple[Sends, int]] = [("activations", stage + 1) for stage in range(last)]
     ways += [("gradients", stage) for stage in range(last)]
     messages = {way: pipeline if is_tagged else joined(columns) for way in ways}
-    return Grid(mesh=mesh, messages=messages, gradients=data)
+    statistics = joined(rows) if synchronises and max(plan.counts) > 1 else None
+    return Grid(mesh=mesh, messages=messages, gradients=data, statistics=statistics)
 
 
 def make_stages(
@@ -83,6 +88,8 @@ def make_stages(
         )
         own = {name: names[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
         as_on_the_first([*module.parameters(), *module.buffers()], group)
+        if grid.statistics is not None and group.size() > 1:
+            sync_bn(module, group=grid.statistics)
         gradients = StageGradients(
             module.parameters(), group=group if group.size() > 1 else None, divisor=divisor, stage=index, step=step,
             bucket_bytes=bucket_bytes,

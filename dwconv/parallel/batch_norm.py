@@ -1,0 +1,122 @@
+"""Batch normalisation with the statistics of all replicas. PyTorch's own SyncBatchNorm takes tensors on a GPU alone.
+
+    forward     each rank: mean, variance and count of its images  ─ gathered ─►  those of all
+    backward    each rank: sums of its gradients                   ─ summed   ─►  those of all
+
+One round each way. Weight and bias are applied behind it, so that the backward pass of a stage can be split: the
+gradient of the input needs the other replicas, those of weight and bias do not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dwconv.discovery.step import check_model
+from dwconv.parallel.joining import check_joined
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def sync_bn(model: Model, *, group: dist.ProcessGroup | None = None) -> Model:
+    """Let every ``nn.BatchNorm`` of ``model`` train with the mean and variance over all ranks of ``group``, by default
+    of the job; in place. On the CPU, too.
+
+    Returns ``model``. The layers stay the objects they are, with their parameters, statistics and names; only their
+    class changes, to a subclass of what it was. In evaluation they do what they did. Call it on every rank, before
+    ``dwconv.convert``: a norm that waits for other ranks is in no fused block. Each rank must call such a layer as
+    often as the others, in the same order; batches may differ in size."""
+    check_model(model)
+    check_joined()
+    for module in model.modules():
+        if isinstance(module, _BatchNorm) and type(module).forward is _BatchNorm.forward:
+            module.__class__ = _synchronised(type(module))  # type: ignore[arg-type]
+            module._replicas = Replicas(group)  # type: ignore[assignment]
+    return model
+
+
+class Replicas:
+    """A group of ranks that a copy of a module shares. A module that is loaded elsewhere has all ranks of the job."""
+
+    def __init__(self, group: dist.ProcessGroup | None) -> None:
+        self.group = group
+
+    def __deepcopy__(self, _: object) -> Replicas:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Replicas, (None,)
+
+
+@cache
+def _synchronised(kind: type[_BatchNorm]) -> type[_BatchNorm]:
+    return type(f"Synchronised{kind.__name__}", (_Synchronised, kind), {"plain_class": kind, "__module__": __name__})
+
+
+class _Synchronised(_BatchNorm):
+    """Beside a class of BatchNorm, which checks the number of dimensions."""
+
+    _replicas: Replicas
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        x, mean, variance, count = _Normalised.apply(input, self.eps, self._replicas.group)  # type: ignore[no-untyped-call]
+        if self.track_running_stats:
+            self._remember(mean, variance * (count / (count - 1).clamp(min=1)))
+        shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
+        if self.weight is None:
+            return x.to(input.dtype)
+        return (x * self.weight.view(shape) + self.bias.view(shape)).to(input.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.num_batches_tracked is not None and self.running_mean is not None and self.running_var is not None
+        self.num_batches_tracked.add_(1)
+        share = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
+
+
+class _Normalised(Function):
+    """(N, C, …) less its mean, over its deviation, of all ranks; and the mean, the variance, and the number of elements
+    a channel."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float, group: dist.ProcessGroup | None) -> tuple[Tensor, ...]:
+        others = [axis for axis in range(x.dim()) if axis != 1]
+        shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
+        precise = x.double() if x.dtype is torch.float64 else x.float()
+        variance, mean = torch.var_mean(precise, others, correction=0)
+        count = torch.full_like(mean, x.numel() / max(1, x.shape[1]))
+        mine = torch.stack([mean, variance, count])
+        everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(everyone, mine, group=group)
+        means, variances, counts = torch.stack(everyone, dim=1)
+        total = counts.sum(0)
+        mean = (counts * means).sum(0) / total
+        variance = (counts * (variances + (means - mean).square())).sum(0) / total
+        deviation = torch.rsqrt(variance + eps)
+        normalised = (precise - mean.view(shape)) * deviation.view(shape)
+        ctx.save_for_backward(normalised, deviation, total)
+        ctx.others, ctx.shape, ctx.group, ctx.dtype = others, shape, group, x.dtype
+        ctx.mark_non_differentiable(mean, variance, total)
+        return normalised, mean, variance, total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
+        normalised, deviation, total = ctx.saved_tensors
+        sums = torch.stack([gradient.sum(ctx.others), (gradient * normalised).sum(ctx.others)])
+        dist.all_reduce(sums, group=ctx.group)
+        of_gradient, of_product = (each.view(ctx.shape) for each in sums / total)
+        found = (gradient - of_gradient - normalised * of_product) * deviation.view(ctx.shape)
+        return found.to(ctx.dtype), None, None

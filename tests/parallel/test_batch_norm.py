@@ -1,0 +1,134 @@
+"""sync_bn: over two ranks it is what one process does with all images; over one it is PyTorch's."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dwconv
+from dwconv.parallel import Communication, data_parallel, sync_bn
+from tests.parallel.ranks import Ranks, needs_gloo
+from tests.parallel.small_models import SmallMobileNet
+
+pytestmark = [pytest.mark.usefixtures("threads_as_asked"), needs_gloo]
+SHARES = (6, 10)
+"""Images of each rank."""
+KINDS = {
+    "1-D": (nn.BatchNorm1d, (16, 6)),
+    "1-D, rows": (nn.BatchNorm1d, (16, 6, 5)),
+    "2-D": (nn.BatchNorm2d, (16, 6, 5, 4)),
+    "2-D, channels_last": (nn.BatchNorm2d, (16, 6, 5, 4)),
+    "3-D": (nn.BatchNorm3d, (16, 6, 3, 2, 2)),
+    "2-D, float64": (nn.BatchNorm2d, (16, 6, 5, 4)),
+    "2-D, bfloat16": (nn.BatchNorm2d, (16, 6, 5, 4)),
+    "2-D, no weight, all of the past": (nn.BatchNorm2d, (16, 6, 5, 4)),
+    "2-D, no statistics": (nn.BatchNorm2d, (16, 6, 5, 4)),
+}
+
+
+def made(kind: str) -> tuple[nn.Module, Tensor, Tensor]:
+    """The norm, its input, far from 0, and the gradient of its output."""
+    torch.manual_seed(0)
+    norm_class, shape = KINDS[kind]
+    norm = norm_class(6, **{
+        "affine": "no weight" not in kind, "track_running_stats": "no statistics" not in kind,
+        "momentum": None if "past" in kind else 0.3,
+    })  # fmt: skip
+    x, gradient = 100 + torch.randn(shape), torch.randn(shape)
+    if "channels_last" in kind:
+        x = x.to(memory_format=torch.channels_last)
+    dtype = torch.float64 if "float64" in kind else torch.bfloat16 if "bfloat16" in kind else torch.float32
+    if norm.weight is not None:
+        nn.init.uniform_(norm.weight)
+        nn.init.uniform_(norm.bias)
+    return norm.double() if dtype is torch.float64 else norm, x.to(dtype), gradient.to(dtype)
+
+
+def trained(norm: nn.Module, x: Tensor, gradient: Tensor) -> dict[str, Tensor]:
+    """Two passes, and one in evaluation."""
+    leaf = x.clone(memory_format=torch.preserve_format).requires_grad_()
+    norm.train()
+    for _ in range(2):
+        leaf.grad = None
+        norm.zero_grad()
+        y = norm(leaf)
+        y.backward(gradient)
+    found = {"y": y.detach(), "dx": leaf.grad, **{f"d{name}": each.grad for name, each in norm.named_parameters()}}
+    return found | {**norm.state_dict(), "evaluated": norm.eval()(x).detach()}
+
+
+def on_a_rank() -> dict[str, Any]:
+    rank = torch.distributed.get_rank()
+    share = slice(0, SHARES[0]) if rank == 0 else slice(SHARES[0], None)
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        norm, x, gradient = made(kind)
+        found[kind] = trained(sync_bn(norm), x[share], gradient[share])
+    torch.manual_seed(1)
+    model = data_parallel(sync_bn(SmallMobileNet()), communication=Communication())
+    images = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    model(images.chunk(2)[rank]).square().mean().backward()
+    found["model"] = {name: each.grad for name, each in model.module.named_parameters()}
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(two_ranks: Ranks) -> list[dict[str, Any]]:
+    return two_ranks.run(on_a_rank)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_normalise_as_one_process_with_shares_that_differ(found, kind):
+    norm, x, gradient = made(kind)
+    expected = trained(norm, x, gradient)
+    coarse = {"rtol": 2e-2, "atol": 4e-2} if "bfloat16" in kind else {"rtol": 1e-4, "atol": 1e-4}
+    for rank, each in enumerate(found):
+        share = slice(0, SHARES[0]) if rank == 0 else slice(SHARES[0], None)
+        assert each[kind].keys() == expected.keys()
+        for name, tensor in each[kind].items():
+            if name in ("dweight", "dbias"):  # of each rank's own images, as data parallelism sums
+                continue
+            if name == "evaluated" and "no statistics" in kind:  # by those of the images at hand, as PyTorch has it
+                continue
+            whole = expected[name][share] if name in ("y", "dx", "evaluated") else expected[name]
+            assert tensor.dtype == whole.dtype
+            torch.testing.assert_close(tensor, whole, **coarse, msg=lambda said, name=name: f"{name}: {said}")
+    for name in ("dweight", "dbias"):
+        if name in expected:
+            torch.testing.assert_close(sum(each[kind][name] for each in found), expected[name], **coarse)
+
+
+def test_data_parallel_training_has_the_gradients_of_one_process(found):
+    torch.manual_seed(1)
+    model = SmallMobileNet()
+    model(torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(2))).square().mean().backward()
+    for rank in found:
+        for name, each in model.named_parameters():
+            torch.testing.assert_close(rank["model"][name], each.grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_a_layer_stays_what_it_was(one_rank):
+    """And can be copied and kept, which a group of ranks cannot."""
+    model = nn.Sequential(nn.BatchNorm2d(6), nn.LayerNorm(5), nn.BatchNorm2d(6, momentum=None, affine=False))
+    twin, parameters = copy.deepcopy(model), [*model.parameters()]
+    assert sync_bn(model) is model
+    assert isinstance(model[0], nn.BatchNorm2d) and type(model[1]) is nn.LayerNorm
+    assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
+    x = 3 + torch.randn(4, 6, 5, 5)
+    torch.testing.assert_close(model(x), twin(x))
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+    torch.testing.assert_close(copy.deepcopy(model)(x), copy.deepcopy(twin)(x))
+    with pytest.raises(ValueError, match="expected 4D input"):
+        model[0](x[0, 0])
+
+
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
+def test_a_norm_that_waits_for_ranks_is_in_no_fused_block(one_rank):
+    model, x = sync_bn(SmallMobileNet()), torch.randn(4, 3, 8, 8)
+    twin = SmallMobileNet()
+    twin.load_state_dict(model.state_dict())
+    torch.testing.assert_close(dwconv.convert(model, x, blocks=True, seconds=0.1)(x), twin(x), rtol=1e-4, atol=1e-5)
