@@ -1,0 +1,158 @@
+"""Links of limited rate: they have that rate, every rank meets the others, and nothing of them stays behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import links
+from bench.__main__ import main
+from dwconv.errors import WorkerDied
+from tests.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def _limited():
+    if links.why_not():
+        pytest.skip(links.why_not())
+
+
+limited = pytest.mark.usefixtures("_limited")
+SEND = """
+import os, socket, sys, time
+address, port, count = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(sys.argv[1])
+if os.environ["RANK"] == "0":
+    here = socket.create_server((address, port))
+    print("listening", flush=True)
+    other, _ = here.accept()
+    started, left = time.monotonic(), count
+    while left and (part := other.recv(1 << 20)):
+        left -= len(part)
+    print(time.monotonic() - started, flush=True)
+else:
+    socket.create_connection((address, port)).sendall(bytes(count))
+"""
+SENT_BYTES = 2_000_000
+
+
+def seconds_to_send(rate):
+    with links.places(2, rate) as (first, second):
+        processes = [
+            subprocess.Popen(
+                [*place.before, sys.executable, "-c", SEND, str(SENT_BYTES)],
+                env={**os.environ, **place.environment}, stdout=subprocess.PIPE, text=True,
+            )
+            for place in (first,)
+        ]  # fmt: skip
+        assert processes[0].stdout.readline() == "listening\n"
+        sender = [*second.before, sys.executable, "-c", SEND, str(SENT_BYTES)]
+        subprocess.run(sender, env={**os.environ, **second.environment}, check=True, timeout=60)
+        return float(processes[0].communicate(timeout=60)[0])
+
+
+@limited
+def test_a_link_has_its_rate():
+    """It takes at least that long, but for what a filter lets through at once."""
+    bits = 8 * SENT_BYTES
+    assert seconds_to_send("0.1") > 0.9 * bits / 0.1e9
+    assert seconds_to_send("0.02") > 0.9 * bits / 0.02e9
+
+
+WAIT = """
+import os, sys, time
+from pathlib import Path
+Path(sys.argv[1], os.environ["RANK"]).write_text(os.readlink("/proc/self/ns/net"))
+time.sleep(600)
+"""
+
+
+def networks():
+    """Of all processes that are ours to look at, by their number."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found[process.name] = str((process / "ns/net").readlink())
+        except OSError:
+            continue
+    return found
+
+
+@limited
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_behind(how, tmp_path):
+    """No rank, no namespace and so no device, also after ctrl-C, or where the benchmark is killed."""
+    run = f"from bench.links import run_ranks; run_ranks(['-c', {WAIT!r}, {str(tmp_path)!r}], "
+    run += "name='wait', world=2, rate='1', timeout_s=600)"
+    process = subprocess.Popen([sys.executable, "-c", run], cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True)
+    assert eventually(lambda: len([each for each in tmp_path.iterdir() if each.read_text()]) == 2)
+    inside = {each.read_text() for each in tmp_path.iterdir()}
+    assert len(inside) == 2 and str(Path("/proc/self/ns/net").readlink()) not in inside
+    assert sum(network in inside for network in networks().values()) == 4  # each rank, and what waits with it
+    process.send_signal(how)
+    process.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert not inside & {*networks().values()}
+    assert eventually(lambda: not inside & {*networks().values()})
+
+
+def test_a_rank_that_fails_ends_the_others(tmp_path):
+    code = "import os, time; time.sleep(600 * (os.environ['RANK'] == '0')); raise SystemExit(3)"
+    with pytest.raises(WorkerDied, match="three: rank 1 ended with the code 3"):
+        links.run_ranks(["-c", code], name="three", world=2, rate=links.LOOPBACK, timeout_s=60)
+
+
+def test_jobs_that_do_not_fit_are_left_out(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
+    takes = {"a": 5.0, "slow": 60.0, "b": 5.0, "slow too": 60.0, "c": 5.0, "d": 30.0}
+    done = []
+    for job, seconds in links.in_time(list(takes), seconds=100, least_s=8, kind=lambda job: "slow" in job):
+        assert seconds > 0
+        now[0] += takes[job]
+        done.append(job)
+    assert done == ["a", "slow", "b", "c"] or done == ["a", "slow", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("command", ["parallel", "communication"])
+def test_bad_rates_are_one_line(command, capsys):
+    for rates, named in (("1,fast", "fast"), ("", "nothing"), ("1,", "nothing"), ("-1", "-1"), ("0", "0")):
+        with pytest.raises(SystemExit):
+            main([command, f"--rates={rates}"])
+        err = capsys.readouterr().err
+        assert f"{named} is no rate; write loopback, or Gbit/s such as 1" in err
+
+
+# -- without namespaces ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    links.why_not.cache_clear()
+    monkeypatch.setattr(links.shutil, "which", lambda program: None if program == "tc" else program)
+    assert links.why_not() == "links cannot be limited without tc; install iproute2 and util-linux"
+    monkeypatch.undo()
+    links.why_not.cache_clear()
+    monkeypatch.setattr(links, "_namespace", links.contextmanager(refused))
+    assert re.fullmatch(
+        r"links cannot be limited here \(unshare --net: Operation not permitted\); run it as root, or on loopback",
+        links.why_not(),
+    )
+    links.why_not.cache_clear()
+
+
+def refused(made_by):
+    raise links._failed(["unshare", "--net"], b"Operation not permitted\n")
+    yield
+
+
+def test_a_program_that_fails_is_the_reason(tmp_path):
+    said = r"\(sh -c .*: no such thing\); run it as root, or on loopback$"
+    with pytest.raises(links.NoLinks, match=said), links._namespace(["sh", "-c", "echo no such thing >&2; exit 1"]):
+        pass
