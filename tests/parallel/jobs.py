@@ -19,6 +19,7 @@ from dwconv.call.passes import PlannedPasses
 from dwconv.errors import DwconvWarning
 from dwconv.parallel import Communication, Rank, communication, data_parallel, ranks, run
 from dwconv.parallel.data import choose_way
+from dwconv.parallel.data.ways import COLLECTIVES
 from tests.planted_records import plant, workload_of
 
 STEPS = 20
@@ -28,8 +29,9 @@ BUCKET_MB = 0.001
 """So small that the few gradients fill several buckets."""
 WAYS = [
     Communication(),
-    Communication(bucket_mb=BUCKET_MB),
+    *(Communication(collective=collective, bucket_mb=BUCKET_MB) for collective in COLLECTIVES),
     Communication(bucket_mb=BUCKET_MB, compressed=True),
+    Communication(bucket_mb=BUCKET_MB, powersgd_rank=2),
 ]
 
 
@@ -140,11 +142,12 @@ def choose(rank: Rank) -> dict[str, object]:
     example = torch.randn(2, 3, 9, 7, generator=torch.Generator().manual_seed(0))
     with pytest.MonkeyPatch.context() as patched:  # the same steps on any machine: no way is left out for lack of time
         patched.setattr(choose_way, "_ROUNDS", (5, 5))
-        parallel = data_parallel(model, example, compress=True, seconds=3600)
+        parallel = data_parallel(model, example, compress="powersgd", seconds=3600)
     report = communication(parallel)
     return {
         "chosen": str(report.chosen),
-        "rows": [(str(row.communication), row.step_us, row.exposed_us) for row in report.rows],
+        "rows": report.rows,
+        "finals": report.finals,
         "printed": str(report),
         "before": before,
         "after": copy.deepcopy(model.state_dict()),

@@ -45,12 +45,21 @@ def test_the_parameters_are_those_of_one_process_on_the_whole_batch(seen, alone)
     start = [parameter.detach() for parameter in fresh().parameters()]
     for way in WAYS:
         found = seen[0]["parameters"][str(way)]
-        torch.testing.assert_close(found, alone, **(OF_BFLOAT16 if way.compressed else TOLERANCE))
+        if way.powersgd_rank is None:
+            torch.testing.assert_close(found, alone, **(OF_BFLOAT16 if way.compressed else TOLERANCE))
+        else:
+            moved, off = apart(alone, start), apart(found, alone)
+            assert off < moved / 4, "low rank changes where the steps go, not that they go there"
         assert not any(map(torch.equal, found, start)), way
         for other in seen[1:]:
             assert all(map(torch.equal, found, other["parameters"][str(way)])), way
         farthest = max(float((one - other).abs().max()) for one, other in zip(found, alone, strict=True))
-        assert (farthest > 1e-5) == way.compressed, way
+        assert (farthest > 1e-5) == bool(way.compression), way
+
+
+def apart(some, others):
+    """The distance between parameters."""
+    return float(sum((one - other).square().sum() for one, other in zip(some, others, strict=True)).sqrt())
 
 
 def test_buckets_take_the_gradients_of_tuned_layers_as_they_are(seen):
@@ -79,10 +88,31 @@ def test_all_ranks_choose_alike_from_the_same_times(chosen):
     for other in chosen[1:]:
         assert first["chosen"] == other["chosen"]
         assert first["rows"] == other["rows"] and first["printed"] == other["printed"]
-    names = [name for name, _, _ in first["rows"]]
-    assert names == [str(Communication()), str(Communication(compressed=True))]
-    assert all(step_us > exposed_us for _, step_us, exposed_us in first["rows"])
+    assert [row.communication for row in first["rows"]] == [
+        Communication(),
+        Communication(compressed=True),
+        Communication(powersgd_rank=2),
+        *(
+            Communication(collective=one)
+            for one in ("after-backward", "redundant", "reduce-scatter", "reduce-broadcast")
+        ),
+    ]
+    assert all(row.step_us > row.exposed_us for row in first["rows"])
     assert f"chosen: {first['chosen']}" in first["printed"]
+
+
+def test_each_way_says_how_long_it_sends_and_waits_and_how_much(chosen, seen):
+    rows = {row.communication: row for row in chosen[0]["rows"]}
+    for way, row in rows.items():
+        assert row.transfer_us > 0 and row.waiting_us >= 0, way
+    default, bfloat16, powersgd = list(rows.values())[:3]
+    assert default.sent_bytes > bfloat16.sent_bytes == default.sent_bytes / 2
+    assert default.sent_bytes > powersgd.sent_bytes
+    world = len(seen)
+    gradients = sum(parameter.nbytes for parameter in fresh().parameters()) + 2 * 5 * 4
+    assert default.sent_bytes == pytest.approx(gradients * 2 * (world - 1) / world)
+    assert rows[Communication(collective="redundant")].sent_bytes == pytest.approx(gradients * (world - 1))
+    assert all(row.transfer_us is None and row.sent_bytes is None for row in chosen[0]["finals"])
 
 
 def test_measuring_changes_nothing(chosen):
@@ -118,6 +148,20 @@ def test_bad_input_is_one_line(one_rank):
         data_parallel(Net(), seconds=0)
     with pytest.raises(InvalidChoice, match="bucket_mb=0 holds no gradient"):
         Communication(bucket_mb=0)
+    with pytest.raises(InvalidChoice, match="collective='gossip' is unknown; use one of all-reduce, reduce-scatter"):
+        Communication(collective="gossip")
+    with pytest.raises(InvalidChoice, match="powersgd_rank=0"):
+        Communication(powersgd_rank=0)
+    for other in ({"compressed": True}, {"collective": "redundant"}):
+        with pytest.raises(InvalidChoice, match="powersgd_rank=1 sends its matrices by all-reduce"):
+            Communication(powersgd_rank=1, **other)
+    with pytest.raises(InvalidChoice, match="compress='gzip' is unknown; use True, bfloat16 or powersgd"):
+        data_parallel(Net(), compress="gzip")
+    scaled = nn.Sequential(nn.Linear(2, 2))
+    scaled.scale = nn.Parameter(torch.ones(()))
+    for asked in ({"compress": "powersgd"}, {"communication": Communication(powersgd_rank=1)}):
+        with pytest.raises(InvalidWorkload, match=r"scale is a single number, .* give it a shape of \(1,\)"):
+            data_parallel(scaled, **asked)
 
 
 class Masked(nn.Linear):
@@ -161,10 +205,10 @@ class Large(Net):
         self.head = nn.Sequential(nn.Linear(8, 65536, bias=False), nn.AdaptiveAvgPool1d(5))
 
 
-def contest_of(model, example, group, *, compress=False, seconds=1e9):
+def contest_of(model, example, group, *, compression="", seconds=1e9):
     step = ExampleStep.of(model, example, trains=True)
     return Contest(
-        model=model, example=step, loss=None, group=group, options={}, compress=compress, seconds=seconds
+        model=model, example=step, loss=None, group=group, options={}, compression=compression, seconds=seconds
     )  # fmt: skip
 
 
@@ -180,8 +224,9 @@ def report_by(monkeypatch, group, seconds_of, *, model=None, **options):
     return choose(contest_of(model or Large(), torch.randn(2, 3, 5, 5), group, **options))
 
 
-def test_the_fastest_is_chosen_of_all_that_was_allowed(monkeypatch, group):
-    fastest = Communication(bucket_mb=3)
+@pytest.mark.parametrize("collective", ["all-reduce", "reduce-scatter", "reduce-broadcast", "redundant"])
+def test_the_fastest_is_chosen_of_all_that_was_allowed(monkeypatch, group, collective):
+    fastest = Communication(collective=collective, bucket_mb=3)
 
     def seconds_of(name, number):
         return LOCAL_S + {"no communication": 0.0, str(fastest): 0.001}.get(name, 0.004)
@@ -191,26 +236,31 @@ def test_the_fastest_is_chosen_of_all_that_was_allowed(monkeypatch, group):
     assert report.local_us == pytest.approx(10_000)
     assert "3.00 ms a step less than" in report.reason
     tried = {row.communication for row in report.rows}
-    assert tried == {way for ways in candidates(2.1, compress=False) for way in ways}
+    assert tried == {way for ways in candidates(2.1, world=1, compression="") for way in ways}
     (row,) = (row for row in report.rows if row.communication == fastest)
     assert row.exposed_us == pytest.approx(1000)
-    assert not any(way.compressed for way in tried) and not report.left
+    assert not any(way.compression for way in tried) and not report.left
 
 
-def test_bfloat16_is_chosen_only_where_it_is_allowed(monkeypatch, group):
+@pytest.mark.parametrize(
+    ("asked", "compression"), [(True, "bfloat16"), ("bfloat16", "bfloat16"), ("powersgd", "PowerSGD")]
+)
+def test_compression_is_chosen_only_where_it_is_allowed_and_named(monkeypatch, group, asked, compression):
     """It changes the results."""
 
     def seconds_of(name, number):
-        return LOCAL_S + (0.001 if "bfloat16" in name else 0.004)
+        return LOCAL_S + (0.001 if compression in name else 0.002 if "as " in name else 0.004)
 
-    assert report_by(monkeypatch, group, seconds_of, compress=True).chosen.compressed
-    assert not report_by(monkeypatch, group, seconds_of).chosen.compressed
     contests = []
     monkeypatch.setattr(replicas, "_unmeasured", lambda *_, **__: None)  # as if there were other ranks
     monkeypatch.setattr(replicas, "choose", lambda contest: contests.append(contest) or UNMEASURED)
-    for asked in ({}, {"compress": True}):
-        data_parallel(Net(), torch.randn(2, 3, 9, 7), **asked)
-    assert [contest.compress for contest in contests] == [False, True]
+    for compress in (False, asked):
+        data_parallel(Net(), torch.randn(2, 3, 9, 7), compress=compress)
+    exact, allowed = (report_by(monkeypatch, group, seconds_of, compression=each.compression) for each in contests)
+    assert not exact.chosen.compression and all(not row.communication.compression for row in exact.rows)
+    assert (
+        compression in str(allowed.chosen) and f"{allowed.chosen.compression} changes the gradients" in allowed.reason
+    )
 
 
 def test_the_default_stays_unless_it_is_beaten_in_three_rounds_of_four(monkeypatch, group):
@@ -231,7 +281,7 @@ def test_a_machine_that_slows_down_meanwhile_decides_nothing(monkeypatch, group)
 
     def seconds_of(name, number):
         calls.append(name)
-        slower = 1 if len(calls) < 20 else 3
+        slower = 1 if len(calls) < 40 else 3
         return slower * (LOCAL_S + {"no communication": 0.0, str(fastest): 0.003}.get(name, 0.004))
 
     assert report_by(monkeypatch, group, seconds_of).chosen == fastest
@@ -240,8 +290,10 @@ def test_a_machine_that_slows_down_meanwhile_decides_nothing(monkeypatch, group)
 def test_what_there_is_no_time_for_is_named(monkeypatch, group):
     """The default is measured in any case."""
     report = report_by(monkeypatch, group, lambda name, number: LOCAL_S, seconds=1e-9)
-    assert [row.communication for row in report.rows] == [Communication()] and len(report.left) == 2
-    assert "not measured, since time was up: buckets of 1 MiB; buckets of 3 MiB" in str(report)
+    first = [Communication(), Communication(collective="after-backward")]
+    assert [row.communication for row in report.rows] == first
+    assert {*first, *report.left} == {way for ways in candidates(2.1, world=1, compression="") for way in ways}
+    assert "not measured, since time was up: buckets of 1 MiB; buckets of 3 MiB; redundant, buckets" in str(report)
 
 
 def test_nothing_of_a_measurement_stays_on_the_model(monkeypatch, group):
@@ -255,10 +307,20 @@ def test_nothing_of_a_measurement_stays_on_the_model(monkeypatch, group):
     assert not any(each.module is model for each in alive)
 
 
-def test_candidates_suit_the_size_of_the_gradients():
+def test_candidates_suit_the_size_of_the_gradients_and_the_ranks():
     for megabytes, sizes in ((0.5, [None]), (8.5, [None, 1, 5, 9]), (54.4, [None, 1, 5, 25, 55])):
-        assert [ways[0].bucket_mb for ways in candidates(megabytes, compress=False)] == sizes
-    assert all([way.compressed for way in ways] == [False, True] for ways in candidates(8.5, compress=True))
+        by_size = candidates(megabytes, world=2, compression="")
+        assert [ways[0].bucket_mb for ways in by_size] == sizes
+        assert all("redundant" in [way.collective for way in ways] for ways in by_size)
+        assert [way.collective for ways in by_size for way in ways].count("after-backward") == 1
+    for megabytes, sizes in (
+        (0.5, [None]),
+        (8.5, [1]),
+    ):  # others would send more than an all-reduce, for one round less
+        of_four = candidates(megabytes, world=4, compression="")
+        assert [way.bucket_mb for ways in of_four for way in ways if way.collective == "redundant"] == sizes
+    assert all(ways[1].compressed for ways in candidates(8.5, world=2, compression="bfloat16"))
+    assert all(ways[2].powersgd_rank for ways in candidates(8.5, world=2, compression="powersgd"))
 
 
 def test_steps_take_turns_and_each_round_begins_with_another(group):

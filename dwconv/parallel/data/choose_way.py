@@ -1,6 +1,7 @@
 """Choosing a way for the gradients, by measurement: every rank times the same steps, and all come to the same choice.
 
-    each bucket size     steps without communication, and by each way of that size, in turns
+    each bucket size     steps without communication, and by all-reduce of that size, compressed too, in turns
+    best size first      the other collectives, likewise
     finals               the two best and DistributedDataParallel's default, in turns
 
 What is chosen beats the default in three of four rounds of the finals; else the default stays.
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,9 @@ from torch import Tensor, nn
 from dwconv.discovery.step import ExampleStep, outputs_in
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import InvalidChoice
-from dwconv.parallel.data.ways import Communication, CommunicationReport, StepTimes
+from dwconv.parallel.data.sending import wrapped
+from dwconv.parallel.data.spans import Spans, in_a_step
+from dwconv.parallel.data.ways import Collective, Communication, CommunicationReport, StepTimes
 
 DEFAULT = Communication()
 _LOCAL = "no communication"
@@ -33,14 +36,22 @@ _BUCKETS_MB = (1.0, 5.0, 25.0)
 """Beside the default: those that are smaller than all gradients, and all gradients."""
 _WARM_UP = 3
 """Steps of a new wrapper: from the second one on it fills its buckets in the order of the gradients."""
-_ROUNDS = (5, 15)
+_ROUNDS = (3, 15)
 """At least, and at most."""
+_SPAN_ROUNDS = 3
+"""Steps of the default that note when buckets are sent."""
 _SHARE_OF_FINALS = 0.3
 """Of the time."""
 _FINALISTS = 2
+_IN_TWO: tuple[Collective, ...] = ("reduce-scatter", "reduce-broadcast")
+_DEFAULT_MB, _SMALL_MB = 25.0, 1.0
+"""The default's buckets; and those that are worth sending from each rank to each where there are more than two."""
+_POWERSGD_RANK = 2
 
 Loss = Callable[[Any], Tensor]
 """From what the model returns."""
+Compression = Literal["", "bfloat16", "powersgd"]
+"""What may be chosen that changes gradients: nothing; bfloat16; bfloat16 and PowerSGD."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +65,7 @@ class Contest:
     group: dist.ProcessGroup
     options: dict[str, Any]
     """Of DistributedDataParallel."""
-    compress: bool
-    """True where bfloat16 may be chosen."""
+    compression: Compression
     seconds: float
 
     def step(self, model: nn.Module) -> None:
@@ -85,13 +95,42 @@ def choose(contest: Contest) -> CommunicationReport:
         return _Choosing(contest).report()
 
 
-def candidates(gradient_mb: float, *, compress: bool) -> list[list[Communication]]:
-    """What is worth trying, by bucket size, the default's first. Below 1 MiB that is one bucket already."""
+def sent_as_bytes(model: nn.Module, way: Communication) -> int:
+    """The gradients as they are sent: by ``way`` without its collective."""
+    trained = [each for each in model.parameters() if each.requires_grad]
+    if way.powersgd_rank is not None:
+        return sum(_factor_bytes(each, way.powersgd_rank) for each in trained)
+    return sum(2 * each.numel() for each in trained) if way.compressed else gradient_bytes(model)
+
+
+def _factor_bytes(parameter: Tensor, rank: int) -> int:
+    """As PyTorch's PowerSGD decides: as two matrices where these are less than half as large."""
+    rows = parameter.shape[0]
+    columns = parameter.numel() // max(rows, 1)
+    factors = (rows + columns) * min(rows, columns, rank)
+    return parameter.element_size() * (factors if 2 * factors < parameter.numel() else parameter.numel())
+
+
+def candidates(gradient_mb: float, *, world: int, compression: Compression) -> list[list[Communication]]:
+    """What is worth trying, by bucket size, the default's first: all-reduce with what compresses it, then the other
+    collectives. Below 1 MiB that is one bucket already."""
     sizes = [None, *(size for size in _BUCKETS_MB if size < gradient_mb)]
     if gradient_mb > 1:
         sizes.append(float(math.ceil(gradient_mb)))
-    types = (False, True) if compress else (False,)
-    return [[Communication(bucket_mb=size, compressed=compressed) for compressed in types] for size in sizes]
+    return [_of_size(size, gradient_mb, world=world, compression=compression) for size in sizes]
+
+
+def _of_size(size: float | None, gradient_mb: float, *, world: int, compression: Compression) -> list[Communication]:
+    found = [Communication(bucket_mb=size)]
+    if compression:
+        found.append(Communication(bucket_mb=size, compressed=True))
+    if compression == "powersgd":
+        found.append(Communication(bucket_mb=size, powersgd_rank=_POWERSGD_RANK))
+    megabytes = min(gradient_mb, _DEFAULT_MB if size is None else size)
+    if world <= 2 or megabytes <= _SMALL_MB:
+        found.append(Communication(collective="redundant", bucket_mb=size))
+    found += [Communication(collective=collective, bucket_mb=size) for collective in _IN_TWO]
+    return [*found, *([Communication(collective="after-backward")] if size is None else [])]
 
 
 class _Choosing:
@@ -99,47 +138,71 @@ class _Choosing:
 
     def __init__(self, contest: Contest) -> None:
         self._contest = contest
+        self._world = dist.get_world_size(contest.group)
         self._device = next(contest.model.parameters()).device
         self._step(contest.model)  # builds what is built for the first step
         self._started_s = time.perf_counter()
         self._rounds = 0
         self._local_us: list[float] = []
+        self._rows: list[StepTimes] = []
 
     def report(self) -> CommunicationReport:
         contest = self._contest
-        by_size = candidates(gradient_bytes(contest.model) / 2**20, compress=contest.compress)
-        rows: list[StepTimes] = []
+        megabytes = gradient_bytes(contest.model) / 2**20
+        by_size = candidates(megabytes, world=self._world, compression=contest.compression)
+        count = sum(map(len, by_size))
         left: list[Communication] = []
-        for ways in by_size:
-            if rows and self._time_is_up():
-                left += ways
-            else:
-                rows += self._measured(ways, of=sum(map(len, by_size)))
+        for first in by_size:
+            left += self._unless_time_is_up(list(filter(_is_first, first)), of=count)
+        sizes = [row.communication.bucket_mb for row in self._best_first() if _is_first(row.communication)]
+        for others in sorted(by_size, key=lambda ways: _place_of(ways[0].bucket_mb, sizes)):
+            left += self._unless_time_is_up([way for way in others if not _is_first(way)], of=count)
         report = CommunicationReport(
             chosen=DEFAULT,
             reason="there was no time to measure another way",
-            world=dist.get_world_size(contest.group),
+            world=self._world,
             gradient_bytes=gradient_bytes(contest.model),
             local_us=statistics.median(self._local_us),
-            rows=tuple(rows),
+            rows=tuple(self._rows),
             left=tuple(left),
         )
         return self._after_finals(report)
 
-    def _measured(self, ways: Sequence[Communication], *, of: int) -> list[StepTimes]:
-        """The rows of one bucket size. ``of``: how many ways there are in all, which the time is shared out to."""
-        with self._steps(ways) as steps:
+    def _unless_time_is_up(self, ways: Sequence[Communication], *, of: int) -> Sequence[Communication]:
+        """Measures ways of one bucket size, or returns them. ``of``: how many ways there are in all, which the time is
+        shared out to."""
+        if not ways or (self._rows and not self._fits(len(ways))):
+            return ways
+        spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
+        with self._steps(ways, spans) as steps:
             self._rounds = self._rounds or self._rounds_for(steps, of=of)
             seconds = self._turns(steps, rounds=self._rounds)
+        if DEFAULT in ways and self._device.type == "cpu":
+            spans[DEFAULT] = self._spans_of_the_default()
         self._local_us += [each * 1e6 for each in seconds[_LOCAL]]
-        return [_times(way, seconds) for way in ways]
+        self._rows += [self._row(_times(way, seconds), spans.get(way)) for way in ways]
+        return ()
+
+    def _spans_of_the_default(self) -> Spans:
+        """By a wrapper with a hook, which the default does without."""
+        spans = Spans()
+        with self._steps([DEFAULT], {DEFAULT: spans}) as steps:
+            self._turns(steps, rounds=_SPAN_ROUNDS)
+        return spans
+
+    def _row(self, times: StepTimes, spans: Spans | None) -> StepTimes:
+        way = times.communication
+        times = replace(times, sent_bytes=way.sent_bytes(sent_as_bytes(self._contest.model, way), world=self._world))
+        if spans is None:
+            return times
+        found = in_a_step(spans, self._contest.group)
+        return replace(times, transfer_us=1e6 * found.transfer_s, waiting_us=1e6 * found.waiting_s)
 
     def _after_finals(self, report: CommunicationReport) -> CommunicationReport:
-        best_first = sorted(report.rows, key=lambda row: row.exposed_share)
-        finalists = [row.communication for row in best_first if row.communication != DEFAULT][:_FINALISTS]
+        finalists = [row.communication for row in self._best_first() if row.communication != DEFAULT][:_FINALISTS]
         if not finalists:
             return report
-        with self._steps([DEFAULT, *finalists]) as steps:
+        with self._steps([DEFAULT, *finalists], {}) as steps:
             seconds = self._turns(steps, rounds=2 * self._rounds)
         finals = tuple(_times(way, seconds) for way in (DEFAULT, *finalists))
         gains = {way: longer_by_us(seconds[str(DEFAULT)], seconds[str(way)]) for way in finalists}
@@ -149,25 +212,38 @@ class _Choosing:
             return replace(report, reason=reason, finals=finals)
         chosen = max(clear, key=lambda way: gains[way][1])
         reason = f"{gains[chosen][1] / 1e3:.2f} ms a step less than DistributedDataParallel's default"
+        if chosen.compression:
+            reason += f"; {chosen.compression} changes the gradients"
         return replace(report, chosen=chosen, reason=reason, finals=finals)
 
+    def _best_first(self) -> list[StepTimes]:
+        return sorted(self._rows, key=lambda row: row.exposed_share)
+
     @contextmanager
-    def _steps(self, ways: Sequence[Communication]) -> Iterator[dict[str, Step]]:
-        """A step without communication, and one of each way, warmed up."""
+    def _steps(
+        self, ways: Sequence[Communication], spans: Mapping[Communication, Spans | None]
+    ) -> Iterator[dict[str, Step]]:
+        """A step without communication, and one of each way, warmed up. ``spans``: where these note their buckets."""
         contest = self._contest
         steps: dict[str, Step] = {_LOCAL: partial(self._step, contest.model)}
         try:
             for way in ways:
-                steps[str(way)] = partial(self._step, way.wrapped(contest.model, **contest.options))
-                for _ in range(_WARM_UP):
-                    steps[str(way)]()
+                steps[str(way)] = self._warmed_up(way, spans.get(way))
             steps[_LOCAL]()
             yield steps
         finally:
             steps.clear()
             gc.collect()  # wrappers are circular, have memory as large as all gradients, and hooks on the parameters
 
-    def _step(self, model: nn.Module) -> None:
+    def _warmed_up(self, way: Communication, spans: Spans | None) -> Step:
+        model = wrapped(self._contest.model, way, spans=spans, **self._contest.options)
+        for _ in range(_WARM_UP):
+            self._step(model)
+        return partial(self._step, model, spans)
+
+    def _step(self, model: nn.Module, spans: Spans | None = None) -> None:
+        if spans is not None:
+            spans.begin()
         self._contest.step(model)
 
     def _rounds_for(self, steps: Mapping[str, Step], *, of: int) -> int:
@@ -180,11 +256,21 @@ class _Choosing:
     def _turns(self, steps: Mapping[str, Step], *, rounds: int) -> dict[str, list[float]]:
         return take_turns(steps, rounds=rounds, group=self._contest.group, device=self._device)
 
-    def _time_is_up(self) -> bool:
-        """For all but the finals; the same on every rank, so that all stop together."""
+    def _fits(self, count: int) -> bool:
+        """True where so many ways, each as slow as the default, leave the finals their time; the same on every rank."""
         mine = time.perf_counter() - self._started_s
         elapsed_s = _slowest([[mine]], group=self._contest.group, device=self._device)[0][0]
-        return elapsed_s > (1 - _SHARE_OF_FINALS) * self._contest.seconds
+        needed_s = count * (_WARM_UP + self._rounds) * self._rows[0].step_us / 1e6
+        return elapsed_s + needed_s < (1 - _SHARE_OF_FINALS) * self._contest.seconds
+
+
+def _is_first(way: Communication) -> bool:
+    """True for what is measured at each bucket size before anything else."""
+    return way.collective in ("all-reduce", "after-backward")
+
+
+def _place_of(size: float | None, sizes: Sequence[float | None]) -> int:
+    return sizes.index(size) if size in sizes else len(sizes)
 
 
 def _times(way: Communication, seconds: Mapping[str, Sequence[float]]) -> StepTimes:

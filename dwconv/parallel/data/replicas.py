@@ -7,7 +7,7 @@ reach. The class itself has public buckets, hooks and ``no_sync``, and is famili
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch.distributed as dist
@@ -16,7 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.discovery.step import ExampleStep, check_model
 from dwconv.errors import InvalidArgument, InvalidChoice, InvalidWorkload
-from dwconv.parallel.data.choose_way import DEFAULT, Contest, Loss, choose, gradient_bytes
+from dwconv.parallel.data.choose_way import DEFAULT, Compression, Contest, Loss, choose, gradient_bytes
+from dwconv.parallel.data.sending import wrapped
 from dwconv.parallel.data.ways import Communication, CommunicationReport
 from dwconv.parallel.joining import check_joined, check_same, described
 from dwconv.system import given
@@ -30,7 +31,7 @@ def data_parallel(
     example_inputs: Any = None,
     *,
     communication: Communication | None = None,
-    compress: bool = False,
+    compress: bool | Literal["bfloat16", "powersgd"] = False,
     loss: Loss | None = None,
     seconds: float = SECONDS,
     **options: Any,
@@ -44,17 +45,20 @@ def data_parallel(
     outputs does not do. ``communication``: this way, and nothing is measured. Without either it is
     DistributedDataParallel's default.
 
-    ``compress``: gradients may be sent, and summed, as bfloat16, where that is faster. This changes the results.
+    ``compress``: what changes the results may be chosen, where it is faster. True or ``bfloat16``: gradients sent, and
+    summed, as bfloat16. ``powersgd``: these, or PyTorch's PowerSGD, which sends matrices of low rank.
     ``options`` are DistributedDataParallel's, such as ``process_group`` or ``find_unused_parameters``.
 
     Raises InvalidChoice and InvalidWorkload."""
     check_model(model)
     seconds = given.number("seconds", seconds, way_out="give seconds above 0")
-    compress = given.flag("compress", compress)
+    compression = _compression(model, compress)
     if communication is not None and not isinstance(communication, Communication):
         raise InvalidArgument(
             f"communication={given.shown(communication)} is no way to communicate; give a Communication(bucket_mb=25)"
         )
+    if communication is not None and communication.powersgd_rank is not None:
+        _check_factors(model)
     if loss is not None and not callable(loss):
         raise InvalidArgument(f"loss={given.shown(loss)} cannot be called; give a function of what the model returns")
     group = _group(model, options)
@@ -64,12 +68,38 @@ def data_parallel(
     if report is None:
         example = ExampleStep.of(model, example_inputs, trains=True)
         contest = Contest(
-            model=model, example=example, loss=loss, group=group, options=options, compress=compress, seconds=seconds
+            model=model,
+            example=example,
+            loss=loss,
+            group=group,
+            options=options,
+            compression=compression,
+            seconds=seconds,
         )
         report = choose(contest)
-    wrapped = report.chosen.wrapped(model, **options)
-    _reports[wrapped] = report
-    return wrapped
+    found = wrapped(model, report.chosen, **options)
+    _reports[found] = report
+    return found
+
+
+def _compression(model: nn.Module, compress: bool | Literal["bfloat16", "powersgd"]) -> Compression:
+    """What ``compress`` permits. PyTorch's PowerSGD takes no parameter without dimensions."""
+    if isinstance(compress, str):
+        if compress not in ("bfloat16", "powersgd"):
+            raise InvalidChoice(f"compress={given.shown(compress)} is unknown; use True, bfloat16 or powersgd")
+        if compress == "powersgd":
+            _check_factors(model)
+        return compress
+    return "bfloat16" if given.flag("compress", compress) else ""
+
+
+def _check_factors(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and not parameter.dim():
+            raise InvalidWorkload(
+                f"{name} is a single number, which PyTorch's PowerSGD does not take; give it a shape of (1,), or "
+                "compress as bfloat16"
+            )
 
 
 def communication(model: nn.Module) -> CommunicationReport:
