@@ -1,24 +1,24 @@
 """``python -m bench parallel``: ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator.
 
-Steps of all variants are timed in turns. A step begins on all ranks together, and its time is the slowest rank's,
-without the optimizer's. Beside each stands what the simulator says, by the times of layers that are measured on all
-ranks at once, so that they share the memory's bandwidth as they do in a step.
+On links of several rates, steps of all variants are timed in turns. A step begins on all ranks together, and its time
+is the slowest rank's, without the optimizer's. Beside each stands what the simulator says, by the link as measured and
+by the times of layers that are measured on all ranks at once, so that they share the memory's bandwidth as they do in a
+step. Data parallelism runs as it is in PyTorch, in the way that ``data_parallel`` chooses, and as it is conventional:
+one all-reduce after the backward pass.
 
-``torchrun … -m bench.parallel FOLDER`` is one rank.
+``python -m bench.parallel FOLDER`` is one rank.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,19 +26,21 @@ import msgspec
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
+from bench.links import LOOPBACK, add_rates_argument, in_time, name_of, run_ranks, why_not
 from bench.models import RESNETS, resnet
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0
-from dwconv.errors import DwconvWarning, InvalidChoice, WorkerDied, WorkerTimeout
+from dwconv.errors import DwconvWarning, InvalidChoice
 from dwconv.measure.clock import contention
+from dwconv.parallel import Communication, communication, data_parallel
 from dwconv.parallel.joining import agreed, ranks
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.partition import Shape, partition
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
+from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage, sum_us
 from dwconv.parallel.planning.simulation import simulate
 from dwconv.problems.target import cpu_target
 
@@ -83,79 +85,77 @@ CASES = (
 
 
 _LEAST_S = 8.0
-"""A case is not begun with less than this left, or less than another took."""
-_BESIDE_S = 300.0
-"""Of a case, for what its own time does not hold: the start and the first steps."""
+"""A case is not begun with less than this left, or less than another took on such a link."""
+_BESIDE_S, _LONGEST_OF_SECONDS = 300.0, 20.0
+"""Of a case, for what its own time does not hold: the start, and the first steps on a slow link."""
 
 
 def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench parallel", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
-    parser.add_argument("--seconds", type=from_0, default=600, help="for all of it, default 600; cases that do not fit "
-                        "are left out")  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=from_0, default=2400, help="for all of it, default 2400; cases that do not fit are left out"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this")
+    add_rates_argument(parser)
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     cases = [case for case in CASES if arguments.only in case.name]
     if not cases:
         raise InvalidChoice(f"--only {arguments.only} is in no case; one is {CASES[0].name}")
-    rows, left_out = _rows(cases, arguments)
+    jobs = [(case, rate) for case in cases for rate in arguments.rates]
+    rows: list[dict[str, Any]] = []
+    left_out = [_named(*job) for job in jobs]
+    print(_HEAD, flush=True)
+    for job, seconds in in_time(jobs, seconds=arguments.seconds, least_s=_LEAST_S, kind=lambda job: job[1]):
+        found = measured(*job, seconds=seconds)
+        rows += found
+        left_out.remove(_named(*job))
+        print("\n".join(map(_line, found)), flush=True)
     if not rows:
         raise InvalidChoice(f"--seconds {arguments.seconds:g} is too short for a case; give {2 * _LEAST_S:g} or more")
     if left_out:
         print(f"left out, since {arguments.seconds:g} s were over: {', '.join(left_out)}")
-    print(_summed_up(rows))
+    print(_summed_up([row for row in rows if "failed" not in row]))
     facts = {"left_out": left_out, "threads_a_rank": 1}
     write_results("parallel", target=cpu_target(), rows=rows, folder=arguments.out, **facts)
     return 0
 
 
-def _rows(cases: Sequence[Case], arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Of each variant of each case, printed as they come; and the cases that there was no time for."""
-    until_s, longest_s = time.monotonic() + arguments.seconds, _LEAST_S
-    rows: list[dict[str, Any]] = []
-    left_out = []
-    print(_HEAD, flush=True)
-    for number, case in enumerate(cases):
-        left_s, started_s = until_s - time.monotonic(), time.monotonic()
-        if left_s < longest_s:
-            left_out.append(case.name)
-            continue
-        found = measured(case, seconds=left_s / (len(cases) - number))
-        if found[0]["steps"] == 1:  # it took as long as it must
-            longest_s = max(longest_s, time.monotonic() - started_s)
-        rows += found
-        print("\n".join(map(_line, found)), flush=True)
-    return rows, left_out
+def _named(case: Case, rate: str) -> str:
+    return f"{case.name} {name_of(rate)}"
 
 
-def measured(case: Case, *, seconds: float) -> list[dict[str, Any]]:
-    """The rows of all variants, plain data parallelism first, by ranks of one thread each. Raises WorkerDied and
-    WorkerTimeout."""
+def measured(case: Case, rate: str, *, seconds: float) -> list[dict[str, Any]]:
+    """The rows of all variants, plain data parallelism first, by ranks of one thread each; or why that link cannot be
+    made. Raises WorkerDied and WorkerTimeout."""
+    about = {"network": case.network, "images": case.images, "world": case.world, "rate": rate}
+    if rate != LOOPBACK and why_not():
+        return [{**about, "failed": why_not()}]
     with tempfile.TemporaryDirectory() as name:
         folder, job = Path(name), Job(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(case.world)]
-        run = [sys.executable, "-m", *torchrun, "-m", "bench.parallel", name]
-        try:
-            ended = subprocess.run(run, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=seconds + _BESIDE_S)
-        except subprocess.TimeoutExpired as error:
-            raise WorkerTimeout(f"{case.name}: no end after {seconds + _BESIDE_S:.0f} s") from error
-        if ended.returncode:
-            raise WorkerDied(f"{case.name}: its ranks ended with the code {ended.returncode}")
-        return msgspec.json.decode((folder / "rows.json").read_bytes(), type=list[dict[str, Any]])
+        timeout_s = _BESIDE_S + _LONGEST_OF_SECONDS * seconds
+        run_ranks(
+            ["-m", "bench.parallel", name], name=_named(case, rate), world=case.world, rate=rate, timeout_s=timeout_s
+        )
+        rows = msgspec.json.decode((folder / "rows.json").read_bytes(), type=list[dict[str, Any]])
+        return [{**about, **row} for row in rows]
 
 
 _HEAD = (
-    f"{'network':10} {'images':38} {'ranks':>5} {'variant':26} {'ms':>8} {'spread':>7} {'× DP':>5} {'simulated':>9} "
-    f"{'error':>6}"
+    f"{'network':10} {'images':38} {'ranks':>5} {'link':11} {'variant':26} {'ms':>8} {'spread':>7} {'× DP':>5} "
+    f"{'× conv.':>7} {'simulated':>9} {'error':>6}  way"
 )
 
 
 def _line(row: dict[str, Any]) -> str:
+    about = f"{row['network']:10} {row['images']:38} {row['world']:5} {name_of(row['rate']):11}"
+    if "failed" in row:
+        return f"{about} {row['failed']}"
     return (
-        f"{row['network']:10} {row['images']:38} {row['world']:5} {row['name']:26} {row['median_ms']:8.1f} "
-        f"{row['spread_ms']:7.1f} {row['times_as_fast_as_data_parallelism']:5.2f} {row['predicted_ms']:9.1f} "
-        f"{row['error']:+6.0%}"
+        f"{about} {row['name']:26} {row['median_ms']:8.1f} {row['spread_ms']:7.1f} "
+        f"{row['times_as_fast_as_data_parallelism']:5.2f} {row['times_as_fast_as_conventional']:7.2f} "
+        f"{row['predicted_ms']:9.1f} {row['error']:+6.0%}  {row['way']}"
     )
 
 
@@ -163,7 +163,7 @@ def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
     """The error of the simulator where each rank has a core."""
     lines = [""]
     for kind, is_plain in (("data parallelism", True), ("pipelines", False)):
-        of_2 = [row for row in rows if row["world"] == 2 and (row["name"] == "data parallelism") == is_plain]
+        of_2 = [row for row in rows if row["world"] == 2 and bool(row["way"]) == is_plain]
         if of_2:
             errors = [abs(row["error"]) for row in of_2]
             mean = statistics.mean(errors)
@@ -176,12 +176,11 @@ def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
 # -- one rank ----------------------------------------------------------------------------------------------------------
 
 
-_WARM_UP, _MOST_ROUNDS = 2, 9
-_COSTS_SHARE = 0.15
+_WARM_UP, _MOST_ROUNDS = 2, 11
+_COSTS_SHARE, _CHOICE_SHARE = 0.15, 0.25
 """Of the time of a case."""
-_TIMEOUT_S = 120.0
-_LINK_BYTES = 4 * 2**20
-_PINGS = 20
+_TIMEOUT_S = 300.0
+DATA_PARALLELISM, CONVENTIONAL, CHOSEN = "data parallelism", "all-reduce after backward", "the way chosen"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +209,8 @@ class _Runner:
     step: Callable[[Tensor, Tensor], object]
     """One step on the whole batch, of which it takes its share."""
     optimizer: torch.optim.Optimizer
+    way: Communication | None = None
+    """Of gradients; None for pipelines."""
     exposed_s: Callable[[], float] = lambda: 0.0
     rounds: list[_Round] = field(default_factory=list)
 
@@ -225,14 +226,20 @@ def main(folder: Path) -> None:
 
 
 def _measured(job: Job) -> list[dict[str, Any]]:
-    case, link = job.case, _link()
+    case, link = job.case, measured_link()
     torch.manual_seed(1)
     x = torch.randn(case.batch, 3, case.size, case.size)
     target = torch.randint(0, case.classes, (case.batch,))
     costs_s = _COSTS_SHARE * job.seconds / 2
     layers = _costs(case, x[: case.batch // case.microbatches], seconds=costs_s)
     share = _costs(case, x[: case.batch // case.world], seconds=costs_s)
-    runners = {"data parallelism": _data_parallel(case, share, link)}
+    whole = Stage(first=0, last=len(share), replicas=case.world)
+    alone = Plan(layers=share, stages=(whole,), microbatches=1, schedule="1f1b", link=link)
+    runners = {
+        DATA_PARALLELISM: _data_parallel(case, alone, Communication()),
+        CONVENTIONAL: _data_parallel(case, alone, Communication(collective="after-backward")),
+        CHOSEN: _data_parallel(case, alone, None, seconds=_CHOICE_SHARE * job.seconds),
+    }
     runners |= {name: _pipeline(case, plan) for name, plan in _plans(case, layers, link).items()}
     for number in range(_WARM_UP + _MOST_ROUNDS):
         for runner in runners.values():
@@ -240,19 +247,18 @@ def _measured(job: Job) -> list[dict[str, Any]]:
             runner.rounds += [taken] if number >= _WARM_UP else []
         if number >= _WARM_UP and agreed(lambda: time.time() > job.ends_at_s):
             break
-    plain_s = _median(runners["data parallelism"], "step_s")
+    plain_s, conventional_s = (_median(runners[name], "step_s") for name in (DATA_PARALLELISM, CONVENTIONAL))
     # Where gloo's threads add gradients, a rank's own threads crowd it; other work disturbs every variant.
     lost = min(_median(runner, "lost") for runner in runners.values())
     return [
         {
-            "network": case.network,
-            "images": case.images,
-            "world": case.world,
             "batch": case.batch,
             "microbatches": case.microbatches,
             "name": name,
             **_times(runner),
+            "way": "" if runner.way is None else str(runner.way),
             "times_as_fast_as_data_parallelism": plain_s / _median(runner, "step_s"),
+            "times_as_fast_as_conventional": conventional_s / _median(runner, "step_s"),
             "link_gb_s": link.gb_s,
             "latency_us": link.latency_us,
             # Ranks that share a core take time from one another.
@@ -260,28 +266,6 @@ def _measured(job: Job) -> list[dict[str, Any]]:
         }
         for name, runner in runners.items()
     ]
-
-
-def _link() -> Link:
-    """From rank 0 to rank 1 and back, while the others wait."""
-    rank = dist.get_rank()
-    medians_s = []
-    for message in (torch.zeros(1), torch.zeros(_LINK_BYTES // 4)):
-        times_s = []
-        for _ in range(_PINGS):
-            dist.barrier()
-            started_s = time.perf_counter()
-            if rank == 0:
-                dist.send(message, 1)
-                dist.recv(message, 1)
-            elif rank == 1:
-                dist.recv(message, 0)
-                dist.send(message, 0)
-            times_s.append((time.perf_counter() - started_s) / 2)
-        medians_s.append(statistics.median(times_s))
-    latency_s, both_s = medians_s
-    carried_s = max(both_s - latency_s, 1e-9)
-    return agreed(lambda: Link(gb_s=_LINK_BYTES / 1e9 / carried_s, latency_us=1e6 * latency_s))
 
 
 def _costs(case: Case, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
@@ -315,9 +299,13 @@ def _pipeline(case: Case, plan: Plan) -> _Runner:
     )
 
 
-def _data_parallel(case: Case, share: tuple[LayerCost, ...], link: Link) -> _Runner:
-    """PyTorch's own, as it is: each rank takes its share of the batch at once."""
-    model = DistributedDataParallel(case.model())
+def _data_parallel(case: Case, plan: Plan, way: Communication | None, *, seconds: float = 0.0) -> _Runner:
+    """Each rank takes its share of the batch at once. ``way``: None for the one that is chosen in ``seconds``."""
+    if way is None:
+        example = torch.zeros(case.batch // case.world, 3, case.size, case.size)
+        model = data_parallel(case.model(), example, seconds=seconds)
+    else:
+        model = data_parallel(case.model(), communication=way)
     optimizer = _optimizer(model)
     rank, world = dist.get_rank(), case.world
 
@@ -326,9 +314,7 @@ def _data_parallel(case: Case, share: tuple[LayerCost, ...], link: Link) -> _Run
         loss = nn.functional.cross_entropy(model(x.chunk(world)[rank]), target.chunk(world)[rank])
         loss.backward()  # type: ignore[no-untyped-call]
 
-    whole = Stage(first=0, last=len(share), replicas=world)
-    plan = Plan(layers=share, stages=(whole,), microbatches=1, schedule="1f1b", link=link)
-    return _Runner(plan=plan, step=step, optimizer=optimizer)
+    return _Runner(plan=plan, step=step, optimizer=optimizer, way=communication(model).chosen)
 
 
 def _optimizer(model: nn.Module | Pipeline) -> torch.optim.Optimizer:
@@ -349,12 +335,17 @@ def _times(runner: _Runner) -> dict[str, Any]:
     """Of the slowest rank in each step, beside what the simulator says."""
     simulated, times_s = simulate(runner.plan), sorted(each.step_s for each in runner.rounds)
     quarter, median_s = len(times_s) // 4, statistics.median(times_s)
+    predicted_us = simulated.step_us
+    if runner.way is not None and runner.way.collective == "after-backward":
+        gradient_bytes = sum(layer.parameter_bytes for layer in runner.plan.layers)
+        predicted_us = simulate(replace(runner.plan, link=FREE_LINK)).step_us
+        predicted_us += sum_us(runner.plan.link, gradient_bytes, ranks=runner.plan.world)
     return {
         "median_ms": 1e3 * median_s,
         "spread_ms": 1e3 * (times_s[-1 - quarter] - times_s[quarter]),
         "steps": len(times_s),
-        "predicted_ms": simulated.step_us / 1e3,
-        "error": simulated.step_us / 1e6 / median_s - 1,
+        "predicted_ms": predicted_us / 1e3,
+        "error": predicted_us / 1e6 / median_s - 1,
         "bubble": simulated.bubble,
         "exposed_ms": 1e3 * _median(runner, "exposed_s"),
     }
