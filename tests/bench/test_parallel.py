@@ -7,17 +7,26 @@ import json
 import pytest
 import torch
 
+from bench import links
 from bench import parallel as bench
 from bench.__main__ import main
 from bench.models import resnet
 from bench.parallel import Case
 
 
-def row(name, *, median_ms, predicted_ms, steps=3):
+def row(name, *, median_ms, predicted_ms, steps=3, way="", rate="loopback"):
     ratio, error = 100 / median_ms, predicted_ms / median_ms - 1
-    of_case = {"network": "ResNet-18", "images": "CIFAR-100", "world": 2, "spread_ms": 1.0, "steps": steps}
-    found = {"name": name, "median_ms": median_ms, "predicted_ms": predicted_ms, "error": error}
-    return {**of_case, **found, "times_as_fast_as_data_parallelism": ratio, "contention": 0.0}
+    of_case = {
+        "network": "ResNet-18",
+        "images": "CIFAR-100",
+        "world": 2,
+        "spread_ms": 1.0,
+        "steps": steps,
+        "rate": rate,
+    }
+    found = {"name": name, "median_ms": median_ms, "predicted_ms": predicted_ms, "error": error, "way": way}
+    fast = {"times_as_fast_as_data_parallelism": ratio, "times_as_fast_as_conventional": 2 * ratio}
+    return {**of_case, **found, **fast, "contention": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -32,11 +41,12 @@ def test_the_networks_have_their_parameters(name, parameters):
 
 
 def test_figures_follow_from_what_the_ranks_found(monkeypatch, tmp_path, capsys):
-    found = [row("data parallelism", median_ms=100, predicted_ms=90), row("1f1b", median_ms=80, predicted_ms=88)]
-    monkeypatch.setattr(bench, "measured", lambda case, *, seconds: found)
-    assert main(["parallel", "--only", "ResNet-18 CIFAR-100 2", "--out", str(tmp_path)]) == 0
+    plain = row("data parallelism", median_ms=100, predicted_ms=90, way="buckets of 1, then 25 MiB")
+    found = [plain, row("1f1b", median_ms=80, predicted_ms=88)]
+    monkeypatch.setattr(bench, "measured", lambda case, rate, *, seconds: found)
+    assert main(["parallel", "--only", "ResNet-18 CIFAR-100 2", "--rates", "loopback", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "1.25" in out and "+10%" in out and "-10%" in out
+    assert "1.25" in out and "2.50" in out and "+10%" in out and "-10%" in out
     assert "pipelines: mean error 10%, at most 10%" in out
     (written,) = tmp_path.iterdir()
     assert json.loads(written.read_text())["rows"] == found
@@ -48,21 +58,38 @@ def test_figures_follow_from_what_the_ranks_found(monkeypatch, tmp_path, capsys)
 
 def test_cases_that_do_not_fit_are_named(monkeypatch, tmp_path, capsys):
     now = [0.0]
-    monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
 
-    def measured(case, *, seconds):
+    def measured(case, rate, *, seconds):
         now[0] += max(seconds, 30.0)
         return [row("data parallelism", median_ms=100, predicted_ms=90, steps=1)]
 
     monkeypatch.setattr(bench, "measured", measured)
-    assert main(["parallel", "--seconds", "100", "--out", str(tmp_path)]) == 0
+    assert main(["parallel", "--seconds", "100", "--rates", "loopback", "--out", str(tmp_path)]) == 0
     assert now[0] <= 100
-    assert "left out, since 100 s were over: ResNet-18 Caltech-101 2 ranks" in capsys.readouterr().out
+    assert "left out, since 100 s were over: ResNet-18 Caltech-101 2 ranks loopback" in capsys.readouterr().out
+
+
+def test_a_link_that_cannot_be_made_is_a_row_with_the_reason(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench, "why_not", lambda: "links cannot be limited without tc")
+    monkeypatch.setattr(bench, "run_ranks", lambda *arguments, **keywords: pytest.fail("no rank may start"))
+    assert main(["parallel", "--only", "ResNet-18 CIFAR-100 2", "--rates", "1", "--out", str(tmp_path)]) == 0
+    assert "2 1 Gbit/s    links cannot be limited without tc" in capsys.readouterr().out
+    (written,) = tmp_path.iterdir()
+    (found,) = json.loads(written.read_text())["rows"]
+    assert found["failed"] == "links cannot be limited without tc" and found["rate"] == "1"
 
 
 @pytest.mark.slow
-def test_two_ranks_answer():
+@pytest.mark.parametrize("rate", ["loopback", "1"])
+def test_two_ranks_answer(rate):
+    if rate != "loopback" and links.why_not():
+        pytest.skip(links.why_not())
     case = Case(network="ResNet-18", images="tiny", classes=10, size=8, world=2, batch=4, microbatches=2)
-    rows = bench.measured(case, seconds=1.0)
-    assert [each["name"] for each in rows] == ["data parallelism", "gpipe", "1f1b", "interleaved", "zero-bubble"]
+    rows = bench.measured(case, rate, seconds=1.0)
+    of_data, of_pipelines = rows[:3], rows[3:]
+    assert [each["name"] for each in of_data] == ["data parallelism", "all-reduce after backward", "the way chosen"]
+    assert [each["name"] for each in of_pipelines] == ["gpipe", "1f1b", "interleaved", "zero-bubble"]
     assert all(each["median_ms"] > 0 and each["predicted_ms"] > 0 for each in rows)
+    if rate != "loopback":  # a step sends 45 MB, and nothing is faster than the link
+        assert rows[0]["link_gb_s"] < 0.14 and rows[1]["median_ms"] > 300

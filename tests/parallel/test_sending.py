@@ -14,10 +14,10 @@ from torch.distributed import distributed_c10d
 from torch.futures import Future
 
 from dwconv.parallel import Communication, data_parallel
-from dwconv.parallel.data import sending, spans
+from dwconv.parallel.data import bucket_spans, sending
+from dwconv.parallel.data.bucket_spans import InAStep, Span, Spans, medians
 from dwconv.parallel.data.choose_way import sent_as_bytes
 from dwconv.parallel.data.sending import wrapped
-from dwconv.parallel.data.spans import InAStep, Span, Spans, medians
 from dwconv.parallel.data.ways import COLLECTIVES
 from tests.parallel.ranks import needs_gloo
 
@@ -194,7 +194,7 @@ def test_ranks_on_several_machines_count_from_the_beginning_of_a_step(one_rank, 
     everyones = [(machine, spans_of, [began]) for began, spans_of in steps.items()]
     monkeypatch.setattr(dist, "get_world_size", lambda group: 2)
     monkeypatch.setattr(dist, "all_gather_object", lambda found, mine, group: found.__setitem__(slice(None), everyones))
-    assert spans.in_a_step(Spans(), dist.group.WORLD).waiting_s == pytest.approx(waiting_s)
+    assert bucket_spans.in_a_step(Spans(), dist.group.WORLD).waiting_s == pytest.approx(waiting_s)
 
 
 def test_spans_note_each_bucket_of_a_step(one_rank):

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from dwconv.discovery.step import ExampleStep, outputs_in
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import InvalidChoice
+from dwconv.parallel.data.bucket_spans import Spans, in_a_step
 from dwconv.parallel.data.sending import wrapped
-from dwconv.parallel.data.spans import Spans, in_a_step
 from dwconv.parallel.data.ways import Collective, Communication, CommunicationReport, StepTimes
 
 DEFAULT = Communication()

@@ -25,7 +25,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from dwconv.parallel.data.spans import Spans
+from dwconv.parallel.data.bucket_spans import Spans
 from dwconv.parallel.data.ways import Communication
 
 _WITH_TWO = ("reduce-scatter", "reduce-broadcast")

@@ -1,0 +1,120 @@
+"""bench communication: what is printed follows from what ranks measured, and ranks answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import communication as bench
+from bench import links
+from bench.__main__ import main
+from bench.communication import Job, Pictures, summary
+from dwconv.parallel import Communication
+from dwconv.parallel.data.ways import CommunicationReport, StepTimes
+
+CONTROL, DEFAULT = Communication(collective="after-backward"), Communication()
+REDUNDANT, BFLOAT16 = Communication(collective="redundant", bucket_mb=5), Communication(compressed=True)
+
+
+def times(way, exposed_ms, **more):
+    exposed_us = 1e3 * exposed_ms
+    return StepTimes(
+        communication=way, step_us=100e3 + exposed_us, exposed_us=exposed_us, exposed_share=exposed_ms / 100, rounds=3,
+        **more,
+    )  # fmt: skip
+
+
+def report(**changed):
+    rows = (times(DEFAULT, 50), times(CONTROL, 80, transfer_us=70e3), times(BFLOAT16, 10), times(REDUNDANT, 30))
+    facts = {"chosen": REDUNDANT, "reason": "", "world": 2, "gradient_bytes": 10, "local_us": 100e3, "rows": rows}
+    return CommunicationReport(**{**facts, **changed})
+
+
+def test_what_a_way_hides_is_counted_from_the_control():
+    found = summary(report())
+    assert found["hidden"] == pytest.approx(1 - 30 / 80) and found["chosen_exposed_ms"] == 30
+    assert found["control_exposed_ms"] == 80 and found["default_exposed_ms"] == 50 and found["sum_ms"] == 70
+    of_finals = summary(report(finals=(times(DEFAULT, 60), times(REDUNDANT, 20))))
+    assert of_finals["hidden"] == pytest.approx(1 - 20 / 80) and of_finals["default_exposed_ms"] == 60
+
+
+def test_the_best_exact_way_stands_beside_a_compressed_one():
+    found = summary(report(chosen=BFLOAT16))
+    assert found["hidden"] == pytest.approx(1 - 10 / 80)
+    assert found["exact"] == str(REDUNDANT) and found["exact_hidden"] == pytest.approx(1 - 30 / 80)
+    assert summary(report(rows=(times(DEFAULT, 1), times(CONTROL, 0)), chosen=DEFAULT))["hidden"] == 0
+
+
+def planted(job):
+    about = {"world": job.world, "rate": job.rate, "network": job.network, "name": job.name}
+    link = {"link_gb_s": 0.12, "latency_us": 90.0, "sum_by_link_ms": 75.0, "told": "the table of ways"}
+    return {
+        **about,
+        "batch": job.batch,
+        "image": job.image,
+        **link,
+        **summary(report()),
+        "gradient_bytes": 2**24,
+        "chosen": "redundant",
+    }
+
+
+def test_a_line_for_each_link_and_the_reason_where_there_is_none(monkeypatch, tmp_path, capsys):
+    measured = bench.measured
+    monkeypatch.setattr(bench, "measured", lambda job: planted(job) if job.rate == "loopback" else measured(job))
+    monkeypatch.setattr(bench, "why_not", lambda: "links cannot be limited without tc")
+    run = [
+        "communication",
+        "--model",
+        "MobileNetV3-Large",
+        "--ranks",
+        "2",
+        "--rates",
+        "loopback,1",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main(run) == 0
+    out = capsys.readouterr().out
+    assert "62%  redundant" in out and "the table of ways" in out
+    assert "1 Gbit/s    links cannot be limited without tc" in out
+    (written,) = tmp_path.iterdir()
+    assert [row.get("failed") for row in json.loads(written.read_text())["rows"]] == [None, bench.why_not()]
+
+
+def test_bad_input_is_one_line(capsys):
+    for options, said in (
+        (("--model", "Mamba-like"), "its inputs are no images"),
+        (("--model", "VGG"), "write one of"),
+        (("--seconds", "1"), "too short for a network; give 20 or more"),
+    ):
+        assert main(["communication", *options]) == 2
+        err = capsys.readouterr().err
+        assert said in err and err.count("\n") == 1
+    for option, said in (("--ranks=1,2", "has one rank, which sends nothing"), ("--batch=0", "--batch")):
+        with pytest.raises(SystemExit):
+            main(["communication", option])
+        assert said in capsys.readouterr().err
+
+
+def test_pictures_are_of_their_size_and_differ():
+    pictures = Pictures(4, size=8)
+    assert len(pictures) == 4 and all(pictures[index][0].shape == (3, 8, 8) for index in range(4))
+    assert not pictures[0][0].equal(pictures[1][0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", ["loopback", "1"])
+def test_two_ranks_answer(rate):
+    """The bytes that leave a rank are those that the collective has, with little more."""
+    if rate != "loopback" and links.why_not():
+        pytest.skip(links.why_not())
+    row = bench.measured(Job(network="ResNet-18", batch=2, image=32, world=2, rate=rate, seconds=1.0, steps=2))
+    assert row["link_gb_s"] > 0 and row["local_ms"] > 0 and row["reason"] in row["told"]
+    if rate == "loopback":
+        assert row["seen_bytes"] is None and set(row["waiting"]) == {"plain", "prefetch"}
+        return
+    assert row["link_gb_s"] < 0.14 and not row["waiting"]
+    sent = {json.dumps(each["communication"]): each["sent_bytes"] for each in row["rows"]}
+    assert 0.99 < row["seen_bytes"] / sent[json.dumps(row["chosen"])] < 1.2
