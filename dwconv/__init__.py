@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dwconv import nn
     from dwconv.call.active import active
     from dwconv.call.causal import causal_conv1d
+    from dwconv.call.cross_correlation import cross_correlation
     from dwconv.call.functional import conv1d, conv2d, conv3d, lock, reset
     from dwconv.call.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
     from dwconv.errors import DwconvError, DwconvWarning
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "call.active": ("active",),
     "call.causal": ("causal_conv1d",),
+    "call.cross_correlation": ("cross_correlation",),
     "call.functional": ("conv1d", "conv2d", "conv3d", "lock", "reset"),
     "call.transposed": ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
     "errors": ("DwconvError", "DwconvWarning"),
@@ -61,7 +63,8 @@ _HOMES = {name: f"dwconv.{module}" for module, names in _NAMES.items() for name 
 
 __all__ = [
     "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convert", "explain", "graphed", "layers", "load_pack",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convert",
+    "cross_correlation", "explain", "graphed", "layers", "load_pack",
     "lock", "nn", "ready", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 

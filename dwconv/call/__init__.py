@@ -9,6 +9,7 @@
     active         F.conv1d, F.conv_transpose1d and so on, where a mode sends them on
         │                               │
         ├──► deferred ──────────────────┘                      a causal convolution that runs with a SiLU after it
+        ├──► cross_correlation                                 each image with kernels of its own
         ├──► transposed     conv_transpose1d, conv_transpose2d, conv_transpose3d: the passes of another convolution
         │
     functional     conv1d, conv2d, conv3d ──► native          C++ runs the calls that it has seen

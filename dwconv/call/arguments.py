@@ -260,10 +260,10 @@ def is_autocast(x: Tensor) -> bool:
 
 def layout_of_result(x: Tensor, w: Tensor) -> Layout:
     """channels_last if one of the two is, as with PyTorch's op."""
-    return "nhwc" if _lies_channels_last(x) or _lies_channels_last(w) else "nchw"
+    return "nhwc" if lies_channels_last(x) or lies_channels_last(w) else "nchw"
 
 
-def _lies_channels_last(tensor: Tensor) -> bool:
+def lies_channels_last(tensor: Tensor) -> bool:
     """PyTorch's rule, which looks at the strides; they decide also where a size of 1 leaves it open."""
     sizes, strides = tensor.shape, tensor.stride()
     if strides[1] == 0:

@@ -180,17 +180,29 @@ class Kernel:
             addresses = [*map(_ADDRESS, (*inputs, *result))]
         if functools.reduce(operator.or_, addresses) & self._off_alignment:
             return self(*inputs)
+        self._call_at(addresses, batch, first)
+        return result
+
+    def into(self, result: torch.Tensor, *inputs: torch.Tensor) -> None:
+        """Run it as ``on_dense``, and write to ``result``, which has the kernel's layout as well."""
+        addresses = [*map(_ADDRESS, (*inputs, result))]
+        is_elsewhere = self._is_cuda and result.get_device() != torch.cuda.current_device()
+        if is_elsewhere or functools.reduce(operator.or_, addresses) & self._off_alignment:
+            result.copy_(self(*inputs))
+        else:
+            self._call_at(addresses, inputs[0].shape[0], result)
+
+    def _call_at(self, addresses: list[int], batch: int, like: torch.Tensor) -> None:
         offsets, size_bytes = self._scratch_at.get(batch) or self._place_workspaces(batch)
         start, scratch = 0, None
         if size_bytes and self._is_cuda:  # kept until the kernel is queued: the stream then keeps the order
-            scratch = first.new_empty(size_bytes, dtype=torch.uint8)
+            scratch = like.new_empty(size_bytes, dtype=torch.uint8)
             start = scratch.data_ptr()
         elif size_bytes:
             start = _scratch(size_bytes)
         for offset in offsets:
             addresses.append(start + offset)
         self._call(batch, *addresses)
-        return result
 
     def run_into(
         self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
