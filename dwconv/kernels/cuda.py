@@ -17,6 +17,7 @@ from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.kernels.cpu import describe, extent, first_line
 from dwconv.kernels.nvrtc import compile_cubin
 from dwconv.problems.target import CudaTarget
+from dwconv.schedules.cuda.gpu.hardware import COPIES_VECTORS
 from dwconv.schedules.template import Candidate
 from dwconv.system import forks
 
@@ -70,6 +71,8 @@ def generated(function: Any, arguments: tuple[Argument, ...], arch: str) -> tupl
     pipeline, _, finish_device = tirx.get_tir_pipeline("s_tir")
     # Common-subexpression elimination leaves dead variables and, with a symbolic grid, an extra kernel argument.
     options = {"tirx.disable_cse_tir": True, "tirx.use_async_copy": True}
+    if COPIES_VECTORS in (function.attrs or {}):
+        options["tirx.disable_storage_rewrite"] = True
     disabled = [] if _has_blocks(function) else _NOTHING_TO_DO
     with target, tvm.transform.PassContext(opt_level=3, config=options, disabled_pass=disabled):
         module = pipeline(module)

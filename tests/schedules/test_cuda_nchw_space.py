@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.measure.simulator.simulate import source_only
 from dwconv.problems.workload import DTYPES, Workload
 from dwconv.schedules.cuda.gather_nchw.cut import PlanesCut, RowsCut
 from dwconv.schedules.cuda.gpu.hardware import BANKS
 from dwconv.schedules.cuda.gpu.memory import spread_vectors, spread_words
 from dwconv.schedules.space import ConfigSpace
-from dwconv.schedules.template import templates_for
+from dwconv.schedules.template import Candidate, templates_for
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean
 from tests.turns import every
@@ -65,7 +66,7 @@ def test_legal_configurations_fit_the_hardware(name: str) -> None:
     for _ in range(50):
         config = every_config.sample(rng)
         assert config is not None
-        down = config.block_h // config.tile_h if name == TILES else config.threads_h
+        down = config.block_h // (config.vthread_h * config.tile_h) if name == TILES else config.threads_h
         assert 32 <= config.planes * down * config.threads_w <= SM_90.threads_per_block
         assert (config.planes if name == TILES else down) <= 64, "CUDA allows 64 threads on z"
         if name.startswith("cuda.dgrad"):
@@ -88,6 +89,12 @@ def test_what_cannot_run_is_named() -> None:
         ({"block_h": 8, "tile_h": 7}, "tile_h does not divide block_h"),
         ({"stage": "shared", "tile_w": 2}, "columns are strided"),
         ({"stage": "registers"}, "columns are neighbours"),
+        ({"stage": "registers", "vthread_w": 1, "vthread_h": 2, "block_h": 14}, "rows are neighbours"),
+        ({"stage": "registers", "vthread_w": 1, "padding": "none"}, "there are no banks"),
+        ({"padding": "copied"}, "nothing is copied ahead"),
+        ({"pipeline": 2, "turns": 4, "padding": "none"}, "all is copied ahead"),
+        ({"vthread_h": 4, "block_h": 14}, "not vthread_h times"),
+        ({"blocks_per_sm": 8}, "more registers than that many blocks leave"),
         ({"planes": 32}, "more than 1024 threads"),
         ({"block_h": 64, "tile_h": 8, "vthread_w": 4, "threads_w": 19, "planes": 1}, "outputs wanted"),
         ({"tile_h": 14, "vthread_w": 4, "threads_w": 14, "planes": 16, "block_h": 56}, "more registers"),
@@ -97,6 +104,19 @@ def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -
     tiles = space(TILES, 144, 56, 3)
     with pytest.raises(InvalidConfig, match=reason):
         tiles.check({**tiles.default.to_dict(), **knobs})
+
+
+def test_a_record_of_block_tiles_from_before_a_knob_means_what_it_meant() -> None:
+    """No virtual threads on rows, rows spread over the banks, and registers as ptxas likes."""
+    tiles = space(TILES, 144, 56, 3)
+    recorded = {"planes": 2, "block_h": 28, "tile_h": 7, "threads_w": 32, "vthread_w": 2, "tile_w": 1,
+                "stage": "shared", "unroll": "kernel", "pipeline": 1, "turns": 1}  # fmt: skip
+    config = tiles.check({"template": TILES, **recorded})
+    assert (config.vthread_h, config.padding, config.blocks_per_sm) == (1, "fetched", 0)
+    source = source_only(Candidate(layer(144, 56, 3), config), SM_90).source
+    assert "__launch_bounds__(256)" in source
+    bounded = tiles.check({**recorded, "blocks_per_sm": 4})
+    assert "__launch_bounds__(256, 4)" in source_only(Candidate(layer(144, 56, 3), bounded), SM_90).source
 
 
 # -- where a search starts -----------------------------------------------------------------------------------------
@@ -111,11 +131,17 @@ def test_block_tiles_are_strided_by_virtual_threads(objects: Path) -> None:
     assert counts.wavefronts_per_ideal < 1.05
 
 
+AHEAD = {"pipeline": 2, "turns": 4, "block_h": 56, "blocks_per_sm": 2}
+
+
 @pytest.mark.parametrize(
     ("name", "knobs"),
     [
-        (TILES, {"pipeline": 2, "turns": 4, "planes": 1, "block_h": 56, "tile_h": 4, "threads_w": 8, "vthread_w": 1}),
-        (TILES, {"pipeline": 2, "turns": 4, "planes": 2, "block_h": 28, "tile_h": 7, "threads_w": 28, "vthread_w": 2}),
+        (TILES, {**AHEAD, "planes": 1, "tile_h": 4, "threads_w": 8, "vthread_w": 1, "padding": "fetched"}),
+        (TILES, {**AHEAD, "planes": 1, "tile_h": 4, "threads_w": 8, "vthread_w": 1, "padding": "copied"}),
+        (TILES, {**AHEAD, "planes": 1, "tile_h": 4, "threads_w": 28, "vthread_h": 2, "vthread_w": 2}),
+        (TILES, {**AHEAD, "planes": 1, "tile_h": 4, "threads_w": 14, "vthread_w": 1, "tile_w": 4, "blocks_per_sm": 4}),
+        (TILES, {"planes": 8, "block_h": 8, "tile_h": 2, "threads_w": 7, "vthread_w": 1, "padding": "none"}),
         (TILES, {"planes": 8, "block_h": 8, "tile_h": 2, "threads_w": 7, "vthread_w": 1}),
         (WIDE[0], {"planes": 8, "threads_h": 4, "threads_w": 7, "tile_w": 8}),
     ],

@@ -131,7 +131,15 @@ def test_bank_conflicts_cost_the_turns_that_they_add() -> None:
     assert conflicts_us([too_large], SM_90) == 0, "it never runs"
 
 
-COPIED = {"planes": 1, "block_h": 56, "tile_h": 2, "threads_w": 8, "vthread_w": 1, "pipeline": 2, "turns": 4}
+COPIED = {
+    "planes": 1,
+    "block_h": 56,
+    "tile_h": 2,
+    "threads_w": 8,
+    "vthread_w": 1,
+    "pipeline": 2,
+    "turns": 4,
+}
 """Rows of 60 words lie as in memory: 8 threads of each read, of every second row."""
 
 

@@ -10,7 +10,9 @@ fprop
 The block's input patch, halo and padding included, is staged in shared memory, in float32. With ``stage=registers``,
 for small kernels, each thread reads the patch of its own tile_h × tile_w neighbouring outputs straight from global
 memory. With ``pipeline`` buffers a block goes through several tiles in ``turns``, and copies the patches of the next
-ones (cp.async, as they lie) while it computes one.
+ones (cp.async, as they lie) while it computes one; a thread with ``tile_w`` neighbouring columns reads them in vectors
+that lie in the patch as they were copied. ``padding`` is room between staged rows where threads of several
+rows would meet in the banks. ``vthread_h`` strides rows as ``vthread_w`` strides columns.
 
 dgrad, at stride 1: fprop from dy to dx, with the kernel turned round and what the padding left
 
@@ -84,5 +86,6 @@ TEMPLATES = family(
     misfit=misfit,
     space=space,
     schedule=schedule,
+    version=2,
     **estimated(one_kernel(work)),
 )

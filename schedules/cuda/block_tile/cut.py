@@ -7,11 +7,13 @@ index in the tile    =  (vthread · threads + thread) · registers + register
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.memory import spread_words
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LEAST_COPY_BYTES, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.memory import spread_words, threads_places, turns_of_threads
 from dwconv.schedules.space import Config
 
 
@@ -32,20 +34,30 @@ class AxisTile:
 def axis_tiles(config: Config) -> tuple[AxisTile, AxisTile, AxisTile]:
     return (
         AxisTile(threads=config.planes),
-        AxisTile(threads=config.block_h // config.tile_h, registers=config.tile_h),
+        AxisTile(
+            vthreads=config.vthread_h,
+            threads=config.block_h // (config.vthread_h * config.tile_h),
+            registers=config.tile_h,
+        ),
         AxisTile(vthreads=config.vthread_w, threads=config.threads_w, registers=config.tile_w),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockTile:
-    """Outputs of one block, (planes, rows, columns), and its threads on rows and on columns."""
+    """Outputs of one block, (planes, rows, columns), its threads on rows and on columns, and the neighbouring outputs
+    that each of them has."""
 
     planes: int
     rows: int
     columns: int
     threads_h: int
     threads_w: int
+    tile_h: int = 1
+    tile_w: int = 1
+    padding: str = "fetched"
+    """Which staged rows and planes have room after them, so that threads meet in fewer banks: those that threads fetch,
+    those that are copied ahead, or none."""
 
     @classmethod
     def of(cls, config: Config) -> BlockTile:
@@ -56,6 +68,9 @@ class BlockTile:
             columns=columns.block,
             threads_h=rows.threads,
             threads_w=columns.threads,
+            tile_h=rows.registers,
+            tile_w=columns.registers,
+            padding=config.padding,
         )
 
     def patch(self, workload: Workload) -> tuple[int, int]:
@@ -71,16 +86,22 @@ class BlockTile:
     def row_words(self, workload: Workload) -> int:
         """From a staged row to the next: the words it holds, and a few more for the banks, whether threads read or
         fetch."""
+        held = workload.stride[1] * self.turns(workload)[1] * self.threads_w
+        if self.padding != "fetched":
+            return held
         return spread_words(
-            workload.stride[1] * self.turns(workload)[1] * self.threads_w,
+            held,
             threads=(self.threads_h, self.threads_w),
             words=((self._rows_apart(workload), 1), (1, 1)),
         )
 
     def plane_words(self, workload: Workload) -> int:
         row = self.row_words(workload)
+        held = self.turns(workload)[0] * self.threads_h * row
+        if self.padding != "fetched":
+            return held
         return spread_words(
-            self.turns(workload)[0] * self.threads_h * row,
+            held,
             threads=(self.planes, self.threads_h, self.threads_w),
             words=((1, self._rows_apart(workload) * row, 1), (1, row, 1)),
         )
@@ -102,12 +123,63 @@ class BlockTile:
         before = -workload.padding[1][0] % lanes
         return rows, -(-(before + columns) // lanes), before
 
-    def copied_bytes(self, workload: Workload) -> int:
+    def read_lanes(self, workload: Workload) -> int:
+        """Elements of a copied row that a thread reads at a time: whole vectors, if it has neighbouring outputs."""
+        return self.copy_lanes(workload) if self.tile_w > 1 else 1
+
+    def copied_apart(self, workload: Workload) -> tuple[int, int]:
+        """Elements from a copied row to the next, and from a plane to the next: whole vectors, and a few more for the
+        banks."""
         rows, vectors, _ = self.copied_patch(workload)
-        return self.planes * rows * vectors * self.copy_lanes(workload) * ITEMSIZE[workload.dtype]
+        lanes = self.copy_lanes(workload)
+        if self.padding != "copied":
+            return vectors * lanes, rows * vectors * lanes
+        return spread_copies(
+            vectors * lanes,
+            rows,
+            threads=(self.planes, self.threads_h, self.threads_w),
+            steps=(self.tile_h, self.tile_w),
+            unit=lanes,
+            lanes=self.read_lanes(workload),
+            itemsize=ITEMSIZE[workload.dtype],
+        )
+
+    def copied_bytes(self, workload: Workload) -> int:
+        return self.planes * self.copied_apart(workload)[1] * ITEMSIZE[workload.dtype]
 
     def _rows_apart(self, workload: Workload) -> int:
-        return self.rows // self.threads_h * workload.stride[0]
+        return self.tile_h * workload.stride[0]
+
+
+@lru_cache(maxsize=4096)
+def spread_copies(
+    row: int,
+    rows: int,
+    *,
+    threads: tuple[int, int, int],
+    steps: tuple[int, int],
+    unit: int,
+    lanes: int,
+    itemsize: int,
+) -> tuple[int, int]:
+    """Elements from a row of so many to the next, and from a plane of so many ``rows`` to the next, with which the
+    threads, on planes, rows and columns, meet in the fewest banks; of equals the least. Threads of neighbouring rows
+    and columns read ``lanes`` elements each, ``steps`` rows and columns apart; all begins at multiples of ``unit``."""
+    around = BANKS * BANK_BYTES // itemsize
+
+    def best(tried: Iterable[tuple[int, int]]) -> tuple[int, int]:
+        found, taken = (0, 0), math.inf
+        for row, plane in tried:
+            places = threads_places(threads, apart=(plane, steps[0] * row, steps[1]))
+            turns = turns_of_threads(places, itemsize=itemsize, lanes=lanes)
+            if turns.taken < taken:
+                found, taken = (row, plane), turns.taken
+            if turns.taken <= turns.least:
+                break
+        return found
+
+    row, plane = best((apart, rows * apart) for apart in range(row, row + around, unit))
+    return best((row, apart) for apart in range(plane, plane + around, unit))
 
 
 def round_up(size: int, multiple: int) -> int:

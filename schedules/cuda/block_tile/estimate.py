@@ -7,9 +7,16 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.block_tile.cut import BlockTile
+from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP, compiled_registers
+from dwconv.schedules.cuda.gpu.hardware import (
+    BANK_BYTES,
+    REGISTERS_PER_UNIT,
+    SHARED_LANES,
+    WARP,
+    compiled_registers,
+    registers_left,
+)
 from dwconv.schedules.cuda.gpu.memory import Turns, lines_of_warp, sector_bytes, threads_places, turns_of_threads
 from dwconv.schedules.space import Config
 
@@ -46,19 +53,19 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     outputs, taps = outputs_of(config), math.prod(workload.kernel)
     reads = _staged(workload, config, tile, threads) if config.stage == "shared" else _direct(workload, config, tile)
     converted = 0.75 * outputs if itemsize == 2 else 0.0
-    fma = float(outputs * taps)
-    instructions = fma + taps + reads.instructions + outputs + converted
+    fma, stores = float(outputs * taps), outputs / stored_lanes(workload, config)
+    instructions = fma + taps + reads.instructions + stores + converted
     written = float(workload.batch * workload.out_channels * math.prod(workload.output_size) * itemsize)
     patch_h, patch_w = tile.patch(workload)
     planes = -(-tile.planes // workload.multiplier)
     row = min(patch_w * workload.stride[1], workload.input_size[1]) * itemsize
     row = sector_bytes(row, whole=tile.columns >= workload.output_size[1])
     read = float(tiles * planes * min(patch_h, workload.input_size[0]) * row)
-    lines = warps * outputs * lines_of_warp(tile.threads_w, config.tile_w * itemsize)
+    lines = warps * stores * lines_of_warp(tile.threads_w, config.tile_w * itemsize)
     return BlockWork(
         blocks=-(-tiles // config.turns),
         threads=threads,
-        registers=compiled_registers(registers_of(workload, config), target),
+        registers=_registers(workload, config, threads, target),
         shared_bytes=staged_bytes(workload, config) if config.stage == "shared" else 0,
         instructions=warps * (config.turns * instructions + START),
         fma=config.turns * warps * fma,
@@ -69,6 +76,25 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         cache_bytes=max(read, workload.bytes - written) + written,
         bytes_in_flight=reads.bytes_in_flight,
     )
+
+
+def stored_lanes(workload: Workload, config: Config) -> int:
+    """Neighbouring outputs of a thread that it stores at a time: up to 16 bytes, where no tile is cut off; casts are
+    stored one by one."""
+    columns = axis_tiles(config)[-1].block
+    whole = workload.output_size[1] % columns == 0 and workload.dtype == "float32"
+    return min(int(config.tile_w), SHARED_LANES) if whole else 1
+
+
+def _registers(workload: Workload, config: Config, threads: int, target: CudaTarget) -> int:
+    needed = registers_of(workload, config)
+    if not config.blocks_per_sm:
+        if config.stage == "registers" or config.unroll == "row":
+            return compiled_registers(needed, target)
+        # Straight code: ptxas moves loads far ahead of their use.
+        return min(target.registers_per_thread, needed + math.prod(workload.kernel))
+    allowed = registers_left(target, threads=threads, blocks=config.blocks_per_sm)
+    return min(allowed, -(-needed // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT)
 
 
 def _direct(workload: Workload, config: Config, tile: BlockTile) -> _Reads:
@@ -90,52 +116,64 @@ def _staged(workload: Workload, config: Config, tile: BlockTile, threads: int) -
     lanes = tile.copy_lanes(workload) if config.pipeline > 1 else 1
     moves = fetched / lanes / threads
     rows_read = (config.tile_h - 1) * workload.stride[0] + workload.dilation[0] * (workload.kernel[0] - 1) + 1
-    read = config.vthread_w * workload.kernel[1] * min(rows_read, config.tile_h * workload.kernel[0])
-    if config.unroll == "row":
-        read = outputs_of(config) * math.prod(workload.kernel)
-    converted = 0.75 * (fetched / threads if config.pipeline == 1 else read) if itemsize == 2 else 0.0
+    if config.unroll == "row" or rows_read > config.tile_h * workload.kernel[0]:
+        rows_read = config.tile_h * workload.kernel[0]
+    read = config.vthread_h * config.vthread_w * rows_read * reads_of_row(workload, config)
+    wide = tile.read_lanes(workload) if config.pipeline > 1 else 1
+    converted = 0.75 * (fetched / threads if config.pipeline == 1 else read * wide) if itemsize == 2 else 0.0
     in_flight = (config.pipeline - 1) * fetched if config.pipeline > 1 else min(fetched, LOADS_IN_FLIGHT * threads)
     warps = -(-threads // WARP)
-    words = lanes * itemsize / BANK_BYTES if config.pipeline > 1 else 1
     stored, loaded = _turns_of_fetch(workload, config, tile), _turns_of_read(workload, config, tile)
     return _Reads(
         instructions=(FETCH_INSTRUCTIONS + 2) * moves + read + converted,
         lines=warps * moves * lines_of_warp(columns * workload.stride[1] // lanes or 1, lanes * itemsize),
-        bank_turns=warps * (moves * words * stored.taken + read * loaded.taken),
-        conflict_turns=warps * (moves * words * (stored.taken - stored.least) + read * (loaded.taken - loaded.least)),
+        bank_turns=warps * (moves * stored.taken + read * loaded.taken),
+        conflict_turns=warps * (moves * (stored.taken - stored.least) + read * (loaded.taken - loaded.least)),
         bytes_in_flight=float(in_flight * itemsize),
     )
 
 
 def _turns_of_fetch(workload: Workload, config: Config, tile: BlockTile) -> Turns:
-    """Of the threads that put the input in its place, a word each; of vectors, which lie side by side, for each of
-    their words."""
+    """Of the threads that put an element of the input in its place; or a vector, one beside the other, row after
+    row."""
     if config.pipeline > 1:
-        return Turns(taken=1, least=1)
+        rows, vectors, _ = tile.copied_patch(workload)
+        lanes, (row, plane) = tile.copy_lanes(workload), tile.copied_apart(workload)
+        places = threads_places((tile.planes, rows, vectors), apart=(plane, row, lanes))
+        return turns_of_threads(places, itemsize=ITEMSIZE[workload.dtype], lanes=lanes)
     threads = -(-tile.planes // workload.multiplier), tile.threads_h, tile.threads_w
     apart = tile.plane_words(workload), tile.row_words(workload), 1
     return turns_of_threads(threads_places(threads, apart=apart), itemsize=BANK_BYTES)
 
 
 def _turns_of_read(workload: Workload, config: Config, tile: BlockTile) -> Turns:
-    """Of the threads that read an input element each, for the same tap."""
+    """Of the threads that read an input element, or a vector, for the same tap."""
     if config.pipeline > 1:
-        rows, vectors, _ = tile.copied_patch(workload)
-        row, itemsize = vectors * tile.copy_lanes(workload), ITEMSIZE[workload.dtype]
-        plane = rows * row
+        (row, plane), itemsize, lanes = tile.copied_apart(workload), ITEMSIZE[workload.dtype], tile.read_lanes(workload)
     else:
-        plane, row, itemsize = tile.plane_words(workload), tile.row_words(workload), STAGED_BYTES
+        row, plane, itemsize, lanes = tile.row_words(workload), tile.plane_words(workload), STAGED_BYTES, 1
     multiplier = min(workload.multiplier, tile.planes)  # so many read the same plane
     threads = tile.planes // multiplier, multiplier, tile.threads_h, tile.threads_w
-    apart = plane, 0, config.tile_h * workload.stride[0] * row, 1
-    return turns_of_threads(threads_places(threads, apart=apart), itemsize=itemsize)
+    apart = plane, 0, config.tile_h * workload.stride[0] * row, config.tile_w
+    return turns_of_threads(threads_places(threads, apart=apart), itemsize=itemsize, lanes=lanes)
 
 
 # -- what one thread has ---------------------------------------------------------------------------------------------
 
 
 def outputs_of(config: Config) -> int:
-    return int(config.tile_h * config.vthread_w * config.tile_w)
+    return int(config.tile_h * config.vthread_h * config.vthread_w * config.tile_w)
+
+
+def reads_of_row(workload: Workload, config: Config) -> int:
+    """Loads from a row in shared memory for the neighbouring outputs of one virtual thread: an element for each tap, or
+    the vectors that hold them all."""
+    if config.tile_w == 1:
+        return workload.kernel[1]
+    tile = BlockTile.of(config)
+    first, lanes = tile.copied_patch(workload)[2], tile.copy_lanes(workload)
+    last = first + config.tile_w - 1 + workload.dilation[1] * (workload.kernel[1] - 1)
+    return int(last // lanes + 1)
 
 
 def registers_of(workload: Workload, config: Config) -> int:
@@ -145,6 +183,9 @@ def registers_of(workload: Workload, config: Config) -> int:
 def patch_words(workload: Workload, config: Config) -> int:
     """Input words a thread holds: what it fetches at a time, or the patch of its own outputs."""
     if config.stage == "shared":
+        if config.tile_w > 1:  # a row of vectors, and the weights that meet it
+            row = reads_of_row(workload, config) * BlockTile.of(config).copy_lanes(workload)
+            return row + 2 * workload.kernel[1]
         return max(LOADS_IN_FLIGHT, workload.kernel[1])
     kernel, stride, dilation = workload.kernel, workload.stride, workload.dilation
     height = (config.tile_h - 1) * stride[0] + dilation[0] * (kernel[0] - 1) + 1

@@ -14,10 +14,13 @@ from tvm import s_tir, te, tirx
 
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
-from dwconv.schedules.cuda.block_tile.estimate import LOADS_IN_FLIGHT, staged_bytes
-from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
+from dwconv.schedules.cuda.block_tile.estimate import LOADS_IN_FLIGHT, staged_bytes, stored_lanes
+from dwconv.schedules.cuda.emit.words import MIN_BLOCKS_PER_SM
+from dwconv.schedules.cuda.gpu.hardware import COPIES_VECTORS, STATIC_SHARED_BYTES
 from dwconv.schedules.space import Config
 
+WINDOW_AXES = 7
+"""Image, plane, tile row, tile column, row, vector, lane."""
 Index = Any
 """An expression of TVM."""
 Stage = Literal["shared", "copied", "registers"]
@@ -139,11 +142,13 @@ def _copied_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape:
 
     shape = (batch, planes, padded_h // tile.rows, padded_w // tile.columns, rows, vectors, lanes)
     staged = te.compute(shape, copy, name="staged")
+    # Neighbouring outputs of a thread share what it reads: whole vectors of a row.
+    held = te.compute(shape, lambda *at: staged(*at), name="window") if tile.tile_w > 1 else staged
 
     def pixel(n: Index, c: Index, row: Index, column: Index, kh: Index, kw: Index) -> Index:
         at = column % tile.columns + kw + before
         return _in_float32(
-            staged[n, c, row // tile.rows, column // tile.columns, row % tile.rows + kh, at // lanes, at % lanes]
+            held[n, c, row // tile.rows, column // tile.columns, row % tile.rows + kh, at // lanes, at % lanes]
         )
 
     return pixel
@@ -167,16 +172,36 @@ def schedule_block_tile(
     stage: Stage = "copied" if config.pipeline > 1 else config.stage
     sch = s_tir.Schedule(fprop_nchw(workload, tile, stage=stage, names=names, flip=flip))
     staged, total, result = (sch.get_sblock(name) for name in ("staged", "sum", names[2]))
-    partition = Partition(sch, total, config)
+    partition, wide = Partition(sch, total, config), stage == "copied" and config.tile_w > 1
     if stage == "shared":
         words = tile.plane_words(workload), tile.row_words(workload)
         partition.stage_in_shared(staged, sch.get_sblock("fetched"), words=words)
     elif stage == "registers":
         partition.stage_in_registers(staged)
     else:
-        partition.copy_to_shared(staged, buffers=config.pipeline, held_bytes=staged_bytes(workload, config))
-    partition.keep_in_registers(result, unrolled=2 if config.unroll == "kernel" else 1)
-    return sch
+        if wide:
+            partition.read_in_vectors(sch.get_sblock("window"))
+        held_bytes = staged_bytes(workload, config)
+        apart = tile.copied_apart(workload) if config.padding == "copied" else None
+        partition.copy_to_shared(staged, buffers=config.pipeline, apart=apart, held_bytes=held_bytes)
+    unrolled = 2 if config.unroll == "kernel" else 1
+    partition.keep_in_registers(result, unrolled=unrolled, stored_lanes=stored_lanes(workload, config))
+    if config.blocks_per_sm:
+        sch = with_blocks_per_sm(sch, config.blocks_per_sm)
+    return s_tir.Schedule(sch.mod["main"].with_attr(COPIES_VECTORS, True)) if wide else sch
+
+
+def with_blocks_per_sm(sch: s_tir.Schedule, least: int) -> s_tir.Schedule:
+    """The kernel, whose threads have no more registers than ``least`` blocks on an SM have: ``emit.words`` says why."""
+    main = sch.mod["main"]
+    root = main.body.block
+    grid = root.body
+    inside = tirx.AttrStmt(tirx.const(0, "int32"), MIN_BLOCKS_PER_SM, tirx.const(least, "int32"), grid.body)
+    grid = tirx.For(grid.loop_var, grid.min, grid.extent, grid.kind, inside, grid.thread_binding, grid.annotations)
+    root = s_tir.SBlock(
+        [], [], [], root.name_hint, grid, alloc_buffers=root.alloc_buffers, annotations=root.annotations
+    )
+    return s_tir.Schedule(main.with_body(s_tir.SBlockRealize([], True, root)))
 
 
 class Partition:
@@ -210,13 +235,18 @@ class Partition:
         for axis, thread in zip("zyx", threads, strict=True):
             self._sch.bind(thread, f"threadIdx.{axis}")
 
-    def keep_in_registers(self, result: Any, *, unrolled: int) -> None:
-        """Accumulate in registers, store once at the end. The ``unrolled`` innermost reduction loops are unrolled."""
+    def keep_in_registers(self, result: Any, *, unrolled: int, stored_lanes: int) -> None:
+        """Accumulate in registers, store once at the end, in vectors of ``stored_lanes``. The ``unrolled`` innermost
+        reduction loops are unrolled."""
         sch = self._sch
         sch.set_scope(self._total, 0, "local")
         sch.reverse_compute_at(result, self._thread, preserve_unit_loops=True)
         innermost = self._reduction[len(self._reduction) - unrolled :]
-        for loop in (*sch.get_loops(result)[-len(self._registers) :], *innermost, *self._registers):
+        *outer, across = sch.get_loops(result)[-len(self._registers) :]
+        if stored_lanes > 1:
+            across, lane = sch.split(across, [None, stored_lanes])
+            sch.vectorize(lane)
+        for loop in (*outer, across, *innermost, *self._registers):
             sch.unroll(loop)
         sch.decompose_reduction(self._total, self._reduction[0])
 
@@ -251,10 +281,13 @@ class Partition:
         for loop in (*sch.get_loops(fetched)[-9:], row_turn, phase, column_turn):
             sch.unroll(loop)
 
-    def copy_to_shared(self, staged: Any, *, buffers: int, held_bytes: int) -> None:
+    def copy_to_shared(self, staged: Any, *, buffers: int, apart: tuple[int, int] | None, held_bytes: int) -> None:
         """Bring the patch of the next block tiles into shared memory while this one is computed: cp.async, which needs
-        no register. The innermost loop of ``staged`` is a vector; ``buffers`` patches exist at a time."""
+        no register. The innermost loop of ``staged`` is a vector; ``buffers`` patches exist at a time; rows and planes
+        lie ``apart``, in elements; None: one after the other."""
         sch, block = self._sch, self._block
+        for axis, factor in zip((4, 1), apart or (), strict=False):
+            sch.storage_align(staged, 0, axis=axis, factor=factor, offset=0)
         sch.set_scope(staged, 0, "shared" if held_bytes <= STATIC_SHARED_BYTES else "shared.dyn")
         sch.compute_at(staged, block, preserve_unit_loops=True)
         *patch, lane = sch.get_loops(staged)[2:]
@@ -265,3 +298,13 @@ class Partition:
         sch.annotate(block, "software_pipeline_stage", [0, *computing])
         sch.annotate(block, "software_pipeline_order", list(range(1 + len(computing))))
         sch.annotate(block, "software_pipeline_async_stages", [0])
+
+    def read_in_vectors(self, window: Any) -> None:
+        """Bring what a kernel row meets of copied rows into registers. The innermost loop of ``window`` is a vector."""
+        sch = self._sch
+        sch.set_scope(window, 0, "local")
+        sch.compute_at(window, self._reduction[0], preserve_unit_loops=True)
+        *outer, lane = sch.get_loops(window)[-WINDOW_AXES:]
+        sch.vectorize(lane)
+        for loop in outer:
+            sch.unroll(loop)

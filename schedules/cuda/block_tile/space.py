@@ -9,30 +9,45 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
 from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_of, staged_bytes
-from dwconv.schedules.cuda.gpu.hardware import BANKS, BLOCK_TILE_CODE, LEAST_THREADS, MOST_PADDED, usual_limits
+from dwconv.schedules.cuda.gpu.hardware import (
+    BANKS,
+    BLOCK_TILE_CODE,
+    LEAST_THREADS,
+    MOST_PADDED,
+    registers_left,
+    usual_limits,
+)
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 
 
 def block_tile_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
     """Knobs: the block tile, its threads, virtual threads and register tile, where the input is staged, unrolling; how
-    many patches of the input shared memory holds at a time, while a block goes through several tiles in turns."""
+    many patches of the input shared memory holds at a time, while a block goes through several tiles in turns; which
+    of its rows have padding after them, against bank conflicts; how many blocks an SM has registers for."""
     out_h, out_w = workload.output_size
-    planes, heights, widths = _plane_counts(workload), _cuts(out_h, most=64), _cuts(out_w, most=128, least=7)
+    planes, heights, widths = _plane_counts(workload), _cuts(out_h, most=64), _cuts(out_w, most=128, least=4)
     return ConfigSpace(
         name,
         Knob("planes", planes),
         Knob("block_h", heights),
         Knob("tile_h", sorted({part for height in heights for part in divisors(height, most=min(height, 14))})),
         Knob("threads_w", widths),
+        Knob("vthread_h", [1, 2, 4], absent=1),
         Knob("vthread_w", [1, 2, 4]),
-        Knob("tile_w", [1, 2, 4]),
+        Knob("tile_w", [1, 2, 4, 8]),
         Knob("stage", ["shared", "registers"]),
         Knob("unroll", ["kernel", "row"] if workload.kernel[0] > 3 else ["kernel"]),
         Knob("pipeline", [1, 2, 3] if _copyable(workload) else [1]),
         Knob("turns", [1, 4, 8] if _copyable(workload) else [1]),
+        Knob("padding", ["fetched", "copied", "none"], absent="fetched"),
+        Knob("blocks_per_sm", [AS_PTXAS_LIKES, 2, 3, 4, 5, 6, 8], absent=AS_PTXAS_LIKES),
         rules=_rules(workload, target, most_threads=planes[-1] * heights[-1] * widths[-1]),
         preferred=lambda: _preferred(workload, heights=heights, widths=widths),
     )
+
+
+AS_PTXAS_LIKES = 0
+"""Blocks of an SM: ptxas alone decides on the registers of a thread."""
 
 
 def least_tile_misfit(workload: Workload, target: CudaTarget) -> str | None:
@@ -84,9 +99,11 @@ def _preferred(workload: Workload, *, heights: list[int], widths: list[int]) -> 
         "block_h": height,
         "tile_h": strips[height],
         "threads_w": width,
+        "vthread_h": 1,
         "vthread_w": vthreads,
         "pipeline": 1,
         "turns": 1,
+        "blocks_per_sm": AS_PTXAS_LIKES,
         "unroll": "kernel" if (outputs + 1) * math.prod(workload.kernel) <= BLOCK_TILE_CODE else "row",
     }
 
@@ -116,7 +133,7 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
 
     usual = usual_limits(
         target,
-        threads=lambda c: int(c.planes * (c.block_h // c.tile_h) * c.threads_w),
+        threads=threads_of,
         least_threads=min(LEAST_THREADS, -(-most_threads // 2)),
         computed=computed,
         wanted=workload.out_channels * out_h * out_w,
@@ -125,13 +142,30 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         registers=partial(registers_of, workload),
     )
     return [
-        Rule("tile_h does not divide block_h", lambda c: c.block_h % c.tile_h != 0),
         Rule(
-            "in shared memory columns are strided, by vthread_w: tile_w is 1", lambda c: in_shared(c) and c.tile_w > 1
+            "tile_h does not divide block_h, or not vthread_h times",
+            lambda c: c.block_h % (c.vthread_h * c.tile_h) != 0,
+        ),
+        Rule(
+            "in shared memory columns are strided, by vthread_w: tile_w is 1, unless vectors are copied ahead",
+            lambda c: in_shared(c) and c.tile_w > 1 and c.pipeline == 1,
+        ),
+        Rule(
+            "vectors copied ahead do not begin where a thread's outputs do: tile_w is 1",
+            lambda c: in_shared(c) and c.tile_w > 1 and not begins_with_vectors(workload, c),
+        ),
+        Rule(
+            "vectors are read for neighbouring rows: vthread_h is 1",
+            lambda c: in_shared(c) and c.tile_w > 1 and c.vthread_h > 1,
         ),
         Rule("in registers columns are neighbours: vthread_w is 1", lambda c: not in_shared(c) and c.vthread_w > 1),
+        Rule("in registers rows are neighbours: vthread_h is 1", lambda c: not in_shared(c) and c.vthread_h > 1),
+        Rule("in registers there are no banks: padding is fetched", lambda c: not in_shared(c) and c.padding == "none"),
+        Rule("nothing is copied ahead: padding is not copied", lambda c: c.pipeline == 1 and c.padding == "copied"),
+        Rule("all is copied ahead: padding is not none, but fetched", lambda c: c.pipeline > 1 and c.padding == "none"),
         Rule("registers cannot be indexed: unroll=kernel", lambda c: not in_shared(c) and c.unroll != "kernel"),
         *(Rule(*limit) for limit in usual),
+        Rule("more registers than that many blocks leave", lambda c: starved(workload, c, target)),
         Rule(
             "only a block that takes turns can copy ahead: pipeline is 1 if turns is",
             lambda c: (c.pipeline > 1) != (c.turns > 1),
@@ -148,3 +182,22 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
 
 def in_shared(config: Config) -> bool:
     return bool(config.stage != "registers")
+
+
+def threads_of(config: Config) -> int:
+    return math.prod(tile.threads for tile in axis_tiles(config))
+
+
+def begins_with_vectors(workload: Workload, config: Config) -> bool:
+    lanes = BlockTile.of(config).copy_lanes(workload)
+    return lanes > 0 and config.tile_w % lanes == 0
+
+
+def starved(workload: Workload, config: Config, target: CudaTarget) -> bool:
+    blocks = config.blocks_per_sm
+    if blocks == AS_PTXAS_LIKES:
+        return False
+    threads = threads_of(config)
+    return blocks * threads > target.threads_per_sm or registers_of(workload, config) > registers_left(
+        target, threads=threads, blocks=blocks
+    )

@@ -78,12 +78,15 @@ def _bound(name: str, extent: Expr, tag: str) -> Iterator[Expr]:
         yield 0 if extent == 1 and isinstance(extent, int) else IRBuilder.name(name, index)
 
 
+MIN_BLOCKS_PER_SM = "tirx.launch_bounds_min_blocks_per_sm"
+"""TVM's attribute of all that the threads of a kernel do."""
+
+
 @contextlib.contextmanager
 def blocks_per_sm(least: int) -> Iterator[None]:
     """Leaves a thread no more registers than ``least`` blocks on an SM have, and all of these. Put around all that the
     threads of a kernel do. Without it ptxas aims at a number of its own, and spills to reach it."""
-    key = "tirx.launch_bounds_min_blocks_per_sm"
-    with T.attr(int32(0), key, int32(least)):
+    with T.attr(int32(0), MIN_BLOCKS_PER_SM, int32(least)):
         yield
 
 

@@ -28,6 +28,9 @@ VECTOR_BYTES = 16
 """The widest load, store or asynchronous copy of a thread."""
 LEAST_COPY_BYTES = 4
 """The least that cp.async copies."""
+COPIES_VECTORS = "copies_vectors"
+"""Attribute of a PrimFunc that copies to shared memory asynchronously and loads all of it in vectors: TVM would make it
+an array of vectors, and then find no copy that it can make asynchronous."""
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """A line of a cache, and the parts of it that memory delivers."""
 
