@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dwconv import nn
     from dwconv.call.active import active
     from dwconv.call.causal import causal_conv1d
+    from dwconv.call.causal_update import causal_conv1d_update
     from dwconv.call.cross_correlation import cross_correlation
     from dwconv.call.functional import conv1d, conv2d, conv3d, lock, reset
     from dwconv.call.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "call.active": ("active",),
     "call.causal": ("causal_conv1d",),
+    "call.causal_update": ("causal_conv1d_update",),
     "call.cross_correlation": ("cross_correlation",),
     "call.functional": ("conv1d", "conv2d", "conv3d", "lock", "reset"),
     "call.transposed": ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
@@ -62,10 +64,9 @@ _NAMES = {
 _HOMES = {name: f"dwconv.{module}" for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "DwconvError", "DwconvWarning", "active", "causal_conv1d", "collect", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convert",
-    "cross_correlation", "explain", "graphed", "layers", "load_pack",
-    "lock", "nn", "ready", "report", "reset", "revert", "summary", "tune",
+    "DwconvError", "DwconvWarning", "active", "causal_conv1d", "causal_conv1d_update", "collect", "conv1d",
+    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convert", "cross_correlation",
+    "explain", "graphed", "layers", "load_pack", "lock", "nn", "ready", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

@@ -246,6 +246,22 @@ TRANSPOSED_LAYERS = (DepthwiseConvTranspose1d, DepthwiseConvTranspose2d, Depthwi
 LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d, *TRANSPOSED_LAYERS)
 
 
+class DepthWiseConv2dImplicitGEMM(DepthwiseConv2d):
+    """The layer of that name of RepLKNet, SLaK and others, with its parameters: ``torch.nn.Conv2d(channels, channels,
+    kernel, padding=kernel // 2, groups=channels)`` on tuned kernels, of any type. The output has the input's size, so
+    ``kernel``, a number or (height, width), is odd. Raises InvalidChoice for an even one."""
+
+    plain_class = nn.Conv2d
+
+    def __init__(self, channels: int, kernel: Size, bias: bool = False) -> None:
+        _check_sizes("kernel", kernel, least=1, axes=2)
+        sizes = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,)
+        sizes *= 2 // len(sizes)
+        if any(size % 2 == 0 for size in sizes):
+            raise InvalidChoice(f"kernel={kernel} is even, and cannot keep the size of the input; give an odd one")
+        super().__init__(channels, sizes, padding=tuple(size // 2 for size in sizes), bias=bias)
+
+
 class DepthwiseBlock(nn.Module):
     """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, in training forward and
     backward; otherwise its modules one after the other.

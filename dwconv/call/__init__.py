@@ -4,6 +4,8 @@
                                                (traces: what it is, and whether a module still is as it was traced;
                                                signature: the arguments of the calls that it stands for)
 
+    causal_update  causal_conv1d_update: what comes next, with a state
+        │
     causal         causal_conv1d ──► activated                 a convolution and SiLU as one op
         │                               │
     active         F.conv1d, F.conv_transpose1d and so on, where a mode sends them on

@@ -18,7 +18,7 @@ from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.measure.processes.started_process import Running
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthWiseConv2dImplicitGEMM, DepthwiseConv3d
 from dwconv.problems.workload import PASSES
 from dwconv.records import record as record_module
 from dwconv.records.log import TuningLog
@@ -337,3 +337,30 @@ def test_converting_alone_imports_no_tuner_and_racing_no_tvm():
     )
     done = forked.run([sys.executable, "-c", code], text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kernel", [7, (5, 3), 1])
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_layer_of_replknet_keeps_the_size(logs, kernel, bias):
+    layer = DepthWiseConv2dImplicitGEMM(6, kernel, bias)
+    height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    other = nn.Conv2d(6, 6, kernel, padding=(height // 2, width // 2), groups=6, bias=bias)
+    other.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 6, 9, 8)
+    assert torch.equal(layer(x), other(x)) and layer(x).shape == x.shape
+    torch.testing.assert_close(layer.double()(x.double()), other.double()(x.double()))
+    assert torch.equal(copy.deepcopy(layer)(x.double()), pickle.loads(pickle.dumps(layer))(x.double()))
+    assert type(dwconv.revert(nn.Sequential(layer))[0]) is nn.Conv2d
+
+
+@pytest.mark.parametrize("kernel", [4, (3, 2), 0, "3", (3, 3, 3)])
+def test_the_layer_of_replknet_takes_odd_kernels(kernel):
+    with pytest.raises((InvalidChoice, InvalidWorkload), match="kernel="):
+        DepthWiseConv2dImplicitGEMM(6, kernel)
+
+
+def test_the_layer_of_replknet_runs_on_kernels(logs):
+    plant(logs / "log.jsonl", [workload_of(shape=(2, 8, 9, 7), kernel=(5, 5), padding=2)], baseline_us=1e6)
+    x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
+    DepthWiseConv2dImplicitGEMM(8, 5)(x)
+    assert [each.provider for plan in plans() for each in plan.decisions.values()] == ["dwconv"] * 3
