@@ -21,7 +21,7 @@ from dwconv.call.call_plan import Plan, plan_for
 from dwconv.dispatch import knowledge
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.as_written import tensorflow_padding
-from dwconv.problems.block import Block
+from dwconv.problems.block import Block, LayerNorm, Norm
 from dwconv.problems.problem import Problem
 
 Ints = tuple[int, ...]
@@ -66,7 +66,7 @@ def _problem(place: Place, shape: Ints, dtype: torch.dtype, trains: bool) -> Pro
         dtype=dtype,
         layout="nhwc",
         bias=place.bias,
-        block=place.block,
+        block=place.block if trains else place.block.thawed,
         trains=trains,
     )
 
@@ -134,8 +134,11 @@ def plan_of(
         return None
     if not blocks.is_at_once(plan):
         return None
-    images = [shape] * (block.norm1 is not None) + [plan.problem.workload(plan.problem.passes[0]).output_shape]
-    fit = all(_fits(norm, image, x.device, block, trains=trains) for norm, image in zip(norms, images, strict=False))
+    of_y = plan.problem.workload(plan.problem.passes[0]).output_shape
+    kinds = [(kind, image) for kind, image in ((block.norm1, shape), (block.norm2, of_y)) if kind]
+    fit = all(
+        _fits(norm, kind, image, x.device, trains=trains) for norm, (kind, image) in zip(norms, kinds, strict=True)
+    )
     return plan if fit else None
 
 
@@ -144,7 +147,7 @@ def is_ever_one(place: Place, device: torch.device, *, trains: bool) -> bool:
     sizes = {
         (workload.input_shape, getattr(torch, workload.dtype))
         for record in knowledge.database()
-        if (workload := record.workload).block == place.block
+        if (workload := record.workload).block == (place.block if trains else place.block.thawed)
         and place.weight_shape == (workload.channels * workload.multiplier, 1, *workload.kernel)
     }
     for shape, dtype in sizes:
@@ -157,12 +160,14 @@ def is_ever_one(place: Place, device: torch.device, *, trains: bool) -> bool:
     return False
 
 
-def _fits(norm: NormCall, image: Sequence[int], device: torch.device, block: Block, *, trains: bool) -> bool:
+def _fits(norm: NormCall, kind: Norm | LayerNorm, image: Sequence[int], device: torch.device, *, trains: bool) -> bool:
     """Whether a norm of ``image``, (N, C, H, W), is one of a block."""
     if norm.weight is None or norm.bias is None or (norm.running_mean is None) != (norm.running_var is None):
         return False
-    if not block.layer_norm and (_values_per_channel(image) == 1 if trains else norm.running_mean is None):
-        return False
+    if isinstance(kind, Norm):
+        learns = trains and not kind.is_frozen
+        if _values_per_channel(image) == 1 if learns else norm.running_mean is None:
+            return False
     return isinstance(norm.momentum, (float, int)) and all(
         _holds(each, torch.float32) and each.device == device and tuple(each.shape) == tuple(image[1:2])
         for each in norm.tensors()
@@ -206,17 +211,33 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[NormCall], bl
     """z, or y of a block without a second norm. ``bias``: of the convolution, only where a second norm takes it away
     again, with the mean, or a LayerNorm takes it in. Of a LayerNorm z has the channels last."""
     learnt = [tensor for norm in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
+    kinds = blocks.batch_norms_of(block)
     if blocks.is_layer_norm(block):
         taken = learnt if bias is None else [bias.to(x.dtype), *learnt]
         z: Tensor = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)[0]
         return z.transpose_(1, 2).transpose_(2, 3)  # in place: what PyTorch's LayerNorm gives is no view
-    if bias is not None:
+    if bias is not None and kinds[-1].is_frozen:
+        learnt[-1] = _shifted(norms[-1], bias, kinds[-1].eps)
+    elif bias is not None:
         learnt[-1] = learnt[-1] + (bias - bias)  # zeros, and zero gradients; NaN and infinity of a bias give NaN
-    results = blocks.forward(x, w.to(x.dtype), learnt, block, *geometry)
+    taken = []
+    for norm, kind in zip(norms, kinds, strict=True):
+        taken, learnt = [*taken, *learnt[:2]], learnt[2:]
+        if kind.is_frozen:
+            assert norm.running_mean is not None and norm.running_var is not None, "it fits"
+            taken += [norm.running_mean, norm.running_var]
+    results = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)
     found = dict(zip(blocks.results_of(block), results, strict=True))
-    if bias is not None:
+    if bias is not None and "mean2" in found:
         found["mean2"] = found["mean2"] + bias.detach()
     places = [(number, image) for number, image in (("1", x), ("2", results[0])) if f"mean{number}" in found]
-    for (number, image), norm in zip(places, norms, strict=True):
+    learning = [norm for norm, kind in zip(norms, kinds, strict=True) if not kind.is_frozen]
+    for (number, image), norm in zip(places, learning, strict=True):
         norm.learn(found[f"mean{number}"], found[f"var{number}"], count=_values_per_channel(image.shape))
     return results[0]
+
+
+def _shifted(norm: NormCall, bias: Tensor, eps: float) -> Tensor:
+    """The β with which a frozen norm also adds the bias of the convolution, with gradients for what makes it."""
+    assert norm.weight is not None and norm.bias is not None and norm.running_var is not None, "it fits"
+    return norm.bias + norm.weight * torch.rsqrt(norm.running_var + eps) * bias

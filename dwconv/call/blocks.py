@@ -1,12 +1,13 @@
 """A block, ``problems.block``, as one: the torch ops ``dwconv::block_forward`` and ``dwconv::block_backward``.
 
-    z, y, statistics = block_forward(x, w, norms)               norms: γ and β of each
+    z, y, statistics = block_forward(x, w, norms)               norms: γ and β of each, of a frozen one its statistics
     dx, dw, gradients of norms = block_backward(dz, x, y, w, norms, statistics)
 
 Beside a LayerNorm a bias of the convolution is the first of ``norms``. A BatchNorm cancels a bias.
 
-Only x, y and statistics are kept for the backward pass. Tensors come and go in the order of ``Workload.inputs`` and
-``Workload.results``. Where no kernel does it at once, PyTorch's ops run one after the other.
+Only x, y and statistics are kept for the backward pass; z in the place of y, or nothing, where that is enough. Tensors
+come and go in the order of ``Workload.inputs`` and ``Workload.results``. Where no kernel does it at once, PyTorch's ops
+run one after the other.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.call.watchers import is_watched, is_watched_backward
 from dwconv.dispatch import knowledge
 from dwconv.problems import pytorch
-from dwconv.problems.block import Block
+from dwconv.problems.block import Block, Norm
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Layout
 from dwconv.records.line import encode
@@ -100,13 +101,18 @@ def compiled(plan: Plan) -> Any | None:
     return plan.tally.block
 
 
-def _for_compiled(plan: Plan) -> tuple[bool, bool, Any | None, Callable[[list[Tensor]], list[Tensor]]]:
-    """Whether a block has z beside y, whether its norm is a LayerNorm, what moves running statistics on a GPU, and its
-    backward pass on ops that can be differentiated again."""
+def _for_compiled(
+    plan: Plan,
+) -> tuple[bool, int, bool, list[bool], Any | None, Callable[[list[Tensor]], list[Tensor]]]:
+    """Whether a block has a second norm, which of its results it keeps, whether its norm is a LayerNorm, which norms
+    are frozen, what moves running statistics on a GPU, and its backward pass on ops that can be differentiated
+    again."""
     problem = plan.problem
     assert problem.block is not None
     block, has_z = str(problem.block), problem.block.norm2 is not None
-    has_layer_norm = problem.block.layer_norm is not None
+    has_layer_norm, kept = problem.block.layer_norm is not None, problem.block.kept
+    place = results_of(block).index(kept) if kept else -1
+    frozen = [norm.is_frozen for norm in problem.block.batch_norms]
     statistics = None
     if plan.device.type == "cuda" and problem.trains and not has_layer_norm:
         from dwconv.kernels.launch import statistics_kernel  # late: it is for GPUs alone
@@ -114,11 +120,11 @@ def _for_compiled(plan: Plan) -> tuple[bool, bool, Any | None, Callable[[list[Te
         statistics = statistics_kernel(native.module, plan.device)
 
     def watched_backward(given: list[Tensor]) -> list[Tensor]:
-        dz, x, *kept = given
-        y, (w, *norms) = kept[:has_z], kept[has_z:]
+        dz, x, *images = given
+        y, (w, *norms) = images[: place >= 0], images[place >= 0 :]
         return block_backward(dz, x, y, w, norms, block, *problem.geometry)
 
-    return has_z, has_layer_norm, statistics, watched_backward
+    return has_z, place, has_layer_norm, frozen, statistics, watched_backward
 
 
 decided_by = ""
@@ -186,7 +192,7 @@ def _block_backward(
         offer_of_plan(plan, (plan.kernels, "backward", reads, range(len(results))))
         return results
     with _recorded_by_autograd():
-        return _gradients(plan.problem, dz, x, w, _learnt(plan.problem, norms), create_graph=False)
+        return _gradients(plan.problem, dz, x, w, norms, create_graph=False)
 
 
 @contextmanager
@@ -214,8 +220,8 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
     if block.layer_norm:
         return {"z": z.clone(memory_format=problem.memory_format), **found}  # it is a view
     found["z"] = z.contiguous(memory_format=problem.memory_format)
-    for number, norm, image in (("1", block.norm1, x), ("2", block.norm2, found["y"])):
-        if norm:
+    for number, norm, image in (("1", block.norm1, x), ("2", block.batch_norm2, found["y"])):
+        if norm and not norm.is_frozen:
             variance, mean = torch.var_mean(image.to(_of_channels(image)), (0, 2, 3), correction=0)
             found[f"mean{number}"], found[f"var{number}"] = mean, variance
     return found
@@ -226,26 +232,27 @@ def _bias_of(problem: Problem, norms: Sequence[Tensor]) -> tuple[Tensor | None, 
     return (norms[0], norms[1:]) if problem.bias else (None, norms)
 
 
-def _learnt(problem: Problem, norms: Sequence[Tensor]) -> list[Tensor]:
-    """The parameters besides w among the inputs of the backward pass."""
-    assert problem.block is not None
-    if problem.block.layer_norm:
-        return list(norms)
-    names = problem.block.inputs("backward")[-len(norms) :] if norms else ()
-    return [tensor for name, tensor in zip(names, norms, strict=True) if name.startswith(("gamma", "beta"))]
-
-
 def _gradients(
-    problem: Problem, dz: Tensor, x: Tensor, w: Tensor, learnt: Sequence[Tensor], *, create_graph: bool
+    problem: Problem, dz: Tensor, x: Tensor, w: Tensor, norms: Sequence[Tensor], *, create_graph: bool
 ) -> list[Tensor]:
-    """The gradients of x, w and the norms' parameters, from PyTorch's own derivatives."""
-    given = [
-        each if create_graph and each.requires_grad else each.detach().requires_grad_() for each in (x, w, *learnt)
-    ]
+    """The gradients of x, w and the norms' parameters, from PyTorch's own derivatives. ``norms``: as the backward pass
+    has them."""
+
+    def leaf(each: Tensor) -> Tensor:
+        return each if create_graph and each.requires_grad else each.detach().requires_grad_()
+
     block = problem.block
     assert block is not None
-    bias, norms = _bias_of(problem, given[2:])
-    z = pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, given[1], bias), given[0], *norms)
+    given, held = [leaf(x), leaf(w)], list(norms)
+    if not block.layer_norm:  # a LayerNorm reads the same in both passes
+        named = dict(zip(block.inputs("backward")[-len(norms) :] if norms else (), norms, strict=True))
+        names = [name for name in block.inputs("forward") if name in named]
+        held = [leaf(named[name]) if name.startswith(("gamma", "beta")) else named[name].detach() for name in names]
+    else:
+        held = [leaf(each) for each in norms]
+    given += [each for each in held if each.requires_grad]
+    bias, held = _bias_of(problem, held)
+    z = pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, given[1], bias), given[0], *held)
     dx, *others = torch.autograd.grad(z, given, dz, create_graph=create_graph)
     return [dx.contiguous(memory_format=problem.memory_format), *others]
 
@@ -270,7 +277,8 @@ def _backward_fake(
     if is_layer_norm(block):
         return [like, w.new_empty(w.shape), *map(torch.empty_like, norms)]
     of_channels = x.new_empty(x.shape[1], dtype=_of_channels(x))
-    return [like, w.new_empty(w.shape), *(torch.empty_like(of_channels) for _ in range(len(norms) // 2))]
+    gradients = 2 * len(batch_norms_of(block))
+    return [like, w.new_empty(w.shape), *(torch.empty_like(of_channels) for _ in range(gradients))]
 
 
 def _of_channels(image: Tensor) -> torch.dtype:
@@ -289,6 +297,17 @@ def is_layer_norm(block: str) -> bool:
     return Block.parse(block).layer_norm is not None
 
 
+@lru_cache(maxsize=100)
+def batch_norms_of(block: str) -> tuple[Norm, ...]:
+    return Block.parse(block).batch_norms
+
+
+@lru_cache(maxsize=100)
+def kept_of(block: str) -> str:
+    """The result that the backward pass reads; empty if it reads none."""
+    return Block.parse(block).kept
+
+
 # -- derivatives -------------------------------------------------------------------------------------------------------
 
 
@@ -302,7 +321,7 @@ class DwconvBlock(Function):
             results = _block_forward(x, w, norms, block, *geometry)
         named = dict(zip(results_of(block), results, strict=True))
         ctx.block, ctx.geometry, ctx.count = block, geometry, len(norms)
-        kept_y = [named["y"]] if "z" in named else []
+        kept_y = [named[kept_of(block)]] if kept_of(block) else []
         statistics = [tensor for name, tensor in named.items() if name not in ("y", "z")]
         ctx.has_y = bool(kept_y)
         ctx.save_for_backward(x, w, *kept_y, *norms, *statistics)
@@ -317,12 +336,35 @@ class DwconvBlock(Function):
         saved = ctx.saved_tensors
         x, w, *kept = saved
         y, kept = kept[: ctx.has_y], kept[ctx.has_y :]
-        pairs, statistics = kept[: ctx.count], kept[ctx.count :]
-        norms = [each for at in range(0, ctx.count, 2) for each in (*pairs[at : at + 2], *statistics[at : at + 2])]
+        norms = _norms_of_backward(ctx.block, kept[: ctx.count], kept[ctx.count :])
         backward = block_backward if is_watched_backward(dz, *saved) else _block_backward
         dx, dw, *gradients = backward(dz, x, y, w, norms, ctx.block, *ctx.geometry)
-        found: tuple[Any, ...] = (dx, dw, None, *OF_GEOMETRY, *gradients)
+        found: tuple[Any, ...] = (dx, dw, None, *OF_GEOMETRY, *_of_what_was_given(ctx.block, gradients))
         return found
+
+
+def _norms_of_backward(block: str, given: Sequence[Tensor], statistics: Sequence[Tensor]) -> list[Tensor]:
+    """γ, β, mean and variance of each norm, from what the forward pass was given and the statistics that it gave; of a
+    LayerNorm what it was given."""
+    if is_layer_norm(block):
+        return list(given)
+    was_given, were_found = iter(given), iter(statistics)
+    norms: list[Tensor] = []
+    for norm in batch_norms_of(block):
+        norms += [next(was_given), next(was_given)]
+        of = was_given if norm.is_frozen else were_found
+        norms += [next(of), next(of)]
+    return norms
+
+
+def _of_what_was_given(block: str, gradients: Sequence[Tensor]) -> list[Tensor | None]:
+    """The gradients of norms' parameters, with none where a statistic was given."""
+    if is_layer_norm(block):
+        return list(gradients)
+    left, found = iter(gradients), list[Tensor | None]()
+    for norm in batch_norms_of(block):
+        found += [next(left), next(left), *([None, None] if norm.is_frozen else [])]
+    return found
 
 
 def forward(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, *geometry: Any) -> Sequence[Tensor]:
@@ -345,7 +387,7 @@ def _differentiable_backward(
     dz: Tensor, x: Tensor, y: list[Tensor], w: Tensor, norms: list[Tensor], block: str, *geometry: Any
 ) -> list[Tensor]:
     problem = _problem(x, w, norms, block, geometry)
-    return _gradients(problem, dz, x, w, _learnt(problem, norms), create_graph=True)
+    return _gradients(problem, dz, x, w, norms, create_graph=True)
 
 
 torch_ops.implement(block_forward, _block_forward, _forward_fake, _differentiable_forward)

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx import _symbolic_trace
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv import native
@@ -73,8 +74,17 @@ class Traced:
             self._wait = _RETRY
             return False
         self._pinned = Pinned(parent, self.trace)
-        self.blocks = [BoundBlock(parent, block, trace=self.trace) for block in self.trace.blocks]
+        self.blocks = [BoundBlock(parent, block) for block in self.trace.blocks]
         return True
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the last call ran it."""
+        return self._pinned is not None
+
+    def look_at_once(self) -> None:
+        """The next call compares the module again."""
+        self._wait = 0
 
     def _say_it_has_no_blocks(self, parent: nn.Module) -> None:
         """Once, if it would have some without the hooks of all modules."""
@@ -94,7 +104,7 @@ class Traced:
 
 
 _ONE_BY_ONE = "the parts of fused blocks run one by one while {}; afterwards the blocks run as one again"
-_Bound = tuple[Sequence[Trace], dict[bool, Traced]]
+_Bound = tuple[Sequence[Trace], list[Traced]]
 _bound: dict[int, _Bound] = {}
 
 
@@ -105,15 +115,22 @@ def entered(parent: nn.Module, traces: Sequence[Trace]) -> Any:
     if _symbolic_trace._is_fx_tracing_flag or torch._C._get_tracing_state() is not None:
         return None
     known = _bound.get(id(parent))
-    if known is None or known[0] is not traces or next(iter(known[1].values())).of() is not parent:
+    if known is None or known[0] is not traces or known[1][0].of() is not parent:
         known = bind(parent, traces)
-    traced = known[1].get(parent.training)
-    return traced if traced is not None and traced.holds(parent) else None
+    for traced in known[1]:
+        if traced.trace.training is parent.training:
+            held = traced.is_pinned
+            if traced.holds(parent):
+                return traced
+            if held:  # norms may have been frozen, or learn again
+                for each in known[1]:
+                    each.look_at_once()
+    return None
 
 
 def bind(parent: nn.Module, traces: Sequence[Trace]) -> _Bound:
     key = id(parent)
-    known = _bound[key] = traces, {trace.training: Traced(parent, trace) for trace in traces}
+    known = _bound[key] = traces, [Traced(parent, trace) for trace in traces]
     weakref.finalize(parent, _let_go, key, known)
     return known
 
@@ -129,9 +146,9 @@ def _let_go(key: int, known: _Bound) -> None:
 class BoundBlock:
     """A block of one module. Called with x, it gives z."""
 
-    def __init__(self, parent: nn.Module, block: TracedBlock, *, trace: Trace) -> None:
+    def __init__(self, parent: nn.Module, block: TracedBlock) -> None:
         self._parent = weakref.ref(parent)
-        self._block, self._place, self._trains = block, block.place, trace.training
+        self._block, self._place = block, block.place
         self._members: Any = None
 
     def __call__(self, x: Any) -> Any:
@@ -147,7 +164,7 @@ class BoundBlock:
 
     def _as_one(self, x: Any, conv: Any, norms: Sequence[Any]) -> Tensor | None:
         """z; None where the parts run one by one."""
-        trains, held = self._trains, self._held(norms)
+        trains, held = torch.is_grad_enabled(), self._held(norms)
         given = [conv.weight, conv.bias, *(tensor for each in held for tensor in each.tensors())]
         if not are_plain(*given):
             return None
@@ -156,8 +173,10 @@ class BoundBlock:
             return None
         if is_watched_beside_autocast(x, x, None):
             return None
-        if torch.is_grad_enabled() is not trains or (trains and x.is_inference()):
+        if x.is_inference() if trains else not self._place.block.is_frozen:
             return None
+        if x.dtype is not torch.float32 and any(not isinstance(norm, _BatchNorm | nn.LayerNorm) for norm in norms):
+            return None  # in 16 bits others may give float32
         plan = block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=trains)
         if plan is None:
             return None
@@ -177,11 +196,12 @@ class BoundBlock:
             is_of_dwconv(mode)
             or not isinstance(x, Tensor)
             or not are_plain(x)
-            or torch.is_grad_enabled() is not self._trains
+            or not (torch.is_grad_enabled() or self._place.block.is_frozen)
         ):
             return
+        trains = torch.is_grad_enabled()
         with torch._C.DisableTorchFunction(), _disable_current_modes():
-            if block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=self._trains) is None:
+            if block_call.plan_of(self._place, x, conv.weight, conv.bias, held, trains=trains) is None:
                 return
         kind = type(mode)
         warn_once(_ONE_BY_ONE.format(f"{kind.__module__}.{kind.__qualname__} is active, a mode that observes each op"))
@@ -190,7 +210,11 @@ class BoundBlock:
         if self._place.block.layer_norm is not None:
             return [NormCall(None, None, norm.weight, norm.bias) for norm in norms]
         found = []
-        for norm, counts in zip(norms, self._block.counts, strict=True):
+        kinds = self._place.block.batch_norms
+        for norm, counts, kind in zip(norms, self._block.counts, kinds, strict=True):
+            if kind.is_frozen:
+                found.append(NormCall(norm.running_mean, norm.running_var, norm.weight, norm.bias))
+                continue
             momentum = norm.momentum
             if momentum is None and norm.num_batches_tracked is not None:
                 momentum = 1.0 / max(1.0, float(norm.num_batches_tracked + counts))
@@ -203,9 +227,9 @@ class BoundBlock:
         if cpp is None or compiled is None:
             return False
         if self._members is None:
-            members = [*zip(map(weakref.ref, norms), self._block.counts, strict=True)]
             is_layer_norm = self._place.block.layer_norm is not None
-            self._members = cpp.Members(weakref.ref(conv), members, is_layer_norm, self._trains)
+            members = [*zip(map(weakref.ref, norms), self._block.counts, _frozen(self._place.block), strict=True)]
+            self._members = cpp.Members(weakref.ref(conv), members, is_layer_norm)
         self._members.learn(x, compiled)
         return True
 
@@ -233,16 +257,25 @@ def entered_by_compiler(parent: nn.Module, traces: Sequence[Trace]) -> _Compiled
     return None
 
 
+def _frozen(block: Block) -> list[bool]:
+    """Of each norm."""
+    return [False] if block.layer_norm else [norm.is_frozen for norm in block.batch_norms]
+
+
 def _in_graph(parent: nn.Module, block: TracedBlock, x: Tensor) -> Any:
     conv: Any = at(parent, block.conv)
     place = block.place
     learnt: list[Tensor] = []
     statistics: list[Tensor] = []
     momenta: list[float] = []
-    for path in block.norms:
+    for path, frozen in zip(block.norms, _frozen(place.block)):  # noqa: B905  compilers support no strict
         norm: Any = at(parent, path)
+        if frozen and (norm.running_mean is None or norm.weight is None or norm.bias is None):
+            return block.run(parent, x)
         learnt += [norm.weight, norm.bias]
-        if place.block.layer_norm is None:
+        if frozen:
+            learnt += [norm.running_mean, norm.running_var]
+        elif place.block.layer_norm is None:
             if norm.momentum is None or norm.running_mean is None:
                 return block.run(parent, x)
             statistics += [norm.running_mean, norm.running_var]
@@ -288,9 +321,14 @@ def _block_in_graph(
         dilation=tuple(dilation),
         bias=has_bias,
     )
-    running: Sequence[Tensor | None] = statistics or [None, None]  # of a LayerNorm
-    held = zip(running[::2], running[1::2], learnt[::2], learnt[1::2], momenta or [0.0], strict=True)
-    norms = [NormCall(*each) for each in held]
+    given, moving, moments = iter(learnt), iter(statistics), iter(momenta)
+    norms = []
+    for norm in place.block.batch_norms:
+        weight, shift = next(given), next(given)
+        mean, variance = (next(given), next(given)) if norm.is_frozen else (next(moving), next(moving))
+        norms.append(NormCall(mean, variance, weight, shift, 0.0 if norm.is_frozen else next(moments)))
+    if place.block.layer_norm:
+        norms = [NormCall(None, None, next(given), next(given))]
     plan = block_call.plan_of(place, x, w, bias, norms)
     if plan is not None:
         return block_call.run(x, w, bias, norms, name, *plan.problem.geometry)

@@ -58,6 +58,7 @@ class WatchedModule:
     """A module whose code, mode and attributes are part of a trace."""
 
     path: str
+    training: bool
     plain: type[nn.Module]
     attributes: tuple[tuple[str, Any], ...]
     children: tuple[tuple[str, bool], ...]
@@ -73,6 +74,7 @@ class WatchedModule:
         forwards.setdefault(plain, plain.forward)
         return cls(
             path=path,
+            training=module.training,
             plain=plain,
             attributes=constants_of(module),
             children=children_of(module),
@@ -86,6 +88,7 @@ class Trace(_Source):
     """The forward pass of a module in one mode. ``run(parent, blocks, *inputs)`` runs it."""
 
     training: bool
+    """Of the module itself; norms inside may keep their statistics meanwhile."""
     signature: Signature
     tools: tuple[str, ...]
     """The functions with which it asks if a compiler, an exporter or a tracer runs it: none does where the trace
@@ -232,7 +235,7 @@ class Pinned:
                 self._pins.append(_Pin(*of))
                 continue
             own, children = vars(module), module._modules
-            items: list[tuple[str, Any]] = [("training", trace.training)]
+            items: list[tuple[str, Any]] = [("training", watched[path].training)]
             for attribute, value in watched[path].attributes:
                 if type(own[attribute]) is list:
                     self._lists.append((of[0], attribute, value))
@@ -281,7 +284,7 @@ def still_holds(parent: nn.Module, trace: Trace) -> bool:
             return False
         if plain_class(type(module)) is not watched.plain and watched.path:
             return False
-        if module.training != trace.training:
+        if module.training != watched.training:
             return False
         if watched.path and (
             len(module._forward_hooks)

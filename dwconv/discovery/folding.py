@@ -21,8 +21,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.call.block_call import CHANNELS_LAST, Place
 from dwconv.call.traces import TracedBlock, at, batch_norm_eps
+from dwconv.discovery.frozen_norms import frozen_eps
 from dwconv.discovery.same_padding import SamePadding, pads_the_same
-from dwconv.problems.block import Activation, Block, LayerNorm, Norm
+from dwconv.problems.block import Activation, Block, FrozenNorm, LayerNorm, Norm
 
 
 class View:
@@ -38,7 +39,9 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
         if (act := _activation_of_module(module)) is not None:
             return act
         if (eps := batch_norm_eps(module)) is not None:
-            return Norm(eps=eps)
+            return Norm(eps=eps) if module.training else FrozenNorm(eps=eps)
+        if (eps := frozen_eps(module)) is not None:
+            return FrozenNorm(eps=eps)
         if type(module) is nn.LayerNorm and len(module.normalized_shape) == 1 and module.weight is not None:
             return LayerNorm(eps=module.eps) if module.bias is not None else None
         return None
@@ -53,7 +56,9 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
         is_usual = isinstance(owner, _BatchNorm) and not isinstance(owner, nn.SyncBatchNorm) and type(eps) is float
         if not is_usual or _trains(node) not in (True, False):
             return None
-        learns_otherwise = _trains(node) and _argument(node, 6, "momentum", 0.1) != getattr(owner, "momentum", None)
+        if not _trains(node):
+            return FrozenNorm(eps=eps)
+        learns_otherwise = _argument(node, 6, "momentum", 0.1) != getattr(owner, "momentum", None)
         return None if learns_otherwise else Norm(eps=eps)
     if function is F.layer_norm:
         owner, eps = owner_of(node, parent), _argument(node, 4, "eps", 1e-5)
@@ -246,7 +251,10 @@ def folded(
     assert isinstance(x, Node)
     (conv,) = (str(node.target) for node in chain if _convolves(node, parent))
     owners = tuple(str(owner_path(norm)) for norm in norms)
-    counts = tuple(norm.op == "call_module" for norm in norms)
+    kinds = (kind_of(norm, parent) for norm in norms)
+    counts = tuple(
+        norm.op == "call_module" and type(kind) is not FrozenNorm for norm, kind in zip(norms, kinds, strict=True)
+    )
     parts = Graph()
     copied: dict[Node, Node] = {x: parts.placeholder("x")}
     for node in chain:

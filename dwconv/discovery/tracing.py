@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import nn
 from torch.fx import Node
@@ -50,17 +50,21 @@ class Found:
     block: Block | None = None
     why_not: str = ""
     trains: bool = True
-    """Whether the statistics of its norms are those of the batch."""
+    """Whether the module around it trains; norms in it may keep their statistics."""
     chain: list[Node] = field(default_factory=list)
     norms: list[Node] = field(default_factory=list)
 
 
+Mode = Literal["train", "frozen", "eval"]
+"""All modules train; all but BatchNorms, which keep their statistics; none does."""
+
+
 @contextmanager
-def _in_mode(model: nn.Module, *, trains: bool) -> Iterator[None]:
-    """All of it trains meanwhile, or nothing does."""
+def _in_mode(model: nn.Module, mode: Mode) -> Iterator[None]:
+    """All of it is in that mode meanwhile."""
     modes = [(module, module.training) for module in model.modules()]
     for module, _ in modes:
-        vars(module)["training"] = trains
+        vars(module)["training"] = _trains_in(mode, module)
     try:
         yield
     finally:
@@ -68,15 +72,20 @@ def _in_mode(model: nn.Module, *, trains: bool) -> Iterator[None]:
             vars(module)["training"] = training
 
 
+def _trains_in(mode: Mode, module: nn.Module) -> bool:
+    return mode == "train" or (mode == "frozen" and not isinstance(module, _BatchNorm))
+
+
 # -- blocks ------------------------------------------------------------------------------------------------------------
 
 
 def traces_as_written(parent: nn.Module) -> tuple[Trace, ...]:
-    """The forward pass of a module that is a block by itself, in training and in evaluation."""
-    found: list[Trace] = []
-    for trains in (True, False):
-        with _in_mode(parent, trains=trains):
-            found += Blocks(parent, ["conv"]).in_this_mode(["conv"]).values()
+    """The forward pass of a module that is a block by itself, in every mode, and as its modules are."""
+    found = [*Blocks(parent, ["conv"]).in_this_mode(["conv"]).values()]
+    for mode in get_args(Mode):
+        with _in_mode(parent, mode):
+            made = Blocks(parent, ["conv"]).in_this_mode(["conv"]).values()
+        found += [each for each in made if not any(_are_of_one_state(each, other) for other in found)]
     return tuple(found)
 
 
@@ -95,12 +104,18 @@ class Blocks:
 
     def traces(self, names: Sequence[str]) -> dict[str, tuple[Trace, ...]]:
         """Those with the blocks around the convolutions of ``names``, by the path of the module that they are the
-        forward pass of: in the mode that it is in, and in the other one if it has blocks there."""
-        made = {path: (trace,) for path, trace in self.in_this_mode(names).items()}
-        with _in_mode(self._model, trains=not self._model.training):
-            convolutions = [found.conv for found in self._wanted(names)]
-            others = Blocks(self._model, convolutions, ran=self._ran).in_this_mode(names)
-        return {path: (*own, *([others[path]] if path in others else [])) for path, own in made.items()}
+        forward pass of: in the modes that modules are in, and in every other one in which it has blocks."""
+        made = {path: [trace] for path, trace in self.in_this_mode(names).items()}
+        convolutions = [found.conv for found in self._wanted(names)]
+        for mode in get_args(Mode):
+            if all(module.training == _trains_in(mode, module) for module in self._model.modules()):
+                continue
+            with _in_mode(self._model, mode):
+                others = Blocks(self._model, convolutions, ran=self._ran).in_this_mode(names)
+            for path, traces in made.items():
+                if path in others and not any(_are_of_one_state(others[path], trace) for trace in traces):
+                    traces.append(others[path])
+        return {path: tuple(traces) for path, traces in made.items()}
 
     def _wanted(self, names: Sequence[str]) -> list[Found]:
         return [found for found in self.found if found.block and found.conv in names]
@@ -213,8 +228,8 @@ class Blocks:
         if isinstance(owner, _BatchNorm):
             if not owner.track_running_stats:
                 return f"of {name}, there are no running statistics"
-            if owner.training != parent.training:
-                return f"of {name}, its statistics are {'not ' * parent.training}those of the batch"
+            if owner.training and not parent.training:
+                return f"of {name}, its statistics are those of the batch"
         called = [str(node.target) for node in side.between if node.op == "call_module"]
         for each in dict.fromkeys([inner, *called]):
             if why := _why_of_its_own(at(parent, each), f"{path}.{each}" if path else each):
@@ -321,6 +336,14 @@ def _shown(path: str) -> str:
 
 
 def problem_with(problem: Problem, block: Block, *, trains: bool) -> Problem:
-    """A convolution with a block around it. To a BatchNorm a bias makes no difference."""
+    """A convolution with a block around it. A BatchNorm takes a bias in, or away."""
     bias = problem.bias and block.layer_norm is not None
-    return dataclasses.replace(problem, block=block, bias=bias, trains=trains)
+    return dataclasses.replace(problem, block=block if trains else block.thawed, bias=bias, trains=trains)
+
+
+def _are_of_one_state(first: Trace, second: Trace) -> bool:
+    """Whether both are of the same modes of the same modules."""
+    modes = [{each.path: each.training for each in trace.modules} for trace in (first, second)]
+    return first.training == second.training and all(
+        modes[1].get(path, training) == training for path, training in modes[0].items()
+    )

@@ -31,24 +31,33 @@ struct TunedBlock : torch::CustomClassHolder {
       std::shared_ptr<Kernel> forward,
       std::shared_ptr<Kernel> backward,
       bool has_z,
+      int64_t kept,
       bool has_layer_norm,
+      std::vector<bool> frozen,
       std::shared_ptr<StatisticsKernel> statistics,
       pybind11::object watched_backward)
       : forward(std::move(forward)),
         backward(std::move(backward)),
         has_z(has_z),
+        kept(kept),
         has_layer_norm(has_layer_norm),
+        frozen(std::move(frozen)),
         statistics(std::move(statistics)),
         watched_backward(std::move(watched_backward)) {}
 
   std::shared_ptr<Kernel> forward, backward;  // in evaluation `inference`, and none
-  bool has_z;             // its results are z, y, and statistics; without a second norm y is what it gives
+  bool has_z;             // its first result is z, of a second norm; without one y
+  int64_t kept;           // which of its results the backward pass reads: 1 is y, beside z; -1: none
   bool has_layer_norm;    // it has no statistics, and of the norm's parameters the backward pass reads γ alone
+  std::vector<bool> frozen;  // of each BatchNorm, whether it is given its statistics
   std::shared_ptr<StatisticsKernel> statistics;  // on a GPU; none where it could not be compiled
   Held watched_backward;  // (dz, x, [y], w, norms) -> [dx, dw, gradients of norms], on differentiable ops
   std::atomic<int64_t> forwards = 0, backwards = 0;
 
   bool trains() const { return backward != nullptr; }
+  bool is_frozen(size_t norm) const { return norm < frozen.size() && frozen[norm]; }
+  bool reads_image() const { return kept >= 0; }
+  size_t first_statistic() const { return kept == 1 ? 2 : 1; }  // among the results
 };
 
 // Arguments of the forward pass besides tensors that may have gradients, and its results besides z.
@@ -72,14 +81,18 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     call.results = block.forward->empty_results_together(batch);
     block.forward->run(batch, call.inputs, call.results);
     variable_list kept{x};
-    if (block.has_z) kept.push_back(call.results[1]);
+    if (block.reads_image()) kept.push_back(call.results[block.kept]);
     kept.push_back(call.inputs[1]);
     if (!call.inputs[1].is_same(w)) LoweredWeight::keep(w, context);
     if (block.has_layer_norm) kept.insert(kept.end(), call.inputs.begin() + 2, call.inputs.end());
-    for (size_t norm = 0; !block.has_layer_norm && 2 * norm + 2 < call.inputs.size(); ++norm) {
-      for (size_t i = 2 + 2 * norm; i < 4 + 2 * norm; ++i) kept.push_back(call.inputs[i]);
-      const size_t mean = 1 + block.has_z + 2 * norm;
-      for (size_t i = mean; i < mean + 2; ++i) kept.push_back(call.results[i]);
+    auto given = call.inputs.begin() + 2, found = call.results.begin() + block.first_statistic();
+    const auto keep_two = [&kept](auto& from) {
+      kept.insert(kept.end(), from, from + 2);
+      from += 2;
+    };
+    for (const bool is_frozen : block.frozen) {
+      keep_two(given);  // γ, β
+      keep_two(is_frozen ? given : found);
     }
     context->save_for_backward(std::move(kept));
     context->set_materialize_grads(false);
@@ -96,7 +109,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     variable_list results;
     if (at::GradMode::is_enabled() || is_watched_beside_autocast() ||
         !std::all_of(given.begin(), given.end(), is_plain)) {
-      Tensor& w = given[2 + block.has_z];  // after dz, x and y
+      Tensor& w = given[2 + block.reads_image()];  // after dz, x and y
       w = LoweredWeight::of(context, w);
       results = watched_backward(block, given);
     } else {
@@ -131,27 +144,35 @@ inline Tensor run_as_one(
     const c10::intrusive_ptr<TunedBlock>& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
   BlockCall call{block, {x, lowered(w, x)}, {}};
   if (bias) call.inputs.push_back(*bias);
-  for (const NormCall& norm : norms) call.inputs.insert(call.inputs.end(), {norm.weight, norm.bias});
   std::array<Optional, 4> learnt;
-  std::copy(call.inputs.begin() + 2, call.inputs.end(), learnt.begin());
+  auto next = std::copy(call.inputs.begin() + 2, call.inputs.end(), learnt.begin());
+  for (size_t i = 0; i < norms.size(); ++i) {
+    const NormCall& norm = norms[i];
+    call.inputs.insert(call.inputs.end(), {norm.weight, norm.bias});
+    *next++ = norm.weight;
+    *next++ = norm.bias;
+    if (block->is_frozen(i)) call.inputs.insert(call.inputs.end(), {norm.running_mean, norm.running_var});
+  }
   if (bias) call.inputs[2] = lowered(*bias, x);
   if (!block->forward->reads(call.inputs)) return {};
   block->forwards += 1;
   Tensor z = DwconvBlock::apply(x, w, learnt[0], learnt[1], learnt[2], learnt[3], call);
   if (block->has_layer_norm) return z;
   RunningStatistics running(block->statistics.get());
+  size_t mean = block->first_statistic();
   for (size_t i = 0; i < norms.size(); ++i) {
+    if (block->is_frozen(i)) continue;
     // The first norm is that of x, if a block has two, or no second one.
     const bool is_of_x = norms.size() == 2 ? i == 0 : !block->has_z;
     const Tensor& of = is_of_x ? x : call.results[0];
-    const size_t mean = 1 + block->has_z + 2 * i;
     running.move(norms[i], call.results[mean], call.results[mean + 1], static_cast<double>(of.numel() / of.size(1)));
+    mean += 2;
   }
   running.finish();
   return z;
 }
 
-// The same in evaluation: norms use their running statistics, and a bias comes off the mean of the last.
+// The same in evaluation: all norms use their running statistics, and a bias comes off the mean of the last.
 inline Tensor run_in_evaluation(
     TunedBlock& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
   std::vector<Tensor> inputs{x, lowered(w, x)};

@@ -363,7 +363,9 @@ PYBIND11_MODULE(dwconv_native, module) {
            bool, int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
            std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, Geometry, py::object>());
   py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
-      .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, std::shared_ptr<StatisticsKernel>, py::object>())
+      .def(py::init<
+           std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, int64_t, bool, std::vector<bool>,
+           std::shared_ptr<StatisticsKernel>, py::object>())
       .def_property_readonly("trains", &TunedBlock::trains)
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
@@ -374,8 +376,8 @@ PYBIND11_MODULE(dwconv_native, module) {
   py::class_<Guard>(module, "Guard")
       .def(py::init<std::vector<Guard::Module>, std::vector<Guard::Item>, std::vector<py::object>>());
   py::class_<Members>(module, "Members")
-      .def(py::init([](py::object conv, std::vector<Members::Norm> norms, bool is_layer_norm, bool trains) {
-        return Members{std::move(conv), std::move(norms), is_layer_norm, trains, {}};
+      .def(py::init([](py::object conv, std::vector<Members::Norm> norms, bool is_layer_norm) {
+        return Members{std::move(conv), std::move(norms), is_layer_norm, {}};
       }))
       .def("learn", &Members::learn);
   py::class_<Step, std::shared_ptr<Step>>(module, "Step");

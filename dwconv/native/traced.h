@@ -125,11 +125,12 @@ inline bool read_tensor(PyObject* given, Tensor& tensor) {
 }
 
 struct Members {
-  using Norm = std::pair<pybind11::object, bool>;  // a reference, and whether the block counts batches for it
+  // A reference, whether the block counts batches for it, and whether it keeps its statistics in training.
+  using Norm = std::tuple<pybind11::object, bool, bool>;
 
   pybind11::object conv;  // a reference
   std::vector<Norm> norms;
-  bool is_layer_norm, trains;
+  bool is_layer_norm;
   std::unordered_map<Key, c10::intrusive_ptr<TunedBlock>, HashOfKey> known;
 
   // A tensor by its name; undefined for None. False for one that is not just numbers in memory.
@@ -140,9 +141,11 @@ struct Members {
 
   // False if a call of such an x cannot be a recorded one.
   bool describe_call(const Tensor& x, const Tensor& w, const Tensor& bias, Key& key) const {
-    if (trains != at::GradMode::is_enabled() || (trains && x.is_inference())) return false;
+    const bool trains = at::GradMode::is_enabled();
+    if (trains && x.is_inference()) return false;
     key.clear();
     key.push_back(generation());
+    key.push_back(trains);
     key.push_back(at::get_num_threads());
     describe_autocast(x.device().type(), key);
     describe(x, key);
@@ -170,19 +173,23 @@ struct Members {
 
 // False where Python has to check: a tensor that is none, or a momentum that is no number.
 inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trains, NormCall& norm) {
-  const Referred module(member.first);
+  const auto& [reference, counts, is_frozen] = member;
+  const Referred module(reference);
   PyObject *const parameters = module.get(names().parameters), *const buffers = module.get(names().buffers);
-  if (!Members::read(parameters, names().weight, norm.weight) || !Members::read(parameters, names().bias, norm.bias)) return false;
+  const auto read = [&](PyObject* name, Tensor& tensor) {  // a frozen norm may have no parameters
+    return Members::read(parameters, name, tensor) && (tensor.defined() || Members::read(buffers, name, tensor));
+  };
+  if (!read(names().weight, norm.weight) || !read(names().bias, norm.bias)) return false;
   if (!norm.weight.defined() || !norm.bias.defined()) return false;
   if (is_layer_norm) return true;
   if (!Members::read(buffers, names().mean, norm.running_mean) || !Members::read(buffers, names().variance, norm.running_var))
     return false;
   if (norm.running_mean.defined() != norm.running_var.defined()) return false;
-  if (!trains) return norm.running_mean.defined();
+  if (!trains || is_frozen) return norm.running_mean.defined();
   PyObject* const momentum = module.get(names().momentum);
   if (!momentum || !PyFloat_CheckExact(momentum)) return false;
   norm.momentum = PyFloat_AS_DOUBLE(momentum);
-  return !member.second || Members::read(buffers, names().batches, norm.batches);
+  return !counts || Members::read(buffers, names().batches, norm.batches);
 }
 
 // run_traced(members, x): z, or None, and Python does it.
@@ -196,16 +203,17 @@ inline PyObject* run_traced(PyObject*, PyObject* const* given, Py_ssize_t) {
   const auto found = members.known.find(key);
   if (found == members.known.end()) Py_RETURN_NONE;
   const c10::intrusive_ptr<TunedBlock> block = found->second;
+  const bool trains = block->trains();
   NormCalls norms(members.norms.size());
   for (size_t i = 0; i < norms.size(); ++i)
-    if (!read_norm(members.norms[i], members.is_layer_norm, members.trains, norms[i])) Py_RETURN_NONE;
-  const bool is_bias_taken = bias.defined() && (members.is_layer_norm || !members.trains);
+    if (!read_norm(members.norms[i], members.is_layer_norm, trains, norms[i])) Py_RETURN_NONE;
+  const bool is_bias_taken = bias.defined() && (members.is_layer_norm || !trains);
   if (bias.defined() && !is_bias_taken) Py_RETURN_NONE;  // a norm takes it away again, but for NaN: Python does it
   Tensor z;
   {
     const pybind11::gil_scoped_release no_gil;
     const Optional taken = bias.defined() ? Optional(bias) : std::nullopt;
-    z = members.trains ? run_as_one(block, x, w, taken, norms) : run_in_evaluation(*block, x, w, taken, norms);
+    z = trains ? run_as_one(block, x, w, taken, norms) : run_in_evaluation(*block, x, w, taken, norms);
     if (z.defined() && members.is_layer_norm) z = z.transpose_(1, 2).transpose_(2, 3);  // the channels last
   }
   if (!z.defined()) Py_RETURN_NONE;

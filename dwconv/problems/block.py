@@ -3,14 +3,14 @@
     z = act2(norm2(y)),  y = conv(act1(norm1(x)))
 
 A norm is BatchNorm: of every channel it subtracts the mean and divides by the deviation; in training those of the
-batch, in evaluation its running ones. Or a LayerNorm alone follows the convolution, which does so for every pixel over
-its channels: z = norm2(y).
+batch, in evaluation its running ones. A frozen norm has its running ones in training, too: a scale and a shift. Or a
+LayerNorm alone follows the convolution, which does so for every pixel over its channels: z = norm2(y).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from dwconv.errors import InvalidWorkload
@@ -31,6 +31,14 @@ class _AnyNorm:
 
 class Norm(_AnyNorm):
     """A BatchNorm, with γ and β."""
+
+    is_frozen = False
+
+
+class FrozenNorm(Norm):
+    """One that keeps its running statistics while the rest trains."""
+
+    is_frozen = True
 
 
 class LayerNorm(_AnyNorm):
@@ -65,9 +73,36 @@ class Block:
     def batch_norm2(self) -> Norm | None:
         return self.norm2 if isinstance(self.norm2, Norm) else None
 
+    @property
+    def batch_norms(self) -> tuple[Norm, ...]:
+        return tuple(norm for norm in (self.norm1, self.batch_norm2) if norm)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether its norms are BatchNorms, and all keep their statistics."""
+        return bool(self.batch_norms) and all(norm.is_frozen for norm in self.batch_norms)
+
+    @property
+    def thawed(self) -> Block:
+        """With norms that learn their statistics: the name of a block in evaluation, too."""
+        return replace(
+            self,
+            norm1=_thawed(self.norm1) if self.norm1 else None,
+            norm2=_thawed(self.norm2) if isinstance(self.norm2, Norm) else self.norm2,
+        )
+
+    @property
+    def kept(self) -> str:
+        """The image beside x that the backward pass reads: ``y``; ``z``, where a frozen norm and the sign of z are
+        enough; none at all without an activation after a frozen norm, and without a second norm."""
+        if self.norm2 is None or (isinstance(self.norm2, FrozenNorm) and self.act2 == "identity"):
+            return ""
+        return "z" if isinstance(self.norm2, FrozenNorm) and self.act2 in _KNOWN_BY_RESULT else "y"
+
     def __str__(self) -> str:
         """``bn+relu6,bn+relu6``: what is before the convolution, and what is after it; ``bn@0.001`` where eps is not
-        the usual one, ``ln`` for a LayerNorm, ``none`` for nothing. ``Block.parse`` reads it back."""
+        the usual one, ``frozen`` for a frozen norm, ``ln`` for a LayerNorm, ``none`` for nothing. ``Block.parse`` reads
+        it back."""
         return ",".join(_named(norm, act) for norm, act in ((self.norm1, self.act1), (self.norm2, self.act2)))
 
     @classmethod
@@ -82,38 +117,54 @@ class Block:
         return cls(norm1=norm1, act1=act1, norm2=norm2, act2=act2)
 
     def inputs(self, pass_: str, *, bias: bool = False) -> tuple[str, ...]:
-        """The tensors that a pass reads. ``forward``: ``x``, ``w``, ``bias`` if there is one, and γ and β of its norms;
-        ``inference``: their means and variances as well; ``backward``: ``dz``, ``x``, ``y``, ``w``, and of each norm γ,
-        β, and the mean and the variance that the forward pass gave. Without a second norm z is y. A LayerNorm has no
-        such statistics: the backward pass computes those of a pixel again, and reads γ alone."""
-        learnt = ("gamma", "beta") if pass_ == "forward" or self.layer_norm else ("gamma", "beta", "mean", "var")
-        if pass_ != "backward":
-            return ("x", "w", *(("bias",) if bias else ()), *self._of_norms(*learnt))
+        """The tensors that a pass reads. ``forward``: ``x``, ``w``, ``bias`` if there is one, and γ and β of its norms,
+        of frozen ones and in ``inference`` their means and variances as well; ``backward``: ``dz``, ``x``, what is
+        ``kept``, ``w``, and of each norm γ, β, and the mean and the variance that the forward pass gave or was given.
+        Without a second norm z is y. A LayerNorm has no such statistics: the backward pass computes those of a pixel
+        again, and reads γ alone."""
         if self.layer_norm:
-            return ("dz", "x", "y", "w", "gamma2")
-        images = ("dz", "x", "y") if self.norm2 else ("dy", "x")
-        return (*images, "w", *self._of_norms(*learnt))
+            before = ("x", "w", *(("bias",) if bias else ()))
+            return ("dz", "x", "y", "w", "gamma2") if pass_ == "backward" else (*before, "gamma2", "beta2")
+        norms = [
+            f"{name}{number}"
+            for number, norm in self._numbered()
+            for name in (_OF_NORM if pass_ != "forward" or norm.is_frozen else _OF_NORM[:2])
+        ]
+        if pass_ != "backward":
+            return ("x", "w", *norms)
+        images = ("dz" if self.norm2 else "dy", "x", *([self.kept] if self.kept else []))
+        return (*images, "w", *norms)
 
     def results(self, pass_: str, *, bias: bool = False) -> tuple[str, ...]:
-        """Those that it writes: ``z``, ``y``, and of each norm mean and variance, but of a LayerNorm; ``z`` alone;
-        ``dx``, ``dw``, ``dbias`` if there is a bias, and of each norm dγ and dβ."""
+        """Those that it writes: ``z``, ``y`` if it is ``kept``, and the mean and the variance of each norm that learns
+        them; ``z`` alone; ``dx``, ``dw``, ``dbias`` if there is a bias, and of each norm dγ and dβ."""
         if pass_ == "inference":
             return ("z",) if self.norm2 else ("y",)
         if pass_ == "forward":
-            statistics = () if self.layer_norm else self._of_norms("mean", "var")
-            return (*(("z", "y") if self.norm2 else ("y",)), *statistics)
-        return ("dx", "dw", *(("dbias",) if bias else ()), *self._of_norms("dgamma", "dbeta"))
+            learning = [number for number, norm in self._numbered() if not norm.is_frozen]
+            images = ("z", *(["y"] if self.kept == "y" else [])) if self.norm2 else ("y",)
+            return (*images, *(f"{name}{number}" for number in learning for name in ("mean", "var")))
+        norms = [number for number, norm in (("1", self.norm1), ("2", self.norm2)) if norm]
+        gradients = [f"{name}{number}" for number in norms for name in ("dgamma", "dbeta")]
+        return ("dx", "dw", *(("dbias",) if bias else ()), *gradients)
 
-    def _of_norms(self, *names: str) -> tuple[str, ...]:
-        norms = (("1", self.norm1), ("2", self.norm2))
-        return tuple(f"{name}{number}" for number, norm in norms if norm for name in names)
+    def _numbered(self) -> list[tuple[str, Norm]]:
+        """The BatchNorms."""
+        return [(number, norm) for number, norm in (("1", self.norm1), ("2", self.batch_norm2)) if norm]
 
 
 NOTHING = Block(norm1=None, act1="identity", norm2=None, act2="identity")
 """Around a convolution that is alone. Its backward pass is both gradients, dx and dw, in one kernel."""
 
-_EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001, none,bn+relu or none,ln@1e-06"
-_NORMS: dict[str, type[Norm | LayerNorm]] = {"bn": Norm, "ln": LayerNorm}
+_OF_NORM = ("gamma", "beta", "mean", "var")
+_KNOWN_BY_RESULT: tuple[Activation, ...] = ("relu", "relu6")
+"""Activations whose result shows their derivative."""
+_EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001, none,bn+relu, frozen,frozen+relu or none,ln@1e-06"
+_NORMS: dict[str, type[Norm | LayerNorm]] = {"bn": Norm, "frozen": FrozenNorm, "ln": LayerNorm}
+
+
+def _thawed(norm: Norm) -> Norm:
+    return Norm(eps=norm.eps)
 
 
 def _named(norm: Norm | LayerNorm | None, act: Activation) -> str:
@@ -125,7 +176,8 @@ def _named(norm: Norm | LayerNorm | None, act: Activation) -> str:
 
 
 def _parsed(part: str, whole: str) -> tuple[Norm | LayerNorm | None, Activation]:
-    found = re.fullmatch(r"(?:(?P<norm>(?P<kind>bn|ln)(?:@(?P<eps>[^+]*))?)(?:\+|$))?(?P<act>.*)", part, re.DOTALL)
+    norms = r"(?:(?P<norm>(?P<kind>bn|frozen|ln)(?:@(?P<eps>[^+]*))?)(?:\+|$))?"
+    found = re.fullmatch(norms + r"(?P<act>.*)", part, re.DOTALL)
     norm, kind, eps, act = found.group("norm", "kind", "eps", "act")  # type: ignore[union-attr]
     act = "identity" if act in ("", "none") else act
     if act not in ACTIVATIONS:

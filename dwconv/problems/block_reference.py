@@ -7,6 +7,9 @@ of what it is applied to, either derivative is right.
     forward    x ─norm1─► z1 ─act1─► a ─conv─► y ─norm2─► z2 ─act2─► z          in inference with given statistics
     backward   dz ─act2′(z2)─► d2 ─norm2─► g2 ─dgrad─► t ─act1′(z1)─► d1 ─norm1─► dx,  dw = wgrad(a, g2)
 
+After a frozen norm g2 = scale · d2, and of y only Σ d2 · y is needed, for dγ2. It is Σ w · wgrad(a, d2) over the taps,
+since y is a sum of w · a: kernels need no y for it.
+
 A LayerNorm after the convolution takes y as it is stored: so do kernels in both passes, and PyTorch's op.
 
 Tensors have PyTorch's shapes, and those of channels (C,).
@@ -120,7 +123,7 @@ class _Block:
         found: dict[str, About] = {}
         before = _exact(given["x"])
         if block.norm1:
-            found["mean1"], found["var1"] = self._statistics(before, "1")
+            found["mean1"], found["var1"] = self._statistics(before, block.norm1, "1")
             before = self._normalised(before, block.norm1, "1", found["mean1"], found["var1"])
         a = _activated(block.act1, before)
         y = self._convolved("fprop", a, _exact(given["w"]), terms=math.prod(self.workload.kernel))
@@ -129,8 +132,9 @@ class _Block:
             pixels = _Pixels.of(self._read(y), block.layer_norm)
             found["z"] = pixels.normalised(*(_over_space(given[name], y) for name in ("gamma2", "beta2")))
         elif norm2 := block.batch_norm2:
-            found["mean2"], found["var2"] = self._statistics(y, "2")
-            z2 = self._normalised(self._read(y), norm2, "2", found["mean2"], found["var2"])
+            found["mean2"], found["var2"] = self._statistics(y, norm2, "2")
+            read = y if norm2.is_frozen else self._read(y)
+            z2 = self._normalised(read, norm2, "2", found["mean2"], found["var2"])
             found["z"] = _activated(block.act2, z2)
         return found
 
@@ -146,24 +150,73 @@ class _Block:
             found["dgamma2"], found["dbeta2"] = _sum(pixels.slopes(dz), count), _sum(_exact(dz), count)
             found["dbias"] = _sum(g2, count)
         elif norm2 := block.batch_norm2:
-            y, mean, var = _exact(given["y"]), _exact(given["mean2"]), _exact(given["var2"])
-            d2 = _through(block.act2, self._normalised(y, norm2, "2", mean, var), _exact(given["dz"]))
-            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, d2, y, norm2, "2")
+            d2 = self._after_norm2(norm2)
+            if not norm2.is_frozen:
+                g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, d2, _exact(given["y"]), norm2, "2")
         else:
             g2 = _exact(given["dy"])
         z1 = x = _exact(given["x"])
         if block.norm1:
             z1 = self._normalised(x, block.norm1, "1", _exact(given["mean1"]), _exact(given["var1"]))
         a = _activated(block.act1, z1)
+        is_frozen2 = block.batch_norm2 is not None and block.batch_norm2.is_frozen
+        if is_frozen2:
+            g2 = d2
         t = self._convolved("dgrad", g2, _exact(given["w"]), terms=math.prod(workload.kernel))
         found["dw"] = self._convolved("wgrad", a, g2, terms=math.prod(workload.output_size) * workload.batch)
+        if block.batch_norm2 and is_frozen2:
+            scale, found["dgamma2"], found["dbeta2"] = self._of_frozen2(block.batch_norm2, d2, found["dw"])
+            t = _product(_spread_out(scale, t), t)
+            of_taps = About(*(each.view(-1, *(1,) * (1 + workload.axes)) for each in (scale.value, scale.error)))
+            found["dw"] = _product(of_taps, found["dw"])
         d1 = found["dx"] = _through(block.act1, z1, t)
-        if block.norm1:
+        if block.norm1 and block.norm1.is_frozen:
+            off = self._off(x, "1")
+            scale, inverse = self._scale(block.norm1, "1")
+            count = d1.value.numel() // d1.value.shape[1]
+            found["dgamma1"] = _product(inverse, _sum(_product(d1, off), count))
+            found["dbeta1"], found["dx"] = _sum(d1, count), _product(_spread_out(scale, d1), d1)
+        elif block.norm1:
             found["dx"], found["dgamma1"], found["dbeta1"] = self._before_norm(d1, self._kept(d1), x, block.norm1, "1")
         return found
 
-    def _statistics(self, x: About, number: str) -> tuple[About, About]:
-        if self.workload.pass_ == "forward":
+    def _after_norm2(self, norm: Norm) -> About:
+        """The gradient of what the second norm gives."""
+        block, given = self.workload.block, self.given
+        assert block is not None
+        dz = _exact(given["dz"])
+        if not block.kept:
+            return dz
+        if block.kept == "z":
+            return _exact(dz.value * KINDS[block.act2].derivative(given["z"]))
+        y, mean, var = _exact(given["y"]), _exact(given["mean2"]), _exact(given["var2"])
+        return _through(block.act2, self._normalised(y, norm, "2", mean, var), dz)
+
+    def _of_frozen2(self, norm: Norm, d2: About, dw: About) -> tuple[About, About, About]:
+        """γ / √(var + eps), and the gradients of γ and β. ``dw``: that of ``d2``."""
+        scale, inverse = self._scale(norm, "2")
+        total = _sum(d2, d2.value.numel() // d2.value.shape[1])
+        products = _product(_exact(self.given["w"]), dw)
+        taps = math.prod(self.workload.kernel)
+        of_y = _sum(About(*(part.movedim(0, 1) for part in (products.value, products.error))), taps)
+        of_mean = _product(_exact(self.given["mean2"]), total)
+        rounded = ROUNDING * (of_y.magnitude + of_mean.magnitude)
+        dot = About(of_y.value - of_mean.value, of_y.error + of_mean.error + rounded)
+        return scale, _product(inverse, dot), total
+
+    def _scale(self, norm: Norm, number: str) -> tuple[About, About]:
+        """γ / √(var + eps), and it without γ."""
+        value = 1 / (self.given[f"var{number}"] + norm.eps).sqrt()
+        inverse = About(value, _FEW * ROUNDING * value)
+        return _product(_exact(self.given[f"gamma{number}"]), inverse), inverse
+
+    def _off(self, x: About, number: str) -> About:
+        """x − mean"""
+        mean = _over_space(self.given[f"mean{number}"], x)
+        return About(x.value - mean, x.error + ROUNDING * (x.value.abs() + mean.abs()))
+
+    def _statistics(self, x: About, norm: Norm, number: str) -> tuple[About, About]:
+        if self.workload.pass_ == "forward" and not norm.is_frozen:
             return _moments(x)
         return _exact(self.given[f"mean{number}"]), _exact(self.given[f"var{number}"])
 

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 
 from dwconv.problems import epilogue
+from dwconv.problems.block_reference import KINDS
 from dwconv.problems.problem import memory_format
 from dwconv.problems.reference import EXACT, dtype_of, over_space, terms
 from dwconv.problems.workload import EVAL_PASSES, IMAGES, Workload
@@ -89,8 +90,10 @@ def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, 
 
 
 def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: bool, seed: int) -> None:
-    """Make what a block is given of normal values, in place: γ near 1, statistics that are those of x and y. Extreme
-    channels are far from zero beside their deviation, hardly deviate, are large, have a NaN, or are all the same."""
+    """Make what a block is given of normal values, in place: γ near 1, statistics that are those of x and y, or near
+    these where they are given. Extreme channels are far from zero beside their deviation, hardly deviate, are large,
+    have a NaN, or are all the same."""
+    assert workload.block is not None
     for name in ("x", "y") if extreme else ():
         if name not in named:
             continue
@@ -102,6 +105,9 @@ def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: 
         if name == "x":
             image.view(*image.shape[:2], -1)[-1, kind == _NOT_FINITE, -1] = math.nan
     for name, tensor in named.items():
+        if name == "z":  # what an activation gave
+            tensor.copy_(KINDS[workload.block.act2].apply(4 * tensor))
+            continue
         of = named.get("x" if name.endswith("1") else "y")
         if name.startswith("gamma"):
             tensor.mul_(0.25).add_(1.0)
@@ -112,7 +118,8 @@ def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: 
                 tensor.mul_(0.25) if name.startswith("mean") else tensor.mul_(0.25).add_(1.0).square_()
                 continue
             values = of.double().movedim(1, 0).flatten(1)
-            if workload.pass_ not in EVAL_PASSES:
+            norm = workload.block.norm1 if name.endswith("1") else workload.block.batch_norm2
+            if workload.pass_ not in EVAL_PASSES and norm and not norm.is_frozen:
                 tensor.copy_(values.mean(1) if name.startswith("mean") else values.var(1, correction=0))
                 continue
             values, drawn = values.nan_to_num(), tensor.double()  # running statistics of other images: near those of x

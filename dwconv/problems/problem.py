@@ -106,7 +106,7 @@ class Problem:
 
     @property
     def in_evaluation(self) -> Problem:
-        return dataclasses.replace(self, trains=False)
+        return dataclasses.replace(self, trains=False, block=self.block and self.block.thawed)
 
     @property
     def axes(self) -> int:

@@ -106,23 +106,29 @@ Held = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, float]
 def block_of(
     block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, norms: Iterable[Held], *, trains: bool
 ) -> Tensor:
-    """z, one op after the other, each differentiable. ``convolve``: from what the convolution reads to y."""
+    """z, one op after the other, each differentiable. ``convolve``: from what the convolution reads to y. Frozen norms
+    use the running statistics, whether the rest ``trains`` or not."""
     given = iter(norms)
-    for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
+    for norm, act, then in ((block.norm1, block.act1, convolve), (block.batch_norm2, block.act2, None)):
         if norm:
             mean, variance, gamma, beta, momentum = next(given)
-            x = F.batch_norm(x, mean, variance, gamma, beta, trains, momentum, norm.eps)
+            learns = trains and not norm.is_frozen
+            x = F.batch_norm(x, mean, variance, gamma, beta, learns, momentum, norm.eps)
         x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
         x = then(x) if then else x
     return x
 
 
 def block_forward(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:
-    """z in training. ``norms``: γ and β of each norm."""
+    """z in training. ``norms``: γ and β of each norm; of a frozen one also mean and variance."""
     if block.layer_norm:
         return layer_norm(convolve(x), *norms, eps=block.layer_norm.eps)
-    held = [(None, None, *norms[at : at + 2], 0.0) for at in range(0, len(norms), 2)]
-    return block_of(block, convolve, x, held, trains=True)  # type: ignore[arg-type]
+    given, held = iter(norms), []
+    for norm in block.batch_norms:
+        gamma, beta = next(given), next(given)
+        statistics = (next(given), next(given)) if norm.is_frozen else (None, None)
+        held.append((*statistics, gamma, beta, 0.0))
+    return block_of(block, convolve, x, held, trains=True)
 
 
 def block_inference(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ _READ_AGAIN: dict[Pass, tuple[list[str], list[str]]] = {
     "backward": (["x", "dx", "dx"], ["dz", "y"]),
     "inference": ([], []),
 }
-"""Images that a pass of a block moves once more for its first norm, and for its second."""
+"""Images that a pass of a block moves once more for its first norm, and for its second, where these learn."""
 _MAY_BE_ABSENT = ("bias", "epilogue", "block", "x_pitch", "any_size", "any_channels", "also_at")
 """Fields that are written only where they have another value than the default."""
 
@@ -255,9 +255,9 @@ class Workload:
         of it must be read before it is used."""
         moved = [*self.inputs, *self.results]
         if self.block:  # statistics come before what they normalise; gradients of norms are sums
-            again = _READ_AGAIN[self.pass_]
-            waits = self.block.norm2 and not self.block.layer_norm
-            moved += [*(again[0] if self.block.norm1 else []), *(again[1] if waits else [])]
+            norms = (self.block.norm1, self.block.batch_norm2)
+            for norm, again in zip(norms, _READ_AGAIN[self.pass_], strict=True):
+                moved += again if norm and not norm.is_frozen else []
         return sum(ITEMSIZE[self.dtype_of(name)] * math.prod(self.shape_of(name)) for name in moved)
 
     def _taps_in_bounds(self, axis: int) -> int:

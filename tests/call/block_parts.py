@@ -69,12 +69,37 @@ class Parts(nn.Module):
         for name in PARTS:
             setattr(self, f"after_{name}", Between.of(between[name]) if name in between else nn.Identity())
         self.train(training)
+        for norm, kind in ((self.bn1, parsed.norm1), (self.bn2, parsed.norm2)):
+            if kind and kind.is_frozen:
+                freeze(norm)
         trace(self)
 
     def forward(self, x: Tensor) -> Tensor:
         for name in ("bn1", "act1", "conv", "bn2", "act2"):
             x = getattr(self, f"after_{name}")(getattr(self, name)(x))
         return x
+
+
+class FrozenNorm(nn.Module):
+    """As libraries of models have it: four buffers, a scale and a shift."""
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        generator = torch.Generator().manual_seed(4)
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            self.register_buffer(name, torch.rand(channels, generator=generator) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.weight.reshape(1, -1, 1, 1) * (self.running_var.reshape(1, -1, 1, 1) + self.eps).rsqrt()
+        return x * scale + (self.bias.reshape(1, -1, 1, 1) - self.running_mean.reshape(1, -1, 1, 1) * scale)
+
+
+def freeze(norm: nn.BatchNorm2d) -> None:
+    """With statistics that differ from channel to channel."""
+    norm.eval()
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2.0)
 
 
 def trace(model: nn.Module) -> None:
@@ -110,8 +135,7 @@ def in_evaluation(block: str = WHOLE, *, kind: type[Parts] = Parts, **options: A
     model = kind(block, training=False, **options)
     for norm in (model.bn1, model.bn2):
         if isinstance(norm, nn.BatchNorm2d):
-            norm.running_mean.normal_()
-            norm.running_var.uniform_(0.5, 2.0)
+            freeze(norm)
     return model
 
 

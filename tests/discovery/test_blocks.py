@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import dwconv
 from dwconv.discovery import discover
+from tests.call.block_parts import FrozenNorm
 
 CHANNELS = 8
 
@@ -126,11 +127,13 @@ def with_bias(net: Net) -> None:
 
 
 CHANGES = {
-    "eval": (lambda net: net.bn1.eval(), "none,bn@0.001+relu6", "of bn1, its statistics are not those of the batch"),
-    "both in eval": (
-        lambda net: (net.bn1.eval(), net.bn2.eval()), None,
-        "of bn1, its statistics are not those of the batch; of bn2, its statistics are not those of the batch",
+    "frozen": (lambda net: net.bn1.eval(), "frozen+relu6,bn@0.001+relu6", ""),
+    "both frozen": (lambda net: (net.bn1.eval(), net.bn2.eval()), "frozen+relu6,frozen@0.001+relu6", ""),
+    "frozen, without statistics": (
+        lambda net: setattr(net, "bn2", nn.BatchNorm2d(CHANNELS, track_running_stats=False).eval()), "bn+relu6,none",
+        "",
     ),
+    "a module of buffers": (lambda net: setattr(net, "bn1", FrozenNorm(CHANNELS)), "frozen+relu6,bn@0.001+relu6", ""),
     "no affine": (
         lambda net: setattr(net, "bn2", nn.BatchNorm2d(CHANNELS, affine=False)), "bn+relu6,none",
         "of bn2, it has no weight and bias",
@@ -142,7 +145,8 @@ CHANGES = {
     ),
     "a bias": (with_bias, "bn+relu6,bn@0.001+relu6", ""),
     "a bias, and no norm after it": (
-        lambda net: (with_bias(net), net.bn2.eval()), None, "the convolution has a bias, and no norm after it",
+        lambda net: (with_bias(net), setattr(net, "bn2", nn.Identity())), None,
+        "the convolution has a bias, and no norm after it",
     ),
     "no momentum": (lambda net: setattr(net.bn1, "momentum", None), "bn+relu6,bn@0.001+relu6", ""),
     "a module of a ReLU6": (lambda net: setattr(net, "act", nn.Hardtanh(0, 6)), "bn+relu6,bn@0.001+relu6", ""),
@@ -199,7 +203,7 @@ def test_a_block_of_its_own_waits():
 
 EVALUATED = {
     "all": (lambda net: net.eval(), "bn+relu6,bn@0.001+relu6", False),
-    "one of them": (lambda net: net.bn2.eval(), "bn+relu6,none", True),
+    "one of them": (lambda net: net.bn2.eval(), "bn+relu6,frozen@0.001+relu6", True),
     "statistics of the batch": (
         lambda net: (net.eval(), setattr(net, "bn1", nn.BatchNorm2d(CHANNELS, track_running_stats=False).eval())),
         "none,bn@0.001+relu6", False,
@@ -210,7 +214,7 @@ EVALUATED = {
 @pytest.mark.parametrize("trains", [True, False])
 @pytest.mark.parametrize("name", EVALUATED)
 def test_what_has_learnt_its_statistics_is_a_block_in_evaluation(name, trains):
-    """Whether or not a gradient is wanted; half a block is what the rest of it is."""
+    """Whether or not a gradient is wanted; a norm that keeps its statistics in training is part of a block there."""
     change, block, in_training = EVALUATED[name]
     net = Net(whole)
     change(net)

@@ -35,6 +35,7 @@ def layer(pass_: Pass = "forward", text: str = "bn+relu6,bn+silu", **other: Any)
         "bn@0.001+hardswish,bn@0.001",
         "gelu,none",
         "bn,bn@1e-06+silu",
+        "frozen@0.001+relu,frozen",
         "none,ln",
         "none,ln@1e-06",
     ],
@@ -97,6 +98,14 @@ def test_what_passes_take_and_give() -> None:
     assert inference.inputs == ("x", "w", "gamma1", "beta1", "mean1", "var1", "gamma2", "beta2", "mean2", "var2")
     assert inference.results == ("z",) and layer("inference", "bn+relu,none").results == ("y",)
     assert layer(text="relu,none").results == ("y",)
+    frozen = layer(text="frozen+relu,frozen+relu6")
+    assert frozen.inputs == inference.inputs and frozen.results == ("z",)
+    assert frozen.for_pass("backward").inputs == ("dz", "x", "z", "w", *inference.inputs[2:])
+    assert frozen.for_pass("backward").results == backward.results
+    assert layer("backward", "frozen,frozen").inputs[:3] == ("dz", "x", "w")
+    assert layer(text="bn,frozen+silu").results == ("z", "y", "mean1", "var1")
+    assert layer(text="bn,frozen+silu").inputs == ("x", "w", "gamma1", "beta1", "gamma2", "beta2", "mean2", "var2")
+    assert layer(text="frozen,bn").results == ("z", "y", "mean2", "var2")
     assert layer("backward", "relu,none").inputs == ("dy", "x", "w")
     with_bias = layer(text="none,ln", bias=True)
     assert with_bias.inputs == ("x", "w", "bias", "gamma2", "beta2") and with_bias.results == ("z", "y")
@@ -109,12 +118,16 @@ def test_what_passes_take_and_give() -> None:
 
 
 def test_a_block_moves_five_images_forward_and_nine_back() -> None:
-    """What the page on blocks says; without norms two, and three. In evaluation two, whatever the norms."""
+    """What the page on blocks says; without norms two, and three. In evaluation two, whatever the norms; with frozen
+    ones two, and four."""
     image = 4 * math.prod((3, 5, 6, 7))
     for text, passes in (
         ("bn+relu,bn+relu", (5, 9, 2)),
         ("none,bn+relu", (4, 6, 2)),
         ("none,none", (2, 3, 2)),
+        ("frozen+relu,frozen+relu", (2, 4, 2)),
+        ("frozen+relu,frozen", (2, 3, 2)),
+        ("frozen+relu,frozen+silu", (3, 4, 2)),
         ("none,ln", (3, 4, 2)),
     ):
         same = layer(text=text, stride=(1, 1))
@@ -129,6 +142,12 @@ def test_the_right_answer_is_pytorchs_in_float64(act: str) -> None:
     _assert_pytorchs(forward)
 
 
+@pytest.mark.parametrize("act", ACTIVATIONS)
+@pytest.mark.parametrize("text", ["frozen@0.001+{},frozen+{}", "bn+{},frozen+{}", "frozen+{},bn+{}", "frozen+{},none"])
+def test_the_right_answer_of_frozen_norms_is_pytorchs_in_float64(text: str, act: str) -> None:
+    _assert_pytorchs(layer(text=text.format(act, act).replace("+identity", "")))
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_the_right_answer_of_a_layer_norm_is_pytorchs_in_float64(*, bias: bool) -> None:
     _assert_pytorchs(layer(text="none,ln@1e-06", bias=bias))
@@ -136,7 +155,11 @@ def test_the_right_answer_of_a_layer_norm_is_pytorchs_in_float64(*, bias: bool) 
 
 def _assert_pytorchs(forward: Workload) -> None:
     assert forward.block is not None
-    x, w, *others = (tensor.double().requires_grad_() for tensor in operands(forward, data="normal", seed=1))
+    drawn = [tensor.double() for tensor in operands(forward, data="normal", seed=1)]
+    x, w, *others = (
+        tensor.requires_grad_(not name.startswith(("mean", "var")))
+        for name, tensor in zip(forward.inputs, drawn, strict=True)
+    )
     bias, norms = (others[0], others[1:]) if forward.bias else (None, others)
     found: dict[str, torch.Tensor] = {}
 
@@ -146,18 +169,19 @@ def _assert_pytorchs(forward: Workload) -> None:
 
     z = pytorch.block_forward(forward.block, convolve, x, *norms)
     dz = torch.randn(z.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    gradients = torch.autograd.grad(z, (x, w, *others), dz)
+    gradients = torch.autograd.grad(z, [each for each in (x, w, *others) if each.requires_grad], dz)
 
     def answers(workload: Workload, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         results = block_reference.results(workload, *inputs, convolve=lambda *given: reference(*given)[0])
         return {name: about.value for name, about in results.items()}
 
     mine = answers(forward, *(each.detach() for each in (x, w, *others)))
-    assert torch.allclose(mine["z"], z) and torch.allclose(mine["y"], found["y"])
-    if forward.block.norm1:
+    assert torch.allclose(mine["z" if forward.block.norm2 else "y"], z) and torch.allclose(mine["y"], found["y"])
+    if forward.block.norm1 and not forward.block.norm1.is_frozen:
         assert torch.allclose(mine["var1"], x.var((0, 2, 3), correction=0))
     backward = forward.for_pass("backward")
     named = {**mine, "x": x, "w": w, "dz": dz, **dict(zip(forward.inputs[2:], others, strict=True))}
+    named["dy"] = dz
     back = answers(backward, *(named[name].detach() for name in backward.inputs))
     for name, gradient in zip(backward.results, gradients, strict=True):
         assert torch.allclose(back[name], gradient, atol=1e-9), name

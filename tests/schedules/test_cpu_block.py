@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from dwconv.errors import NoTemplate
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import block_reference
@@ -32,6 +33,11 @@ BLOCKS = (
     "bn+relu6,bn+relu6", "bn@0.001+hardswish,bn@0.01+silu", "bn+silu,bn", "none,bn+relu", "bn+gelu,none",
     "bn,bn+gelu", "relu,bn+hardswish", "bn+relu,bn+relu",
 )  # fmt: skip
+FROZEN = (
+    "frozen+relu6,frozen+relu6", "frozen@0.001+hardswish,frozen@0.01+silu", "frozen+silu,frozen", "none,frozen+relu",
+    "frozen+gelu,none", "bn+relu,frozen+relu", "frozen+relu6,bn+relu6", "frozen,frozen+hardswish",
+)  # fmt: skip
+"""Norms that keep their statistics in training."""
 
 EVERY_PASS = (*BLOCK_PASSES, *EVAL_PASSES)
 
@@ -61,6 +67,36 @@ def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
     for data in ("normal", "extreme"):
         verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
         assert verdict.right, f"{config}: {verdict.reason}"
+
+
+def frozen_cases() -> Iterator[Any]:
+    """Every layer, in both passes and with blocks that take turns; of these a quarter is quick."""
+    for turn, (name, workload) in enumerate(LAYERS.items()):
+        for at in range(4):
+            pass_ = BLOCK_PASSES[(turn + at) % 2]
+            text = FROZEN[(3 * turn + at + at // 2) % len(FROZEN)]
+            dtype = DTYPES[turn % 3] if at == 3 else "float32"
+            marks = () if (turn + at) % 4 == 0 else pytest.mark.slow
+            case = block(workload, pass_, text, dtype)
+            yield pytest.param(case, turn + at, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
+
+
+@pytest.mark.parametrize(("workload", "turn"), list(frozen_cases()))
+def test_frozen_norms_are_right_on_odd_shapes(workload: Workload, turn: int) -> None:
+    config = config_in_turn(workload, turn)
+    kernel = built(workload, config)
+    for data in ("normal", "extreme"):
+        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
+        assert verdict.right, f"{config}: {verdict.reason}"
+
+
+def test_rows_over_padding_alone_have_no_kernel_of_a_frozen_norm() -> None:
+    """No task of dx reads them, and they count in dβ."""
+    workload = block(layer(8, (5, 5), (3, 3), padding=((3, 1), (1, 1))), "backward", "frozen,frozen")
+    with pytest.raises(NoTemplate, match="rows of y over padding alone"):
+        template_of(workload)
+    template_of(block(layer(8, (5, 5), (3, 3), padding=((2, 2), (3, 3))), "backward", "frozen,frozen"))
+    template_of(block(workload, "backward", "frozen,bn"))
 
 
 @pytest.mark.parametrize("pass_", every(3, EVERY_PASS))

@@ -1,5 +1,5 @@
 """A block, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the statistics of
-the batch or, in inference, with those that are given.
+the batch or, in inference and where they are frozen, with those that are given.
 
 Level one: a task is `block_h` rows of the result of one image in `block_c` channels. It goes down the rows, and keeps
 what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
@@ -12,6 +12,7 @@ channels (`order`). The next row may be prefetched (`prefetch`).
     │ of one more row │   │0│ ░░░░░░░       │0│ taps  └────────────────┘     dz y · dz y x dx · dx x dx
     └─────────────────┘   └─┴───────────────┴─┘                            A statistic is a barrier: ·
                                                                            inference: 2, x z
+                                                                           frozen norms: x z, and back dz z x dx
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     cut = Cut(workload, config, target)
     if workload.any_size:
         cut = replace(cut, any_axes=any_axes(cut.gathered))
-    if workload.pass_ == "backward":
-        return backward.schedule(cut)
-    return forward.schedule(cut) if workload.pass_ == "forward" else forward.schedule_inference(cut)
+    return backward.schedule(cut) if workload.pass_ == "backward" else forward.schedule(cut)
 
 
 TEMPLATES = family(

@@ -5,6 +5,12 @@
                        x ─► act1 ────┴► wgrad ─► dw
     d1, x ─► scale, slope, offset ─► dx, in the place of d1
 
+Frozen norms have no such sums before their gradients:
+
+    dz, z or y ─► d2 ─┬► ring of rows ─┬► dgrad, · scale2, · act1′ ─► d1, Σ d1, Σ d1 · (x − mean1), · scale1 ─► dx
+                      │                └► wgrad ─► dw / scale2 ─┬► dw
+                      └► Σ d2 ──────────────────────────────────┴► Σ w · dw / scale2 = Σ d2 · y ─► dγ2, dβ2
+
 The loops go over the pixels of x, so that what the ring holds, once loaded, is part of dgrad and of wgrad.
 """
 
@@ -18,7 +24,7 @@ from tvm import s_tir, tirx
 from dwconv.schedules.activations import ON_CPU
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
 from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
-from dwconv.schedules.cpu.block_nhwc.norms import Held, NormTensors, Parts, channel_loop, totals
+from dwconv.schedules.cpu.block_nhwc.norms import SCALE, Held, NormTensors, Parts, channel_loop, totals
 from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import load, prefetch, scratch, store_rounded
@@ -31,18 +37,23 @@ TOTAL, DOT = range(2)
 def schedule(cut: Cut) -> s_tir.Schedule:
     """Parameters, images with their rows and columns as one axis of pixels: dz (n, OH·OW, C), x (n, H·W, C), y as dz, w
     (C, KH, KW), γ, β, mean and variance of each norm (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and
-    workspaces. Without a second norm dy in the place of dz and y."""
+    workspaces. Without a second norm dy in the place of dz and y; after a frozen one z in that of y, or nothing."""
     n = tirx.Var(BATCH, "int32")
+    learns1, learns2 = cut.learns
     with kernel() as builder:
-        backward = Backward(cut, n, gathers="dgrad", sums=math.prod(cut.axes.taps) + 2)
-        backward.set_normalised()
-        if backward.norm2:
+        sums = math.prod(cut.axes.taps) + 2 + (cut.block.batch_norm2 is not None and not learns2)
+        backward = Backward(cut, n, gathers="dgrad", sums=sums)
+        backward.set_normalised(backward.norm1, backward.norm2)
+        if learns2:
+            assert backward.norm2 is not None
             backward.outputs.sum_of(backward.terms_of_norm2, backward.partial)
             backward.finish(backward.norm2, backward.outputs.parts, first=0)
         backward.weights.pack()
         backward.convolve()
         backward.add_weights()
-        if backward.norm1:
+        if backward.norm1 and not learns1:
+            backward.finish_frozen1(backward.norm1)
+        elif backward.norm1:
             backward.finish(backward.norm1, parts_of_tasks(cut, n), first=backward.taps)
             backward.inputs.map(backward.tensors["dx"], backward.before_norm1)
     return s_tir.Schedule(builder.get())
@@ -50,14 +61,29 @@ def schedule(cut: Cut) -> s_tir.Schedule:
 
 class Backward(BlockKernel):
     @property
+    def frozen1(self) -> NormTensors | None:
+        """The first norm, if it is frozen; the next is the second."""
+        return None if self.cut.learns[0] else self.norm1
+
+    @property
+    def frozen2(self) -> NormTensors | None:
+        return None if self.cut.learns[1] else self.norm2
+
+    @property
     def taps(self) -> int:
         """Of a kernel: its rows of the partial sums are the first."""
         return self.cut.axes.rows.taps * self.cut.axes.columns.taps
 
     def d2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> tuple[Expr, Expr]:
-        """(the gradient of what the second norm gives, y)"""
+        """(the gradient of what the second norm gives, y; or, of a frozen norm that needs no y, z or nothing)"""
         assert self.norm2 is not None
-        span = self.vectors.span(vector.start)
+        span, kept = self.vectors.span(vector.start), self.cut.block.kept
+        if not kept:
+            return bind("d", load(self.tensors["dz"], image, pixel, span)), None
+        if kept == "z":
+            z = bind("z_value", load(self.tensors["z"], image, pixel, span))
+            _, slope = ON_CPU.with_derivative(self.cut.block.act2, z)
+            return bind("d", load(self.tensors["dz"], image, pixel, span) * slope), z
         y = bind("y_value", load(self.tensors["y"], image, pixel, span))
         _, slope = ON_CPU.with_derivative(self.cut.block.act2, self.norm2.normalised(y, vector))
         return bind("d", load(self.tensors["dz"], image, pixel, span) * slope), y
@@ -68,9 +94,11 @@ class Backward(BlockKernel):
         return [d, d * self.norm2.centred(y, vector)]
 
     def g2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
-        """The gradient of y."""
+        """The gradient of y; of a frozen norm without its scale."""
         if self.norm2 is None:
             return load(self.tensors["dy"], image, pixel, self.vectors.span(vector.start))
+        if self.frozen2:
+            return self.d2(image, pixel, vector)[0]
         return self.norm2.before_norm(*self.d2(image, pixel, vector), vector)
 
     def before_norm1(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
@@ -86,10 +114,18 @@ class Backward(BlockKernel):
             total, dot = totals(self.vectors, self.partial, parts, vector, [first + TOTAL, first + DOT])
             norm.set_before_norm(vector, total, dot, parts.all_pixels)
 
+    def finish_frozen1(self, norm: NormTensors) -> None:
+        """dγ and dβ of a first norm that is frozen."""
+        parts, first = parts_of_tasks(self.cut, self.n), self.taps
+        for vector in channel_loop(self.vectors, self.partial):
+            total, dot = totals(self.vectors, self.partial, parts, vector, [first + TOTAL, first + DOT])
+            norm.set_gradients(vector, total, dot)
+
     def convolve(self) -> None:
         """d1 in the place of dx, and partial sums of dw and of the first norm."""
         cut, vectors = self.cut, self.vectors
-        rows = self.taps + (2 if self.norm1 else 0)
+        first2 = self.taps + (2 if self.norm1 else 0)
+        rows = first2 + (1 if self.frozen2 else 0)
         for task in tasks(cut, vectors, self.n):
             held = Held(vectors, self.partial, task.part, rows=rows, count=cut.block_vectors)
             held.clear(task.first_vector)
@@ -97,12 +133,15 @@ class Backward(BlockKernel):
 
             def produce(pixel: Expr, vector: NumberedVector, image: Expr = task.image) -> Expr:
                 if cut.prefetches:
-                    for name in ("dz", "y") if self.norm2 else ("dy",):
+                    for name in filter(self.tensors.__contains__, ("dz", "dy", cut.block.kept)):
                         prefetch(self.tensors[name], image, pixel + cut.axes.columns.inputs, vector.start)
                 return self.g2(image, pixel, vector)
 
+            def count(v: Expr, value: Expr, own: Expr, held: Held = held) -> None:
+                held.add(v, first2, value * vectors.everywhere(own))
+
             for row in task.rows_in_bands(held):
-                ring.follow(row, first=task.top, of=task.vector, produce=produce)
+                ring.follow(row, first=task.top, of=task.vector, produce=produce, count=count if self.frozen2 else None)
                 for left, width, v in task.tiles():
                     self._tile(task, ring, held, row, left, width, v)
 
@@ -130,24 +169,37 @@ class Backward(BlockKernel):
                     weights.add((kw,), g * activated[out][0])
             for kw in range(columns.taps):
                 held.add(v, kh * columns.taps + kw, weights[(kw,)])
-        d = [bind("d", gradient[(out,)] * activated[out][1]) for out in range(width)]
+        d = [gradient[(out,)] * activated[out][1] for out in range(width)]
+        if self.frozen2:
+            scale2 = bind("scale2", self.frozen2.get(SCALE, vector))
+            d = [each * scale2 for each in d]
+        d = [bind("d", each) for each in d]
         for out in range(width):
-            store_rounded(self.tensors["dx"], d[out], task.image, pixel + out, span)
+            dx = d[out] * self.frozen1.get(SCALE, vector) if self.frozen1 else d[out]
+            store_rounded(self.tensors["dx"], dx, task.image, pixel + out, span)
         if self.norm1:
             held.add(v, self.taps + TOTAL, sum_in_pairs(d))
             centred = [d[out] * self.norm1.centred(values[out], vector) for out in range(width)]
             held.add(v, self.taps + DOT, sum_in_pairs(centred))
 
     def add_weights(self) -> None:
-        """dw, from the sums of all tasks. Channels are outermost in it, so lanes go out one by one; those that the
-        vector before has too are left out."""
+        """dw, from the sums of all tasks; and dγ and dβ of a second norm that is frozen. Channels are outermost in it,
+        so lanes go out one by one; those that the vector before has too are left out."""
         vectors, (taps_h, taps_w) = self.vectors, self.cut.workload.kernel
         parts = parts_of_tasks(self.cut, self.n)
         for vector in channel_loop(vectors, self.partial):
+            of_y = Accumulators(vectors, 1) if self.frozen2 else None
             for kh in serial("kh", taps_h):
                 for kw in serial("kw", taps_w):
                     (total,) = totals(vectors, self.partial, parts, vector, [kh * taps_w + kw])
+                    if self.frozen2 and of_y:
+                        of_y.add((0,), total * self.weights.vector(vector.number, 0, 0, kh, kw))
+                        total = bind("total", total * self.frozen2.get(SCALE, vector))
                     lanes = scratch("lanes", vectors.lanes)
                     store(lanes, total, vectors.span(0))
                     for lane in serial("lane", vector.number * vectors.lanes - vector.start, vectors.lanes):
                         store_rounded(self.tensors["dw"], lanes[lane], vector.start + lane, kh, kw)
+            if self.frozen2 and of_y:
+                (total,) = totals(vectors, self.partial, parts, vector, [self.taps + (2 if self.norm1 else 0)])
+                dot = bind("dot", of_y[(0,)] - total * self.frozen2.load("mean", vector))
+                self.frozen2.set_gradients(vector, total, dot)

@@ -49,6 +49,14 @@ class Cut:
         return self.workload.block
 
     @property
+    def learns(self) -> tuple[bool, bool]:
+        """Whether the first norm, and the second, has the statistics of the batch: in inference neither."""
+        if self.workload.pass_ == "inference":
+            return False, False
+        first, second = self.block.norm1, self.block.batch_norm2
+        return bool(first and not first.is_frozen), bool(second and not second.is_frozen)
+
+    @property
     def axes(self) -> Axes:
         """From y to x or, in the backward pass, from dx to dy."""
         return self.any_axes or axes_of(self.workload)

@@ -29,7 +29,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = Cut(workload, config, target)
     rows, columns, block = cut.axes.rows, cut.axes.columns, cut.block
     is_forward, vectors = workload.pass_ != "backward", cut.vectors
-    knows_statistics = workload.pass_ == "inference"
+    learns1, learns2 = cut.learns
     each = float(workload.batch * vectors)
     x, y = (each * math.prod(size) for size in (workload.input_size, workload.output_size))  # in vectors
     tiles_w = [(count, size) for _, count, size in cut.column_tiles]
@@ -41,23 +41,19 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     halo = 1 + (cut.results.blocks - 1) * max(0, cut.ring.rows - rows.up) / max(1, rows.inputs)
     ringed = halo * (x if is_forward else y)
     # What goes from pixel to pixel: sums before a norm, and what is made of its statistics.
-    if knows_statistics:
-        swept, written = 0.0, y
-        activated = ringed * APPLIED[block.act1] + y * APPLIED[block.act2]
-        loads, stores, widened = reads + taps, ringed + written, ringed
-    elif is_forward:
-        swept = 2 * (x if block.norm1 else 0) + (y if block.norm2 else 0)
+    if is_forward:
+        swept = 2 * (x if learns1 else 0) + (y if learns2 else 0)
         activated = ringed * APPLIED[block.act1] + (y * APPLIED[block.act2] if block.norm2 else 0)
-        written = y * (2 if block.norm2 else 1)
+        written = y * (2 if {"y", "z"} <= {*workload.results} else 1)
         loads, stores, widened = reads + taps + swept, ringed + written, ringed + swept
     else:
-        swept = (2 * y if block.norm2 else 0) + (2 * x if block.norm1 else 0)
-        activated = x * DIFFERENTIATED[block.act1] + (ringed + y) * DIFFERENTIATED[block.act2] * (
+        swept = (2 * y if learns2 else 0) + (2 * x if learns1 else 0)
+        activated = x * DIFFERENTIATED[block.act1] + (ringed + y * learns2) * DIFFERENTIATED[block.act2] * (
             block.norm2 is not None
         )
-        written = x * (2 if block.norm1 else 1)
+        written = x * (2 if learns1 else 1)
         loads, stores = reads + 3 * taps + swept + 2 * ringed + x, ringed + taps + written
-        widened = ringed * (2 if block.norm2 else 1) + x + swept
+        widened = ringed * (2 if block.kept else 1) + x + swept
         products *= 2
     lines = 1 + (ITEMSIZE[workload.dtype] * cut.lanes / CACHE_LINE_BYTES if workload.channels % cut.lanes else 0.0)
     threads, tasks = threads_of(config, target), workload.batch * cut.results.blocks * cut.channel_blocks
@@ -66,7 +62,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         threads=threads,
         share=largest_share(tasks, threads),
         tiles=tiles,
-        multiply_adds=products + 2 * swept + 2 * ringed + (y if knows_statistics and block.norm2 else 0.0),
+        multiply_adds=products + 2 * swept + 2 * ringed + (y if is_forward and block.norm2 and not learns2 else 0.0),
         loads=loads * lines,
         stores=stores * lines,
         others=activated + 3 * tiles + conversions(workload.dtype, loaded=widened, stored=written),
@@ -76,12 +72,12 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         traffic=_traffic(cut, threads=threads),
         scratches=2 * tasks,
         alone_slots=1.5 * workload.channels * math.prod(workload.kernel),
-        regions=1 + (0 if knows_statistics else 2 * (block.norm1 is not None) + 2 * (block.norm2 is not None)),
+        regions=1 + 2 * learns1 + 2 * learns2,
     )
 
 
 def _traffic(cut: Cut, *, threads: int) -> tuple[Traffic, ...]:
-    workload, block = cut.workload, cut.block
+    workload, (learns1, learns2) = cut.workload, cut.learns
     itemsize = float(ITEMSIZE[workload.dtype])
     of_x, of_y = (
         itemsize * workload.batch * workload.channels * math.prod(size)
@@ -97,14 +93,14 @@ def _traffic(cut: Cut, *, threads: int) -> tuple[Traffic, ...]:
 
     ringed = (of_y if workload.pass_ == "backward" else of_x) * 4 / itemsize  # in float32
     ring = Traffic(bytes=2 * ringed, held_bytes=float(cut.ring_bytes))
-    if workload.pass_ == "inference":
-        return moved(of_x, mine), moved(2 * of_y, mine), ring
-    if workload.pass_ == "forward":
+    if workload.pass_ != "backward":
         found = [moved(of_x, mine), moved(2 * of_y, mine), ring]
-        found += [moved(of_x, of_x / threads)] if block.norm1 else []
-        found += [moved(of_y, of_y / threads), moved(2 * of_y, mine)] if block.norm2 else []
+        found += [moved(of_x, of_x / threads)] if learns1 else []
+        found += [moved(of_y, of_y / threads), moved(2 * of_y, mine)] if learns2 else []
+        found += [moved(2 * of_y, mine)] if {"y", "z"} <= {*workload.results} and not learns2 else []
         return tuple(found)
     found = [moved(of_y, mine), moved(of_x, mine), moved(2 * of_x, mine), ring]
-    found += [moved(of_y, mine), moved(2 * of_y, 2 * of_y / threads)] if block.norm2 else []
-    found += [moved(3 * of_x, 2 * of_x / threads)] if block.norm1 else []
+    found += [moved(of_y, mine)] if cut.block.kept else []
+    found += [moved(2 * of_y, 2 * of_y / threads)] if learns2 else []
+    found += [moved(3 * of_x, 2 * of_x / threads)] if learns1 else []
     return tuple(found)

@@ -4,10 +4,11 @@ x ─► moments ─► mean1, var1 ─► scale, shift
 x ─► scale, shift, act1 ─► ring of rows ─► convolution ─► y, its moments ─► mean2, var2 ─► scale, shift
 y ─► scale, shift, act2 ─► z
 
-In evaluation statistics are given, so that x is read once and z is written once:
+In evaluation, and of frozen norms, statistics are given, so that x is read once and z is written once:
 
 mean, var ─► scale, shift, of each norm
 x ─► scale, shift, act1 ─► ring of rows ─► convolution, in registers ─► scale, shift, act2 ─► z
+                                                                  └► y, if the backward pass of a frozen norm reads it
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial,
 
 def schedule(cut: Cut) -> s_tir.Schedule:
     """Parameters, images with their rows and columns as one axis of pixels: x (n, H·W, C), w (C, KH, KW), γ and β of
-    each norm (C,), z and y (n, OH·OW, C), mean and variance of each norm (C,), and workspaces."""
+    each norm (C,), of a frozen one also mean and variance, z and y (n, OH·OW, C), mean and variance of each other norm
+    (C,), and workspaces."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        forward = Forward(cut, n, gathers="fprop", sums=3)
-        if forward.norm1:
+        forward = Forward(cut, n, gathers="fprop", sums=0 if cut.learns == (False, False) else 3)
+        learns1, learns2 = cut.learns
+        forward.set_normalised(None if learns1 else forward.norm1, None if learns2 else forward.norm2)
+        if learns1:
+            assert forward.norm1 is not None
             forward.inputs.sum_moments(forward.tensors["x"], forward.partial)
             forward.finish(forward.norm1, forward.inputs.parts)
         forward.weights.pack()
         forward.convolve()
-        if forward.norm2:
+        if learns2:
+            assert forward.norm2 is not None
             forward.finish(forward.norm2, parts_of_tasks(cut, n))
             forward.outputs.map(forward.tensors["z"], forward.activated)
     return s_tir.Schedule(builder.get())
@@ -71,10 +77,10 @@ class Forward(BlockKernel):
         return ON_CPU.activation(self.cut.block.act1, self.norm1.normalised(x, vector) if self.norm1 else x)
 
     def convolve(self) -> None:
-        """y, and its moments if a norm follows."""
+        """y, and its moments if a norm follows that learns them; z after one that has them."""
         cut, vectors = self.cut, self.vectors
         for task in tasks(cut, vectors, self.n):
-            held = Held(vectors, self.partial, task.part, rows=2, count=cut.block_vectors) if self.norm2 else None
+            held = Held(vectors, self.partial, task.part, rows=2, count=cut.block_vectors) if cut.learns[1] else None
             if held:
                 held.clear(task.first_vector)
                 self._take_pivots(task)
@@ -102,12 +108,17 @@ class Forward(BlockKernel):
                 self.store(task, held, row, left, v, [sums[(out,)] for out in range(width)])
 
     def store(self, task: Task, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
-        """y of a tile."""
+        """y of a tile; z, where the statistics of y are known."""
         vector = task.vector(v)
         pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)
-        values = [bind("sum", each) for each in sums]
+        values = sums if self.cut.workload.pass_ == "inference" else [bind("sum", each) for each in sums]
         for at, value in enumerate(values):
-            store_rounded(self.tensors["y"], value, task.image, pixel + at, self.vectors.span(vector.start))
+            place = (task.image, pixel + at, self.vectors.span(vector.start))
+            if "y" in self.tensors:
+                store_rounded(self.tensors["y"], value, *place)
+            if self.norm2 and not held:
+                z = ON_CPU.activation(self.cut.block.act2, self.norm2.normalised(value, vector))
+                store_rounded(self.tensors["z"], z, *place)
         if held:
             pivot = bind("pivot", self.partial[task.part, PIVOT, self.vectors.slot(vector.number)])
             off = [bind("off", value - pivot) for value in values]
@@ -127,26 +138,3 @@ class Forward(BlockKernel):
                     value = self.read(task.image, source_row * columns.inputs + source_column, vector)
                     pivot.add((0,), value * self.weights.vector(vector.number, 0, 0, kh, kw))
             store(self.partial, pivot[(0,)], task.part, PIVOT, vectors.slot(vector.number))
-
-
-def schedule_inference(cut: Cut) -> s_tir.Schedule:
-    """Parameters, images with their rows and columns as one axis of pixels: x (n, H·W, C), w (C, KH, KW), γ, β, mean
-    and variance of each norm (C,), z (n, OH·OW, C), or y without a second norm, and workspaces."""
-    n = tirx.Var(BATCH, "int32")
-    with kernel() as builder:
-        inference = Inference(cut, n, gathers="fprop", sums=0)
-        inference.set_normalised()
-        inference.weights.pack()
-        for task in tasks(cut, inference.vectors, n):
-            inference.convolve_rows(task, None)
-    return s_tir.Schedule(builder.get())
-
-
-class Inference(Forward):
-    def store(self, task: Task, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
-        vector = task.vector(v)
-        pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)
-        result = self.tensors["z" if self.norm2 else "y"]
-        for at, value in enumerate(sums):
-            z = ON_CPU.activation(self.cut.block.act2, self.norm2.normalised(value, vector)) if self.norm2 else value
-            store_rounded(result, z, task.image, pixel + at, self.vectors.span(vector.start))

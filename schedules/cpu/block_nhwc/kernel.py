@@ -148,9 +148,9 @@ class BlockKernel:
         self.norm1, self.norm2 = norms.get("1"), norms.get("2")
         self.weights = PackedWeights(work=work, vectors=vectors, w=tensors["w"], packed=packed)
 
-    def set_normalised(self) -> None:
-        """Scales and shifts, from statistics that are given."""
-        for norm in filter(None, (self.norm1, self.norm2)):
+    def set_normalised(self, *norms: NormTensors | None) -> None:
+        """Scales and shifts of norms, from statistics that are given."""
+        for norm in filter(None, norms):
             for vector in channel_loop(self.vectors, self.partial):
                 norm.set_normalised(vector, norm.load("mean", vector), norm.load("var", vector))
 

@@ -2,6 +2,7 @@
 
 normalised      γ · (v − mean) / √(var + eps) + β            =  v · scale + shift
 before_norm     the gradient of v from d, that of the result =  d · scale + v · slope + offset
+                of a frozen norm, whose mean and var are given, d · scale
 
 Sums are taken in registers, in bands of some pixels, in tasks, then over all tasks in their order, whichever thread ran
 them: the same bits every time, and no sum of many terms.
@@ -172,6 +173,11 @@ class NormTensors:
         slope = bind("slope", self.vectors.zero() - share * (dot * inverse) * inverse)
         self.set(SLOPE, slope, vector)
         self.set(OFFSET, self.vectors.zero() - share * total - slope * mean, vector)
+
+    def set_gradients(self, vector: NumberedVector, total: Expr, dot: Expr) -> None:
+        """Stores dγ and dβ of a frozen norm. ``total``: Σd; ``dot``: Σ d · (v − mean)."""
+        self.store("dgamma", dot * self.inverse_deviation(self.load("var", vector)), vector)
+        self.store("dbeta", total, vector)
 
     def normalised(self, value: Expr, vector: NumberedVector) -> Expr:
         return value * self.get(SCALE, vector) + self.get(SHIFT, vector)

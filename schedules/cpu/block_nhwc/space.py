@@ -16,7 +16,18 @@ MOST_RING_BYTES = 1 << 22
 def why_unfit(workload: Workload, target: CpuTarget) -> str | None:
     if workload.block and workload.block.layer_norm:
         return "it is for BatchNorms"
-    return "blocks have no channel multiplier" if workload.multiplier > 1 else None
+    if workload.multiplier > 1:
+        return "blocks have no channel multiplier"
+    block, (reach, *_), (before, after) = workload.block, reaches(workload), workload.padding[0]
+    is_frozen = workload.pass_ == "backward" and block and block.batch_norm2 and block.batch_norm2.is_frozen
+    if is_frozen and max(before, after) > reach:
+        return "rows of y over padding alone have no part in the sums of a frozen norm"
+    return None
+
+
+def reaches(workload: Workload) -> tuple[int, ...]:
+    """Rows, and columns, from the first tap of a kernel to its last."""
+    return tuple(dilation * (taps - 1) for dilation, taps in zip(workload.dilation, workload.kernel, strict=True))
 
 
 def block_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:

@@ -20,6 +20,8 @@ from dwconv.schedules.taps import Axes
 
 Producer = Callable[[Expr, NumberedVector], Expr]
 """From a pixel of the image and a vector of channels to what the convolution reads there."""
+Counter = Callable[[Expr, Expr, Expr], None]
+"""Takes a vector of a task, what the convolution reads, and one if it is the task's own, else zero."""
 
 
 class Ring:
@@ -36,9 +38,18 @@ class Ring:
                     for column in serial("side", first, stop):
                         store(self.held, vectors.zero(), row, v, column, vectors.span(0))
 
-    def follow(self, row: Expr, *, first: Expr, of: Callable[[Expr], NumberedVector], produce: Producer) -> None:
+    def follow(
+        self,
+        row: Expr,
+        *,
+        first: Expr,
+        of: Callable[[Expr], NumberedVector],
+        produce: Producer,
+        count: Counter | None = None,
+    ) -> None:
         """Puts in what row ``row`` of the results is the first to meet, in a task that begins with row ``first``. Rows
-        are prefetched one after the other."""
+        are prefetched one after the other. ``count`` is given what is put in, and one for a row that no task before
+        puts in, else zero."""
         rows, columns = self.axes.rows, self.axes.columns.inputs
         nearest, farthest = rows.reach
         stop = bind("stop", most(0, least(rows.origin(row) + farthest + 1, rows.inputs)))
@@ -46,9 +57,16 @@ class Ring:
         start = bind("start", tirx.Select(row == first, most(0, rows.origin(row) + nearest), before))
         for source in serial("source_row", start, stop):
             slot = bind("slot", source % self.cut.rows)
+            own = None
+            if count:
+                is_own = tirx.Or(first == 0, source >= before)
+                own = bind("own", tirx.Select(is_own, tirx.FloatImm("float32", 1.0), tirx.FloatImm("float32", 0.0)))
             for column in serial("source_column", columns):
                 for v in serial("vector", self.count):
                     value = produce(source * columns + column, of(v))
+                    if count:
+                        value = bind("put", value)
+                        count(v, value, own)
                     store(self.held, value, slot, v, column + self.cut.left, self.vectors.span(0))
 
     def load(self, row: Expr, v: Expr, column: Expr) -> Expr:

@@ -1,0 +1,251 @@
+"""Blocks whose norms keep their statistics while the rest trains: frozen from the start or later, with affines that
+train or not, of PyTorch's BatchNorm or of modules that are no more than a scale and a shift."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.call.block_parts import (
+    CHANNELS,
+    SIZE,
+    FrozenNorm,
+    Parts,
+    assert_infers_the_same,
+    assert_same,
+    assert_same_where_saved_tensors_lie_otherwise,
+    blocks_in_evaluation,
+    drawn,
+    freeze,
+    in_double,
+    in_evaluation,
+    python_runs_no_block,
+    ran,
+    step,
+    trace,
+    written,
+)
+from tests.native_needed import both_ways
+from tests.planted_records import plant, workload_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+
+FROZEN = "frozen+relu6,frozen+relu6"
+
+
+def planted(logs, block=FROZEN, **options) -> None:
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block, **options)])
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["", "in place", "written"])
+@pytest.mark.parametrize(
+    "block",
+    [FROZEN, "frozen+relu,frozen+hardswish", "none,frozen+relu", "frozen+silu,none", "frozen,frozen",
+     "bn+relu,frozen+relu6", "frozen+relu,bn+silu", "frozen@0.01+relu,frozen@0.1+relu"],
+)  # fmt: skip
+def test_it_runs_as_one(logs, block, kind, way):
+    planted(logs, block)
+    model = Parts(block, inplace=kind == "in place")
+    assert_same(written(model) if kind == "written" else model, drawn())
+    assert ran() == (2, 2)
+
+
+def frozen_later(model: Parts) -> Parts:
+    for norm in (model.bn1, model.bn2):
+        freeze(norm)
+    return model
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["", "written"])
+def test_norms_may_be_frozen_later_and_learn_again(logs, kind, way):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block) for block in ("bn+relu6,bn+relu6", FROZEN)])
+    model = Parts("bn+relu6,bn+relu6")
+    model = written(model) if kind else model
+    assert_same(model, drawn())
+    assert_same(frozen_later(model), drawn())
+    assert ran() == (4, 4)
+    model.train()
+    step(model, drawn())  # compared anew from the next call on
+    assert_same(model, drawn())
+    assert ran() == (6, 6)
+    model.bn1.eval()  # one alone was not traced
+    assert_same(model, drawn())
+    assert ran() == (6, 6)
+
+
+@both_ways
+@pytest.mark.parametrize("trains", [True, False])
+def test_affines_may_be_frozen_as_well(logs, trains, way):
+    planted(logs)
+    model = Parts(FROZEN)
+    for norm in (model.bn1, model.bn2):
+        norm.requires_grad_(trains)
+    assert_same(model, drawn())
+    assert ran() == (2, 2)
+    assert (model.bn1.weight.grad is None) and model.conv.weight.requires_grad
+
+
+@both_ways
+@pytest.mark.parametrize("bias", [False, True])
+def test_modules_of_buffers_are_frozen_norms(logs, bias, way):
+    planted(logs)
+    model = Parts("bn+relu6,bn+relu6", bias=bias)
+    model.bn1, model.bn2 = FrozenNorm(CHANNELS), FrozenNorm(CHANNELS)
+    trace(model)
+    assert_same(model, drawn())
+    model.bn1.weight = torch.rand(CHANNELS)
+    model.bn2.running_var.add_(1.0)
+    assert_same(model, drawn())
+    assert ran() == (4, 4)
+    model.bn1.eps = 0.5
+    assert_same(model, drawn())
+    assert ran() == (4, 4)
+
+
+class Halved(FrozenNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 0.5
+
+
+class Deciding(FrozenNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if float(x.sum()) == float(x.sum()) else x
+
+
+class OfItsMode(FrozenNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if self.training else x
+
+
+@pytest.mark.parametrize("kind", [Halved, Deciding, OfItsMode])
+def test_a_module_that_is_something_else_is_none(logs, kind):
+    planted(logs)
+    model = Parts("bn+relu6,bn+relu6")
+    model.bn1, model.bn2 = kind(CHANNELS), kind(CHANNELS)
+    trace(model)
+    assert_same(model, drawn())
+    assert ran() == (0, 0)
+
+
+def test_in_16_bits_such_a_module_gives_float32(logs):
+    planted(logs, dtype="bfloat16")
+    model = Parts("bn+relu6,bn+relu6")
+    model.bn1, model.bn2 = FrozenNorm(CHANNELS), FrozenNorm(CHANNELS)
+    trace(model)
+    model.conv.to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model(drawn().to(torch.bfloat16)).dtype is torch.float32
+    assert ran() == (0, 0)
+
+
+@both_ways
+@pytest.mark.parametrize("block", [FROZEN, "none,frozen", "bn+relu6,frozen+relu"])
+def test_a_bias_goes_into_the_shift(logs, block, way):
+    """It has a gradient here, as a norm that keeps its statistics takes nothing away."""
+    planted(logs, block)
+    assert_same(Parts(block, bias=True), drawn())
+    assert ran() == (2, 2)
+
+
+@both_ways
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("block", [FROZEN, "frozen+relu,frozen+hardswish"])
+def test_images_of_16_bits(logs, block, name, way):
+    planted(logs, block, dtype=name)
+    dtype, allowed = {"bfloat16": (torch.bfloat16, 2e-2), "float16": (torch.float16, 3e-3)}[name]
+    model, x = Parts(block), (1.25 * drawn().detach()).to(dtype).requires_grad_()
+    exact = in_double(model)
+    for _ in range(2):
+        with torch.autocast("cpu", dtype):
+            found = step(model, x)
+        expected = step(exact, x.detach().double().requires_grad_())
+        assert found[0].dtype is dtype
+        for got, wanted in zip(found, expected, strict=True):
+            print(float((got.double() - wanted.double()).norm()) / max(1e-30, float(wanted.double().norm())))
+            assert float((got.double() - wanted.double()).norm()) <= 3 * allowed * float(wanted.double().norm())
+    assert ran() == (2, 2)
+
+
+@both_ways
+def test_in_evaluation_it_is_one_with_gradients_as_well(logs, way):
+    planted(logs)
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+relu6,bn+relu6")], passes=["inference"])
+    model = in_evaluation("bn+relu6,bn+relu6")
+    assert_same(model, drawn())
+    assert ran() == (2, 2) and blocks_in_evaluation() == 0
+    assert_infers_the_same(model)
+    assert ran() == (2, 2) and blocks_in_evaluation() == 2
+
+
+@both_ways
+def test_cpp_runs_it_alone(logs, way, monkeypatch):
+    planted(logs)
+    model, x = Parts(FROZEN), drawn()
+    expected = step(model, x)
+    if way == "compiled":
+        python_runs_no_block(monkeypatch)
+    for got, wanted in zip(step(model, x), expected, strict=True):
+        assert torch.equal(got, wanted)
+    assert model.bn1.num_batches_tracked == 0 and ran() == (2, 2)
+
+
+KEPT = {FROZEN: "xz", "frozen+relu,frozen": "x", "frozen+silu,frozen+silu": "xy", "bn+relu,bn+relu": "xy"}
+
+
+@both_ways
+@pytest.mark.parametrize("block", KEPT)
+def test_only_what_is_needed_is_kept(logs, block, way):
+    planted(logs, block)
+    model, x = Parts(block), drawn()
+    for _ in range(2):
+        kept: dict[int, Tensor] = {}
+
+        def pack(tensor: Tensor, kept: dict[int, Tensor] = kept) -> Tensor:
+            if tensor.numel() == x.numel():
+                kept[tensor.data_ptr()] = tensor
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            z = model(x)
+        has_z = z.data_ptr() in kept
+        assert len(kept) == len(KEPT[block]) and has_z is ("z" in KEPT[block]) and x.data_ptr() in kept
+
+
+@both_ways
+def test_saved_tensors_may_come_back_lying_otherwise(logs, way):
+    planted(logs)
+    assert_same_where_saved_tensors_lie_otherwise(Parts(FROZEN))
+    assert ran()[0] == 3
+
+
+@both_ways
+def test_it_can_be_differentiated_again(logs, way):
+    planted(logs)
+    model, x = Parts(FROZEN), drawn()
+    exact, given = in_double(model), x.detach().double().requires_grad_()
+    found = []
+    for each, leaf in ((model, x), (exact, given)):
+        for _ in range(2):
+            gradients = torch.autograd.grad(each(leaf).square().sum(), [leaf, *each.parameters()], create_graph=True)
+            again = torch.autograd.grad(sum(each.square().sum() for each in gradients), [leaf, *each.parameters()])
+        found.append([*gradients, *again])
+    for got, wanted in zip(*found, strict=True):
+        scale = float(wanted.abs().max())
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-3, atol=1e-3 * scale)
+
+
+def test_compiled_it_is_one_op_of_the_graph(logs):
+    planted(logs)
+    model, x = Parts(FROZEN), drawn()
+    exact = copy.deepcopy(model)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    found, wanted = (step(each, x) for each in (compiled, exact))
+    for got, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
+    assert ran() == (2, 2)
