@@ -251,8 +251,8 @@ def _gradients(
     else:
         held = [leaf(each) for each in norms]
     given += [each for each in held if each.requires_grad]
-    bias, held = _bias_of(problem, held)
-    z = pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, given[1], bias), given[0], *held)
+    bias, of_norms = _bias_of(problem, held)
+    z = pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, given[1], bias), given[0], *of_norms)
     dx, *others = torch.autograd.grad(z, given, dz, create_graph=create_graph)
     return [dx.contiguous(memory_format=problem.memory_format), *others]
 
@@ -315,13 +315,18 @@ class DwconvBlock(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, block: str, *others: Any) -> Any:
         geometry, norms = others[:4], list(others[4:])
-        if is_watched(x, w, None):
+        watched = is_watched(x, w, None)
+        if watched:
             results = below_autograd(block_forward, x, w, norms, block, *geometry)
         else:
             results = _block_forward(x, w, norms, block, *geometry)
         named = dict(zip(results_of(block), results, strict=True))
         ctx.block, ctx.geometry, ctx.count = block, geometry, len(norms)
         kept_y = [named[kept_of(block)]] if kept_of(block) else []
+        ctx.seen = None
+        if kept_of(block) == "z" and not watched:  # which belongs to the caller, and may be changed: an alias is kept
+            kept_y, ctx.seen = [named["z"].data], _without_memory(named["z"])
+            ctx.version = ctx.seen._version
         statistics = [tensor for name, tensor in named.items() if name not in ("y", "z")]
         ctx.has_y = bool(kept_y)
         ctx.save_for_backward(x, w, *kept_y, *norms, *statistics)
@@ -337,6 +342,8 @@ class DwconvBlock(Function):
         x, w, *kept = saved
         y, kept = kept[: ctx.has_y], kept[ctx.has_y :]
         norms = _norms_of_backward(ctx.block, kept[: ctx.count], kept[ctx.count :])
+        if ctx.seen is not None and ctx.seen._version != ctx.version:
+            y = _block_forward(x, w, _norms_of_forward(ctx.block, norms), ctx.block, *ctx.geometry)[:1]
         backward = block_backward if is_watched_backward(dz, *saved) else _block_backward
         dx, dw, *gradients = backward(dz, x, y, w, norms, ctx.block, *ctx.geometry)
         found: tuple[Any, ...] = (dx, dw, None, *OF_GEOMETRY, *_of_what_was_given(ctx.block, gradients))
@@ -355,6 +362,22 @@ def _norms_of_backward(block: str, given: Sequence[Tensor], statistics: Sequence
         of = was_given if norm.is_frozen else were_found
         norms += [next(of), next(of)]
     return norms
+
+
+def _norms_of_forward(block: str, norms: Sequence[Tensor]) -> list[Tensor]:
+    """What the forward pass was given of the norms of the backward pass, no LayerNorm."""
+    return [
+        each
+        for number, norm in enumerate(batch_norms_of(block))
+        for each in norms[4 * number : 4 * number + (4 if norm.is_frozen else 2)]
+    ]
+
+
+def _without_memory(tensor: Tensor) -> Tensor:
+    """A tensor of the same version, whatever happens to this one."""
+    seen = tensor.view(tensor.shape)
+    seen.set_(tensor.new_empty(0).untyped_storage(), 0, (0,), (1,))
+    return seen
 
 
 def _of_what_was_given(block: str, gradients: Sequence[Tensor]) -> list[Tensor | None]:

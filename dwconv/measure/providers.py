@@ -89,8 +89,8 @@ def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, to
 
     if pass_ == "forward":
         return forward
-    z, dz = forward(), _result_gradient(block, named)
-    return lambda: torch.autograd.grad(z, given, dz, retain_graph=True)
+    z, dz, learnt = forward(), _result_gradient(block, named), _with_gradients(given)
+    return lambda: torch.autograd.grad(z, learnt, dz, retain_graph=True)
 
 
 def _around_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
@@ -114,12 +114,12 @@ def _around_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, t
     z, (a,), dz = forward(), read, _result_gradient(block, named)
     with torch.inference_mode(False):
         da = torch.ones_like(a)
-    before = 2 if block.norm1 else 0
+    before = (4 if block.norm1.is_frozen else 2) if block.norm1 else 0
     parts = []
     if z is not y:
-        parts.append((z, [y, *norms[before:]], dz))
+        parts.append((z, [y, *_with_gradients(norms[before:])], dz))
     if a is not x:
-        parts.append((a, [x, *norms[:before]], da))
+        parts.append((a, [x, *_with_gradients(norms[:before])], da))
     return lambda: [torch.autograd.grad(of, given, gradient, retain_graph=True) for of, given, gradient in parts]
 
 
@@ -129,14 +129,19 @@ def _result_gradient(block: Block, named: dict[str, torch.Tensor]) -> torch.Tens
 
 
 def _learning(problem: Problem, block: Block, named: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-    """x, w, the bias if there is one, γ and β of each norm, with gradients."""
+    """x, w, the bias if there is one, γ and β of each norm, with gradients; and the statistics of frozen norms."""
     with torch.inference_mode(False):
         copies = {name: tensor.clone(memory_format=torch.preserve_format) for name, tensor in named.items()}
         for name in block.inputs("forward", bias=problem.bias):
             if name not in copies:  # what is added takes no part in the backward pass
                 like = copies["w"][:, 0, 0, 0] if name == "bias" else copies["gamma2"]
                 copies[name] = torch.zeros_like(like)
-        return [copies[name].requires_grad_() for name in block.inputs("forward", bias=problem.bias)]
+        names = block.inputs("forward", bias=problem.bias)
+        return [copies[name].requires_grad_(not name.startswith(("mean", "var"))) for name in names]
+
+
+def _with_gradients(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [each for each in tensors if each.requires_grad]
 
 
 def _block_inference_call(

@@ -56,6 +56,7 @@ struct TunedBlock : torch::CustomClassHolder {
 
   bool trains() const { return backward != nullptr; }
   bool is_frozen(size_t norm) const { return norm < frozen.size() && frozen[norm]; }
+  bool keeps_z() const { return has_z && kept == 0; }
   bool reads_image() const { return kept >= 0; }
   size_t first_statistic() const { return kept == 1 ? 2 : 1; }  // among the results
 };
@@ -64,6 +65,16 @@ struct TunedBlock : torch::CustomClassHolder {
 struct BlockCall {
   c10::intrusive_ptr<TunedBlock> block;
   std::vector<Tensor> inputs, results;
+};
+
+// How often z was changed: it belongs to the caller, and what is kept is an alias.
+struct VersionOfZ : c10::intrusive_ptr_target {
+  explicit VersionOfZ(const Tensor& z) : counter(z.unsafeGetTensorImpl()->version_counter()), kept(counter.current_version()) {}
+
+  const c10::VariableVersion counter;
+  const uint32_t kept;
+
+  bool is_another() const { return counter.current_version() != kept; }
 };
 
 struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
@@ -81,7 +92,12 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     call.results = block.forward->empty_results_together(batch);
     block.forward->run(batch, call.inputs, call.results);
     variable_list kept{x};
-    if (block.reads_image()) kept.push_back(call.results[block.kept]);
+    if (block.keeps_z()) {
+      kept.push_back(call.results[0].variable_data());
+      context->saved_data["version"] = kept_by_graph(c10::make_intrusive<VersionOfZ>(call.results[0]));
+    } else if (block.reads_image()) {
+      kept.push_back(call.results[block.kept]);
+    }
     kept.push_back(call.inputs[1]);
     if (!call.inputs[1].is_same(w)) LoweredWeight::keep(w, context);
     if (block.has_layer_norm) kept.insert(kept.end(), call.inputs.begin() + 2, call.inputs.end());
@@ -119,6 +135,8 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
         given.resize(kImagesAndWeight);
         given.push_back(gamma);
       }
+      if (block.keeps_z() && kept_by_graph<VersionOfZ>(context->saved_data["version"]).is_another())
+        given[2] = z_once_more(block, given);
       given = block.backward->dense(given);
       results = block.backward->empty_results_together(given[0].size(0));
       block.backward->run(given[0].size(0), given, results);
@@ -129,6 +147,19 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
 
  private:
   static constexpr size_t kInputs = 7, kImagesAndWeight = 4;  // dz, x, y, w
+
+  // From what the backward pass is given: dz, x, z, w, and of each norm γ, β, mean and variance.
+  static Tensor z_once_more(const TunedBlock& block, const variable_list& given) {
+    variable_list inputs{given[1], given[3]};
+    for (size_t norm = 0; norm < block.frozen.size(); ++norm) {
+      const auto first = given.begin() + 4 + 4 * norm;
+      inputs.insert(inputs.end(), first, first + (block.frozen[norm] ? 4 : 2));
+    }
+    inputs = block.forward->dense(inputs);
+    const variable_list results = block.forward->empty_results_together(inputs[0].size(0));
+    block.forward->run(inputs[0].size(0), inputs, results);
+    return results[0];
+  }
 
   static variable_list watched_backward(const TunedBlock& block, const variable_list& given) {
     const pybind11::gil_scoped_acquire gil;

@@ -249,3 +249,20 @@ def test_compiled_it_is_one_op_of_the_graph(logs):
     for got, right in zip(found, wanted, strict=True):
         torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
     assert ran() == (2, 2)
+
+
+@both_ways
+@pytest.mark.parametrize("block", [FROZEN, "bn+relu6,frozen+relu6"])
+def test_what_is_made_of_the_result_in_place_changes_no_gradient(logs, block, way):
+    """PyTorch's ReLU6 keeps what it is given: its result may be changed. Then z is computed once more."""
+    planted(logs, block)
+    model, x = Parts(block), drawn()
+    exact, given = in_double(model), x.detach().double().requires_grad_()
+    for _ in range(2):
+        found, wanted = (
+            torch.autograd.grad(each(leaf).mul_(3.0).sub_(1.0).square().sum(), [leaf, *each.parameters()])
+            for each, leaf in ((model, x), (exact, given))
+        )
+        for got, right in zip(found, wanted, strict=True):
+            torch.testing.assert_close(got.double(), right, rtol=1e-3, atol=1e-3 * float(right.abs().max()))
+    assert ran()[0] >= 2

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from dwconv.measure.providers import pytorch_calls
+from dwconv.measure.providers import around_call, pytorch_calls
 from dwconv.problems.block import Block
 from dwconv.problems.operands import operands
 from dwconv.problems.reference import reference, right_answers
@@ -48,7 +48,10 @@ def test_results_lie_as_the_inputs_do():
     assert nchw().is_contiguous() and nhwc().is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("text", ["bn+relu6,bn+silu", "none,bn+relu", "relu,none"])
+@pytest.mark.parametrize(
+    "text",
+    ["bn+relu6,bn+silu", "none,bn+relu", "relu,none", "frozen+relu6,frozen+relu6", "bn+relu,frozen", "frozen,bn+silu"],
+)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -71,5 +74,8 @@ def test_blocks_are_those_of_the_workload(changes, text):
         assert torch.allclose(call().double(), answer.expected, atol=1e-4)
     backward = forward.for_pass("backward")  # of the y that PyTorch computes, not of the one that kernels are given
     for call in pytorch_calls(backward, *operands(backward, data="normal", seed=1)).values():
-        dx, dw, *_ = call()
-        assert dx.shape == backward.shape_of("dx") and dw.shape == backward.shape_of("dw")
+        found = call()
+        assert [each.shape for each in found] == [backward.shape_of(name) for name in backward.results]
+    for of in (forward, backward):
+        if (around := around_call(of, *operands(of, data="normal", seed=1))) is not None:
+            around()
