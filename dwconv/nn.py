@@ -271,7 +271,7 @@ class DepthwiseBlock(nn.Module):
     of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise, InvalidArgument for
     a part that is no module.
 
-    One op is for training, or for evaluation where nothing is recorded, as under ``torch.no_grad()``; channels_last, in
+    One op is for training, with norms that learn or keep their statistics, or for evaluation; channels_last, in
     float32 or, but for the norms, in 16 bits, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
     Hardswish, SiLU and GELU. An activation before a convolution needs a norm before it, a bias a norm after it.
     """
