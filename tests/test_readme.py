@@ -186,7 +186,7 @@ def rows_of_any_size() -> Iterator[Row]:
     ):
         least = first.endswith("(least)")
         yield (
-            "docs/dispatch.md",
+            "docs/predictions.md",
             first,
             [
                 f"{geometric_mean(each):.2f} ({min(each):.2f})" if least else f"{geometric_mean(each):.3g}"
