@@ -94,7 +94,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     variable_list kept{x};
     if (block.keeps_z()) {
       kept.push_back(call.results[0].variable_data());
-      context->saved_data["version"] = kept_by_graph(c10::make_intrusive<VersionOfZ>(call.results[0]));
+      context->saved_data["version_of_z"] = kept_by_graph(c10::make_intrusive<VersionOfZ>(call.results[0]));
     } else if (block.reads_image()) {
       kept.push_back(call.results[block.kept]);
     }
@@ -135,7 +135,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
         given.resize(kImagesAndWeight);
         given.push_back(gamma);
       }
-      if (block.keeps_z() && kept_by_graph<VersionOfZ>(context->saved_data["version"]).is_another())
+      if (block.keeps_z() && kept_by_graph<VersionOfZ>(context->saved_data["version_of_z"]).is_another())
         given[2] = z_once_more(block, given);
       given = block.backward->dense(given);
       results = block.backward->empty_results_together(given[0].size(0));
