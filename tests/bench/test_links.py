@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from bench import links
 from bench.__main__ import main
 from dwconv.errors import WorkerDied
+from tests.parallel.ranks import needs_gloo
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,43 +29,57 @@ def _limited():
 
 limited = pytest.mark.usefixtures("_limited")
 SEND = """
-import os, socket, sys, time
-address, port, count = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(sys.argv[1])
-if os.environ["RANK"] == "0":
-    here = socket.create_server((address, port))
-    print("listening", flush=True)
-    other, _ = here.accept()
-    started, left = time.monotonic(), count
-    while left and (part := other.recv(1 << 20)):
+import os, socket, sys, threading, time
+count, *receivers = map(int, sys.argv[1:])
+rank, world, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+addresses = [f"{os.environ['MASTER_ADDR'].rpartition('.')[0]}.{1 + each}" for each in range(world)]
+
+def receive(connection):
+    left = count
+    while left and (part := connection.recv(1 << 20)):
         left -= len(part)
+
+def at_once(function, connections):
+    threads = [threading.Thread(target=function, args=(each,)) for each in connections]
+    [each.start() for each in threads]
+    [each.join() for each in threads]
+
+if rank in receivers:
+    here = socket.create_server((addresses[rank], port))
+    print("listening", flush=True)
+    senders = [here.accept()[0] for _ in range(world - len(receivers))]
+    started = time.monotonic()
+    at_once(receive, senders)
     print(time.monotonic() - started, flush=True)
 else:
-    socket.create_connection((address, port)).sendall(bytes(count))
+    found = [socket.create_connection((addresses[each], port)) for each in receivers]
+    at_once(lambda receiver: receiver.sendall(bytes(count)), found)
 """
-SENT_BYTES = 2_000_000
+SENT_BYTES = 1_000_000
 
 
-def seconds_to_send(rate):
-    with links.places(2, rate) as (first, second):
-        processes = [
-            subprocess.Popen(
-                [*place.before, sys.executable, "-c", SEND, str(SENT_BYTES)],
-                env={**os.environ, **place.environment}, stdout=subprocess.PIPE, text=True,
-            )
-            for place in (first,)
-        ]  # fmt: skip
-        assert processes[0].stdout.readline() == "listening\n"
-        sender = [*second.before, sys.executable, "-c", SEND, str(SENT_BYTES)]
-        subprocess.run(sender, env={**os.environ, **second.environment}, check=True, timeout=60)
-        return float(processes[0].communicate(timeout=60)[0])
+def seconds_to_send(rate, *, world=2, receivers=(0,)):
+    """From all other ranks to each receiver, at once; the last one's."""
+    with links.places(world, rate) as places, ExitStack() as stack:
+        started = {}
+        for rank in sorted(range(world), key=lambda rank: rank not in receivers):
+            command = [*places[rank].before, sys.executable, "-c", SEND, str(SENT_BYTES), *map(str, receivers)]
+            environment = {**os.environ, **places[rank].environment}
+            started[rank] = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            stack.callback(started[rank].kill)
+            assert rank not in receivers or started[rank].stdout.readline() == "listening\n"
+        return max(float(started[rank].communicate(timeout=60)[0]) for rank in receivers)
 
 
 @limited
 def test_a_link_has_its_rate():
-    """It takes at least that long, but for what a filter lets through at once."""
+    """It takes at least that long, but for what a filter lets through at once. A rank shares it between all that it
+    sends at a time, and all that it receives."""
     bits = 8 * SENT_BYTES
     assert seconds_to_send("0.1") > 0.9 * bits / 0.1e9
     assert seconds_to_send("0.02") > 0.9 * bits / 0.02e9
+    assert seconds_to_send("0.1", world=3, receivers=(0, 2)) > 0.8 * 2 * bits / 0.1e9
+    assert seconds_to_send("0.1", world=3, receivers=(1,)) > 0.8 * 2 * bits / 0.1e9
 
 
 WAIT = """
@@ -128,6 +144,28 @@ def test_bad_rates_are_one_line(command, capsys):
             main([command, f"--rates={rates}"])
         err = capsys.readouterr().err
         assert f"{named} is no rate; write loopback, or Gbit/s such as 1" in err
+
+
+@limited
+@needs_gloo
+@pytest.mark.slow
+def test_ranks_whose_link_vanishes_end_with_one_line(tmp_path):
+    (tmp_path / "timeout").write_text("10")
+    with links.places(2, "1") as places:
+        ranks = [
+            subprocess.Popen(
+                [*place.before, sys.executable, "-m", "tests.parallel.jobs", str(tmp_path)],
+                env={**os.environ, **place.environment, "DWCONV_NATIVE": "0"},
+                cwd=ROOT, stderr=subprocess.PIPE, text=True,
+            )
+            for place in places
+        ]  # fmt: skip
+        assert eventually(lambda: len([*tmp_path.glob("under-way-*")]) == 2)
+        subprocess.run([*places[0].before, "ip", "link", "set", "eth0", "down"], check=True)
+        for number, rank in enumerate(ranks):
+            _, err = rank.communicate(timeout=600)
+            assert rank.returncode == 2, err
+            assert f"rank {number} of 2 lost the connection to the others" in err and err.count("\n") == 1
 
 
 # -- without namespaces ------------------------------------------------------------------------------------------------

@@ -320,6 +320,7 @@ def test_candidates_suit_the_size_of_the_gradients_and_the_ranks():
         of_four = candidates(megabytes, world=4, compression="")
         assert [way.bucket_mb for ways in of_four for way in ways if way.collective == "redundant"] == sizes
     assert all(ways[1].compressed for ways in candidates(8.5, world=2, compression="bfloat16"))
+    assert not any(way.powersgd_rank for ways in candidates(8.5, world=2, compression="bfloat16") for way in ways)
     assert all(ways[2].powersgd_rank for ways in candidates(8.5, world=2, compression="powersgd"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -101,6 +102,13 @@ def test_models_of_a_group_share_a_lane_that_ends_with_their_job(one_rank):
     thread.join(timeout=600)
     assert not thread.is_alive()
     dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+
+
+def test_a_lane_waits_as_long_as_its_job(one_rank):
+    wrapped(Layers(), Communication(collective="reduce-scatter"))
+    (lane,) = (each for group, each in sending._lanes.items() if group is dist.group.WORLD)
+    own, of_job = (each._get_backend(torch.device("cpu")).options._timeout for each in (lane.group, dist.group.WORLD))
+    assert own == of_job == timedelta(seconds=30)
 
 
 def again():

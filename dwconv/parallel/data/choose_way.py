@@ -34,11 +34,12 @@ DEFAULT = Communication()
 _LOCAL = "no communication"
 _BUCKETS_MB = (1.0, 5.0, 25.0)
 """Beside the default: those that are smaller than all gradients, and all gradients."""
-_WARM_UP = 3
-"""Steps of a new wrapper: from the second one on it fills its buckets in the order of the gradients."""
+_WARM_UP = 2
+"""Steps of a new wrapper: from the second one on it fills its buckets in the order of the gradients. One more with
+PowerSGD, which begins then."""
 _ROUNDS = (3, 15)
 """At least, and at most."""
-_SPAN_ROUNDS = 3
+_SPAN_ROUNDS = 2
 """Steps of the default that note when buckets are sent."""
 _SHARE_OF_FINALS = 0.3
 """Of the time."""
@@ -175,8 +176,10 @@ class _Choosing:
             return ways
         spans = {way: Spans() if self._device.type == "cpu" else None for way in ways if way != DEFAULT}
         with self._steps(ways, spans) as steps:
-            self._rounds = self._rounds or self._rounds_for(steps, of=of)
-            seconds = self._turns(steps, rounds=self._rounds)
+            seconds = self._turns(steps, rounds=1)
+            self._rounds = self._rounds or self._rounds_for(seconds, of=of)
+            others = self._turns(steps, rounds=self._rounds - 1)
+        seconds = {name: [*each, *others[name]] for name, each in seconds.items()}
         if DEFAULT in ways and self._device.type == "cpu":
             spans[DEFAULT] = self._spans_of_the_default()
         self._local_us += [each * 1e6 for each in seconds[_LOCAL]]
@@ -237,7 +240,7 @@ class _Choosing:
 
     def _warmed_up(self, way: Communication, spans: Spans | None) -> Step:
         model = wrapped(self._contest.model, way, spans=spans, **self._contest.options)
-        for _ in range(_WARM_UP):
+        for _ in range(_WARM_UP + (way.powersgd_rank is not None)):
             self._step(model)
         return partial(self._step, model, spans)
 
@@ -246,9 +249,8 @@ class _Choosing:
             spans.begin()
         self._contest.step(model)
 
-    def _rounds_for(self, steps: Mapping[str, Step], *, of: int) -> int:
-        """As many as the time allows, the same on every rank."""
-        seconds = self._turns(steps, rounds=1)
+    def _rounds_for(self, seconds: Mapping[str, Sequence[float]], *, of: int) -> int:
+        """As many as the time allows, by one round."""
         round_s = statistics.mean(each[0] for each in seconds.values()) * (of + 2)
         least, most = _ROUNDS
         return max(least, min(most, int((1 - _SHARE_OF_FINALS) * self._contest.seconds / round_s)))
