@@ -187,7 +187,7 @@ def explain(
         ),
         logs=tuple(database().logs),
         problems=tuple(database().problems),
-        road=road.of_calls([made.provider for made in decisions.values()]),
+        road=road.of_calls([made.provider for made in decisions.values()], is_transposed=transposed),
         command=tune_command(problem.workload(problem.passes[0]), untuned) if untuned else "",
     )
 

@@ -14,10 +14,12 @@ from dwconv.call.call_plan import plans
 from dwconv.dispatch.decision import Provider
 
 
-def of_calls(providers: Collection[Provider]) -> str:
+def of_calls(providers: Collection[Provider], *, is_transposed: bool = False) -> str:
     """The road of a call whose passes these run, and why: ``through Python: it is being compiled``."""
     if providers and all(each == "pytorch" for each in providers):
         return "to PyTorch's op, as without dwconv"
+    if is_transposed:
+        return "through Python, as those of all transposed convolutions"
     if native.module is not None:
         return "through C++, after the first of their kind"
     return f"through Python: {_why()}"

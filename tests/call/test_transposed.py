@@ -222,6 +222,32 @@ def test_with_a_bias_a_kernel_must_win_more(logs, monkeypatch, pytorch_us, is_ou
     assert not ran
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_samples_of_pytorchs_tests_agree(logs, axes):
+    """Of those that are depthwise, and of the dense ones as many groups of one channel."""
+    internal = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+    (op,) = (each for each in internal.op_db if each.name == f"nn.functional.conv_transpose{axes}d")
+    seen = 0
+    for sample in op.sample_inputs("cpu", torch.float64, requires_grad=False):
+        x, (w, *positional), options = sample.input, sample.args, dict(sample.kwargs)
+        names = ("bias", "stride", "padding", "output_padding", "groups", "dilation")
+        options |= dict(zip(names, positional, strict=False))
+        channels = x.shape[-axes - 1]
+        multiplier = max(1, w.shape[1] * options.pop("groups", 1) // channels)
+        weight = torch.randn(channels, multiplier, *w.shape[2:], dtype=torch.float64)
+        if options.get("bias") is not None:
+            options["bias"] = torch.randn(channels * multiplier, dtype=torch.float64)
+        options.setdefault("bias", None)
+        for way in WAYS:
+            with going(way):
+                expected = results(PYTORCHS[axes], x, weight, options, groups=channels)
+                for one, other in zip(results(OURS[axes], x, weight, options), expected, strict=True):
+                    torch.testing.assert_close(one, other)
+        seen += 1
+    assert seen > 3
+
+
 # -- what watches a call ---------------------------------------------------------------------------------------------
 
 

@@ -165,6 +165,7 @@ def test_a_transposed_call_is_the_convolution_whose_dgrad_it_is(logs):
     )
     assert [each.provider for each in explanation.passes] == ["dwconv"] * 3
     assert not any(each.copies for each in explanation.passes)
+    assert explanation.road.startswith("through Python, as those of all transposed")
     with pytest.raises(InvalidWorkload, match="output_padding=2 is not below stride=2"):
         dwconv.explain(x, W, None, 2, 1, dilation=3, transposed=True, output_padding=2)
     with pytest.raises(InvalidWorkload, match="a transposed convolution is in none"):
