@@ -29,7 +29,6 @@ from bench.race import (
     Races,
     line_of,
     means_of,
-    pack_target,
     row_of,
 )
 from bench.results import MachineWatch, add_log_argument, add_out_argument, write_results
@@ -38,7 +37,7 @@ from dwconv.errors import WorkerCannotStart, WorkerError
 from dwconv.measure.clock.timing import Caches
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
-from dwconv.problems.target import CpuTarget, Target, cpu_target
+from dwconv.problems.target import CpuTarget, Target, cpu_target, pack_target
 from dwconv.problems.workload import DTYPES, LAYOUTS, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path

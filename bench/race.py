@@ -56,11 +56,10 @@ from dwconv.measure.requests import MeasureSetup
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import CASES_OF_A_FINALIST, Case, cases_of_finalists, fresh_case, judge_all, make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
-from dwconv.problems.target import CpuTarget
+from dwconv.problems.target import CpuTarget, pack_target
 from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate
-from dwconv.untuned import every_layer
 
 for _kind in (Effort, Measurement, Taken):
     message(_kind)
@@ -239,12 +238,6 @@ class Racer:
             elif launched is not None:
                 kernels[name] = tuple(sorted(each[:_MOST_OF_A_NAME] for each in launched))
         return kernels
-
-
-def pack_target(target: CpuTarget) -> CpuTarget | None:
-    """What the widest pack for every layer that runs on ``target`` is made for; None if there is none."""
-    name = every_layer.vector_set_of(target)
-    return every_layer.target_of_vector_set(name) if name else None
 
 
 def _at(kernel: LoadedKernel, workload: Workload) -> LoadedKernel:

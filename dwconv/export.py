@@ -93,8 +93,8 @@ def _export(argv: list[str] | None) -> int:
 def _generic(parser: ArgumentParser, args: argparse.Namespace) -> MadePack:
     """The pack for every layer. Raises what making it raises."""
     from dwconv.packs.make import make_pack_for_every_layer
-    from dwconv.problems.target import CudaTarget, parse_target
-    from dwconv.untuned.every_layer import candidates, target_of_vector_set
+    from dwconv.problems.target import CudaTarget, parse_target, target_of_vector_set
+    from dwconv.untuned.every_layer import candidates
 
     name = next((each for each in FORCED_VECTOR_SETS if args.target == f"cpu:{each}"), None)
     target = target_of_vector_set(name) if name else parse_target(args.target)

@@ -245,8 +245,10 @@ def at_any_size(cut: AnyCut, workload: Workload) -> AnyCut:
     any number of them."""
     if not workload.any_size:
         return cut
-    channels = {"channels": channels_of(workload)} if workload.any_channels else {}
-    return replace(cut, work=replace(cut.work, axes=any_axes(workload), **channels))
+    work = replace(cut.work, axes=any_axes(workload))
+    if workload.any_channels:
+        work = replace(work, channels=channels_of(workload), chosen_channels=cut.work.channels)
+    return replace(cut, work=work)
 
 
 def of_any_width(cut: AnyCut, rows: Iterable[tuple[Expr, int]]) -> Iterator[AnyCut]:
@@ -288,4 +290,4 @@ def channels_of(workload: Workload) -> Expr:
     """Channels of the result: a number, or the symbol ``c``."""
     if workload.any_channels:
         return tirx.Var("c", "int32")
-    return workload.channels if workload.pass_ == "dgrad" else workload.out_channels
+    return workload.result_channels

@@ -24,6 +24,8 @@ class PassOfAxes:
     axes: Axes
     channels: int
     """Of the result; of a weight gradient those of dy, one for each kernel."""
+    chosen_channels: int = 0
+    """Those that the configuration was chosen for, if ``channels`` is a symbol; else 0."""
     dtype: DType = "float32"
     bias: bool = False
     """Whether one is added to every sum; of a weight gradient, whether its own is computed too."""
@@ -88,7 +90,7 @@ class Gather(PassOfAxes):
 
     @property
     def source_channels(self) -> int:
-        return self.channels // self.fan_out * self.fan_in
+        return groups_of(self.channels, self.fan_out) * self.fan_in
 
     @property
     def source_pitch(self) -> int:
@@ -103,6 +105,12 @@ class Gather(PassOfAxes):
     def weights(self) -> int:
         """Kernels: one for every source channel that a result channel sums."""
         return self.channels * self.fan_in
+
+
+def groups_of(channels: int, size: int) -> int:
+    """Groups of so many of the channels, which are whole groups. Of a symbol it is rounded up, as sizes of arguments
+    are."""
+    return channels if size == 1 else (channels + size - 1) // size
 
 
 @lru_cache(maxsize=16)

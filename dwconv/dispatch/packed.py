@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, Target
+from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, Target, vector_set_of
 from dwconv.schedules.template import Candidate
 from dwconv.system import versions
 from dwconv.system.cpu_facts import VECTOR_SETS, cpu_facts
@@ -142,10 +142,10 @@ def _built_here(workload: Workload, target: Target) -> list[Artifact]:
         return []
     if not (_has_built(settings.cache_folder()) or base_is_for(target)):
         return []
-    key = workload.layer_kind, target.device
-    if key not in _built:
-        from dwconv.untuned import every_layer
+    from dwconv.untuned import every_layer
 
+    key = workload.layer_kind, target.device, every_layer.has_few_channels(workload, target)
+    if key not in _built:
         found = (built(each, target) for each in every_layer.all_for_layer(workload, target))
         _built[key] = [artifact for artifact in found if artifact is not None]
     return [one for one in _built[key] if one.takes(workload)]
@@ -168,9 +168,8 @@ def base_is_for(target: Target) -> bool:
 
 def _base_of(target: Target) -> BasePack | None:
     from dwconv.kernels.base_pack import base_pack
-    from dwconv.untuned import every_layer
 
-    name = every_layer.vector_set_of(target) if isinstance(target, CpuTarget) and target.present else None
+    name = vector_set_of(target) if isinstance(target, CpuTarget) and target.present else None
     return base_pack(name) if name else None
 
 
@@ -201,8 +200,8 @@ def _has_built(folder: Path) -> bool:
 
 
 _MARKER = "every-layer"
-_built: dict[tuple[str, str], list[Artifact]] = {}
-"""By the kind of layer and the device."""
+_built: dict[tuple[str, str, bool], list[Artifact]] = {}
+"""By the kind of layer, the device, and whether the layer has few channels."""
 
 
 def are_for_every_layer(target: Target | None = None) -> bool:

@@ -158,10 +158,12 @@ class Artifact:
         )
 
     def takes(self, workload: Workload) -> bool:
-        """Whether a kernel of any size and number of channels runs a workload that is else the same: of a GPU, a whole
-        number of vectors, and as many images as a grid has on an axis."""
+        """Whether a kernel of any size and number of channels runs a workload that is else the same: of a CPU, one for
+        few channels no more than the longest vectors have; of a GPU, a whole number of vectors, and as many images as a
+        grid has on an axis."""
         if self.kind == "cpu":
-            return workload.channels >= self.least_channels
+            is_for_few = self.candidate.workload.result_channels < _MOST_LANES
+            return self.least_channels <= workload.result_channels < (_MOST_LANES if is_for_few else math.inf)
         if workload.channels % self.least_channels:
             return False
         grids = [launch.grid for launch in self.at(workload).launches]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import BrokenInstallation, BuildError
-from dwconv.kernels import build, nvrtc
+from dwconv.kernels import build, compiled_for, nvrtc
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.entry import key_of, read_entry, write_entry
 from dwconv.kernels.library import shared_library
@@ -85,6 +85,7 @@ def _kept(candidate: Candidate, target: Target, *, suffix: str) -> Artifact | No
 
 
 def _path(candidate: Candidate, target: Target, *, suffix: str) -> Path:
+    target = compiled_for(candidate, target) if isinstance(target, CpuTarget) else target
     found_by = (candidate, target, _versions(), _nvrtc_version() if target.kind == "cuda" else [])
     return settings.cache_folder() / "kernels" / f"{key_of(*found_by)}.{suffix}"
 

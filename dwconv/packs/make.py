@@ -40,14 +40,14 @@ from dwconv.packs.contents import choose
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.block import NOTHING
 from dwconv.problems.operands import operands
-from dwconv.problems.target import CpuTarget, ForcedVectorSet, Target
+from dwconv.problems.target import CpuTarget, ForcedVectorSet, Target, is_of_a_vector_set, target_of_vector_set
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.line import encode as encode_record
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.system import cpu_facts, versions
-from dwconv.untuned.every_layer import candidates, is_of_a_vector_set, is_usual, target_of_vector_set
+from dwconv.untuned.every_layer import candidates, is_usual
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,6 +208,40 @@ def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None
     )
 
 
+def target_of_vector_set(name: ForcedVectorSet) -> CpuTarget:
+    """Every CPU that has it: what packs for every layer are made for."""
+    return replace(
+        cpu_target(threads=_PACK_THREADS, vector_set=name),
+        device=name,
+        vector_set=name,
+        cache_bytes=32 * MiB,
+        others_cache_bytes=0,
+    )
+
+
+_PACK_THREADS = 8
+"""What configurations of such packs are chosen for."""
+
+
+def vector_set_of(target: CpuTarget) -> ForcedVectorSet | None:
+    """The widest vector set of packs that run on ``target``; None if there is none."""
+    if is_of_a_vector_set(target):
+        return next(name for name in FORCED_VECTOR_SETS if name == target.device)
+    has = [each.name for each in cpu_facts.VECTOR_SETS if each.bytes <= target.vector_bytes]
+    return next((name for name in FORCED_VECTOR_SETS if name in has and cpu_facts.cpu_facts().has(name)), None)
+
+
+def pack_target(target: CpuTarget) -> CpuTarget | None:
+    """What the widest pack that runs on ``target`` is made for; None if there is none."""
+    name = vector_set_of(target)
+    return target_of_vector_set(name) if name else None
+
+
+def is_of_a_vector_set(target: CpuTarget) -> bool:
+    """True if it means every CPU that has a vector set."""
+    return target.device in FORCED_VECTOR_SETS
+
+
 def cpu_of_device(device: str) -> CpuTarget | None:
     """The CPU of a device's name, with the facts that are in the name; None if it is no CPU's name."""
     words = re.fullmatch(r".+-([a-z0-9_]+)-([1-9][0-9]{0,5})t", device)

@@ -82,7 +82,8 @@ class Workload:
     Records are of dense tensors, and hold for slices; only kernels are built for one.
     ``any_size``: the kernel takes the sizes of images with each call; ``input_size`` is one of them, for which it is
     cut. Its record has the time there; with ``also_at``, those of these sizes as well.
-    ``any_channels``: it takes the number of channels, too, from a vector of them on.
+    ``any_channels``: it takes the number of channels, too, from a vector of them on: as many as a register holds, or as
+    ``channels`` fill, if these are fewer.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
 
@@ -130,8 +131,8 @@ class Workload:
             raise InvalidWorkload("any_size=True: a kernel of both gradients is built for one size; leave it out")
         if self.also_at and not self.any_size:
             raise InvalidWorkload(f"also_at={self.also_at}: a kernel of one size runs at no other; leave it out")
-        if self.any_channels and not (self.any_size and self.multiplier == 1 and not self.x_pitch):
-            raise InvalidWorkload("any_channels=True needs any_size=True, multiplier=1 and no x_pitch; leave it out")
+        if self.any_channels and not (self.any_size and not self.x_pitch):
+            raise InvalidWorkload("any_channels=True needs any_size=True and no x_pitch; leave it out")
         if self.axes not in (2, 3):
             raise InvalidWorkload(f"input_size={by(self.input_size)} is not (height, width) or (depth, height, width)")
         for name in ("kernel", "stride", "padding", "dilation"):
@@ -208,6 +209,11 @@ class Workload:
     @property
     def out_channels(self) -> int:
         return self.channels * self.multiplier
+
+    @property
+    def result_channels(self) -> int:
+        """Those of the image whose pixels a kernel goes through."""
+        return self.channels if self.pass_ in ("dgrad", "backward") else self.out_channels
 
     @property
     def output_size(self) -> Sizes:
@@ -354,11 +360,11 @@ class Workload:
     @property
     def image_sizes(self) -> dict[str, int]:
         """What kernels of any size take, by the names that these sizes have in their shapes: ``d``, ``h`` and ``w`` of
-        x, ``od``, ``oh`` and ``ow`` of y; and ``c``, the channels."""
+        x, ``od``, ``oh`` and ``ow`` of y; and ``c``, the channels of the result."""
         names = "dhw"[-self.axes :]
         of_x = dict(zip(names, self.input_size, strict=True))
         of_y = {f"o{name}": size for name, size in zip(names, self.output_size, strict=True)}
-        return of_x | of_y | {"c": self.channels}
+        return of_x | of_y | {"c": self.result_channels}
 
     def with_batch(self, batch: int) -> Workload:
         return dataclasses.replace(self, batch=batch)

@@ -15,22 +15,22 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from dwconv.problems.target import FORCED_VECTOR_SETS, CpuTarget, ForcedVectorSet, Target, cpu_target
-from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Sizes, Workload
+from dwconv.problems.target import CpuTarget, Target, pack_target
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pair, Pass, Sizes, Workload
 from dwconv.schedules import template as registry
 from dwconv.schedules.cpu.shared.limits import vector_registers
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import Candidate, ScheduleTemplate, can_run, templates_for
-from dwconv.system.cpu_facts import VECTOR_SETS, MiB, cpu_facts
 
 Kind = tuple[Sizes, Sizes, tuple[Pair, ...], Sizes]
 """Kernel, stride, padding and dilation."""
 
 
 def _kinds() -> Iterator[Kind]:
+    """With as many outputs as inputs of each channel."""
     for taps in range(3, 32, 2):
         for stride in (1, 2) if taps <= 11 else (1,):
-            yield (taps,) * 2, (stride,) * 2, (_half(taps),) * 2, (1, 1)
+            yield _square(taps, stride)
     for taps in (3, 5, 7):
         for dilation in (2, 3):
             yield (taps,) * 2, (1, 1), (_half(dilation * (taps - 1) + 1),) * 2, (dilation,) * 2
@@ -58,33 +58,20 @@ def is_usual(workload: Workload) -> bool:
 
 
 _USUAL_TAPS = 11
+
+
+def _square(taps: int, stride: int) -> Kind:
+    return (taps,) * 2, (stride,) * 2, (_half(taps),) * 2, (1, 1)
+
+
+_MULTIPLIED = (_square(3, 1), _square(3, 2), _square(5, 1))
+"""On a CPU also with a multiplier of 2."""
+_FEW = (_square(3, 1), _square(3, 2), _square(5, 1), _square(5, 2), _square(7, 1))
+"""On a CPU, in NHWC, also for fewer channels than a vector has."""
+_FEW_CHANNELS, _TIMES_OF_FEW = 4, 4
+"""Layers of few channels have larger images."""
 _BATCH, _GPU_BATCH, _CHANNELS, _DEPTH, _SIZE, _LENGTH = 8, 64, 192, 4, 28, 512
 """What configurations are chosen for."""
-_THREADS = 8
-
-
-def target_of_vector_set(name: ForcedVectorSet) -> CpuTarget:
-    """Every CPU that has it."""
-    return replace(
-        cpu_target(threads=_THREADS, vector_set=name),
-        device=name,
-        vector_set=name,
-        cache_bytes=32 * MiB,
-        others_cache_bytes=0,
-    )
-
-
-def vector_set_of(target: CpuTarget) -> ForcedVectorSet | None:
-    """The widest vector set of packs that run on ``target``; None if there is none."""
-    if is_of_a_vector_set(target):
-        return next(name for name in FORCED_VECTOR_SETS if name == target.device)
-    sets = (each.name for each in VECTOR_SETS if cpu_facts().has(each.name) and each.bytes <= target.vector_bytes)
-    return next((name for found in sets for name in FORCED_VECTOR_SETS if name == found), None)
-
-
-def is_of_a_vector_set(target: CpuTarget) -> bool:
-    """True if it means every CPU that has a vector set."""
-    return target.device in FORCED_VECTOR_SETS
 
 
 def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int] = ()) -> list[Candidate]:
@@ -92,7 +79,7 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
     ``taps`` along a row."""
     return [
         Candidate(each, config)
-        for workload in _layers(dtype, batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH)
+        for workload in _layers(dtype, target)
         if not taps or workload.kernel[-1] in taps
         for each in passes_of(workload)
         if can_run(each, target)
@@ -103,10 +90,9 @@ def candidates(target: Target, *, dtype: DType = "float32", taps: Collection[int
 
 def for_layer(workload: Workload, target: Target) -> list[Candidate]:
     """The kernels that run ``workload`` and all that differ from it in size and channels alone, the most promising
-    first; on a CPU those of the pack for its vectors. None for a block, an epilogue or a multiplier."""
-    if isinstance(target, CpuTarget) and (name := vector_set_of(target)):
-        target = target_of_vector_set(name)
-    return _for_layer(workload, target)
+    first; on a CPU those of the pack for its vectors. None for a block or an epilogue; on a GPU for a multiplier."""
+    packed = pack_target(target) if isinstance(target, CpuTarget) else None
+    return _for_layer(workload, packed or target)
 
 
 def all_for_layer(workload: Workload, target: Target) -> list[Candidate]:
@@ -116,12 +102,15 @@ def all_for_layer(workload: Workload, target: Target) -> list[Candidate]:
 
 
 def _for_layer(workload: Workload, target: Target) -> list[Candidate]:
-    if workload.block or workload.epilogue != "none" or workload.multiplier != 1 or workload.x_pitch:
+    is_for_cpu, few = isinstance(target, CpuTarget), has_few_channels(workload, target)
+    if workload.block or workload.epilogue != "none" or workload.x_pitch:
+        return []
+    if (workload.multiplier > 1 and not is_for_cpu) or (few and workload.result_channels < _FEW_CHANNELS):
         return []
     layer = any_layer(
         kernel=workload.kernel, stride=workload.stride, padding=workload.padding, dilation=workload.dilation,
-        dtype=workload.dtype, layout=workload.layout,
-        batch=_BATCH if isinstance(target, CpuTarget) else _GPU_BATCH,
+        dtype=workload.dtype, layout=workload.layout, batch=_BATCH if is_for_cpu else _GPU_BATCH,
+        channels=_few(workload.pass_, workload.multiplier) if few else _CHANNELS, multiplier=workload.multiplier,
     ).for_pass(workload.pass_)  # fmt: skip
     layer = replace(layer, bias=workload.bias)
     if layer.layer_kind != workload.layer_kind:
@@ -177,14 +166,15 @@ def _configs_for_a_cpu(workload: Workload, space: ConfigSpace, target: CpuTarget
     672×14² 0.87 and 1.00. 7×7: wgrad of 384×14² 0.65 and 0.91. Tiles of 7 columns against 14, 7×7 of 96×56², fprop and
     dgrad: 0.93 and 0.81 against 0.70 and 0.60."""
     default = dict[str, Value](space.default.values)
-    if workload.layout == "nchw" or workload.kernel[0] == 1:
+    is_usual = workload.multiplier == 1 and workload.channels >= _CHANNELS
+    if workload.layout == "nchw" or workload.kernel[0] == 1 or not is_usual:
         return [space.default]
     taps, is_strided = workload.kernel[-1], workload.stride[-1] > 1
     first, other = dict[str, Value](), dict[str, Value]()
     if workload.pass_ == "wgrad":
         first = {"tile_w": min(_NARROW, space.default.tile_w)}
         rows = workload.output_size[-2]
-        other = {**first, "parallel": "channels", "tasks": _THREADS, "block_h": rows, "prefetch": 0}
+        other = {**first, "parallel": "channels", "tasks": target.threads, "block_h": rows, "prefetch": 0}
     elif workload.pass_ == "dgrad" and is_strided:
         if taps <= 5:
             other = {"tile_h": 4, "tile_w": 2, "vectors_c": 1, "order": "hwc", "unroll": "taps"}
@@ -213,13 +203,35 @@ def passes_of(layer: Workload) -> Iterator[Workload]:
             yield replace(of_pass, bias=True)
 
 
-def _layers(dtype: DType, *, batch: int) -> Iterator[Workload]:
+def _layers(dtype: DType, target: Target) -> Iterator[Workload]:
+    is_for_cpu = isinstance(target, CpuTarget)
+    batch = _BATCH if is_for_cpu else _GPU_BATCH
     for layout in LAYOUTS:
-        for kernel, stride, padding, dilation in _kinds():
-            yield any_layer(
-                kernel=kernel, stride=stride, padding=padding, dilation=dilation, dtype=dtype, batch=batch,
-                layout=layout,
-            )  # fmt: skip
+        for kind in _kinds():
+            yield _of_kind(kind, dtype=dtype, batch=batch, layout=layout)
+        for kind in _MULTIPLIED if is_for_cpu else ():
+            yield _of_kind(kind, dtype=dtype, batch=batch, layout=layout, multiplier=2)
+    for kind in _FEW if is_for_cpu else ():
+        few = _of_kind(kind, dtype=dtype, batch=batch, layout="nhwc", channels=_FEW_CHANNELS)
+        if has_few_channels(few, target):
+            yield few
+
+
+def _of_kind(kind: Kind, **more: Any) -> Workload:
+    kernel, stride, padding, dilation = kind
+    return any_layer(kernel=kernel, stride=stride, padding=padding, dilation=dilation, **more)
+
+
+def has_few_channels(workload: Workload, target: Target) -> bool:
+    """True if a layer has fewer channels than a vector, where vectors are of channels: other kernels run it."""
+    if not isinstance(target, CpuTarget) or workload.layout != "nhwc":
+        return False
+    return workload.result_channels < target.lanes()
+
+
+def _few(pass_: Pass, multiplier: int) -> int:
+    """Channels of x where the result has a few."""
+    return _FEW_CHANNELS if pass_ == "dgrad" else -(-_FEW_CHANNELS // multiplier)
 
 
 def any_layer(
@@ -231,15 +243,19 @@ def any_layer(
     dtype: DType = "float32",
     batch: int = _BATCH,
     layout: Layout = "nhwc",
+    channels: int = _CHANNELS,
+    multiplier: int = 1,
 ) -> Workload:
     """An fprop of any size and any number of channels."""
     dilation = dilation or (1,) * len(kernel)
-    sizes = (1, _LENGTH) if kernel[0] == 1 else (_DEPTH, _SIZE, _SIZE)[-len(kernel) :]
+    times = 1 if channels >= _CHANNELS else _TIMES_OF_FEW
+    sizes = (1, _LENGTH * times**2) if kernel[0] == 1 else (_DEPTH, _SIZE * times, _SIZE * times)[-len(kernel) :]
     reach = [step * (taps - 1) + 1 for step, taps in zip(dilation, kernel, strict=True)]
     return Workload(
         pass_="fprop",
         batch=batch,
-        channels=_CHANNELS,
+        channels=channels,
+        multiplier=multiplier,
         input_size=tuple(max(size * step, least) for size, step, least in zip(sizes, stride, reach, strict=True)),
         kernel=kernel,
         stride=stride,

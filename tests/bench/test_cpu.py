@@ -13,13 +13,13 @@ from bench import evidence as limits
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS, square
 from bench.evidence import Control
-from bench.race import Race, Raced, Racer, line_of, means_of, pack_target
+from bench.race import Race, Raced, Racer, line_of, means_of
 from bench.race import row_of as cpu_row_of
 from dwconv.errors import BeyondLimit, WorkerDied
 from dwconv.kernels.cache import build_cached
 from dwconv.measure.clock.timing import GLANCE, Taken
 from dwconv.measure.requests import MeasureSetup
-from dwconv.problems.target import CpuTarget, Limits, cpu_target
+from dwconv.problems.target import CpuTarget, Limits, cpu_target, pack_target
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement

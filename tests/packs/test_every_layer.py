@@ -17,12 +17,12 @@ from dwconv.call.call_plan import plans
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.artifact import Artifact
 from dwconv.packs.make import counted, make_pack_for_every_layer
-from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target
+from dwconv.problems.target import FORCED_VECTOR_SETS, parse_target, target_of_vector_set
 from dwconv.problems.workload import LAYOUTS
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.system import cpu_facts
-from dwconv.untuned.every_layer import any_layer, candidates, configs, passes_of, target_of_vector_set
+from dwconv.untuned.every_layer import any_layer, candidates, configs, passes_of
 from tests.packs.clean import run_clean
 from tests.packs.forging import forge_kernels
 from tests.packs.test_export import error_of
@@ -33,12 +33,14 @@ pytestmark = pytest.mark.skipif(not SETS, reason="this CPU has no set of vectors
 
 @pytest.fixture(scope="module")
 def of_every_layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pack of the three passes of a 3×3 kernel of stride 1, and of a contiguous one of 3×3×3."""
+    """A pack of the three passes of a 3×3 kernel of stride 1, with a multiplier, too, and for few channels; and of a
+    contiguous one of 3×3×3."""
     if shutil.which(settings.linker()) is None:
         pytest.skip("packs for a CPU are linked by a C++ compiler")
     target = target_of_vector_set(SETS[-1])
     dense = [each for each in candidates(target, taps=[3]) if not each.workload.bias and max(each.workload.stride) == 1]
     few = [each for each in dense if each.workload.kernel == (3, 3)]
+    few = [each for each in few if each.workload.layout == "nhwc" or each.workload.multiplier == 1]
     few += [each for each in dense if each.workload.axes == 3 and each.workload.layout == "nchw"]
     return make_pack_for_every_layer(few, target, folder=tmp_path_factory.mktemp("packs") / "pack").folder
 
@@ -51,11 +53,12 @@ dwconv.load_pack({pack!r}, unmeasured=True)
 torch.manual_seed(0)
 from dwconv.call.call_plan import plans
 last, planes = torch.channels_last, torch.contiguous_format
-LAYERS = ((last, 16, (4, 9, 7), (1, 30, 5)), (last, 41, (2, 6, 13), (1, 1, 1)), (planes, 3, (2, 7, 40)),
-          (planes, 5, (2, 3, 7, 9), (1, 1, 20, 2)))
-for lies, channels, *sizes in LAYERS:
+LAYERS = ((last, 16, 1, (4, 9, 7), (1, 30, 5)), (last, 41, 1, (2, 6, 13), (1, 1, 1)), (planes, 3, 1, (2, 7, 40)),
+          (planes, 5, 1, (2, 3, 7, 9), (1, 1, 20, 2)),
+          (last, 5, 1, (4, 9, 7), (1, 30, 5)), (last, 24, 2, (2, 6, 13), (1, 1, 1)))
+for lies, channels, times, *sizes in LAYERS:
     convolution = torch.nn.Conv2d if len(sizes[0]) == 3 else torch.nn.Conv3d
-    layer = convolution(channels, channels, 3, padding=1, groups=channels)
+    layer = convolution(channels, times * channels, 3, padding=1, groups=channels)
     exact = copy.deepcopy(layer).double()
     dwconv.convert(layer.to(memory_format=lies))
     for batch, *size in sizes:
@@ -72,7 +75,7 @@ assert ran == {layers} * [["dgrad", "fprop", "wgrad"]], ran
 
 
 def test_layers_of_any_size_train_without_tvm(of_every_layer, tmp_path):
-    done = run_clean(tmp_path, TRAINING.format(pack=str(of_every_layer), threads=torch.get_num_threads(), layers=7))
+    done = run_clean(tmp_path, TRAINING.format(pack=str(of_every_layer), threads=torch.get_num_threads(), layers=11))
     assert done.returncode == 0, done.stderr
 
 

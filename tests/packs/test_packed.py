@@ -181,15 +181,46 @@ def test_a_kernel_that_a_race_has_built_for_every_layer_runs_layers_of_other_cha
             w = torch.randn(layer.channels, 1, 3, 3)
             y = kernel.any_size.at(kernel.workload.with_input_size(size))(x, w)
             torch.testing.assert_close(y, F.conv2d(x, w, padding=1, groups=layer.channels), rtol=1e-4, atol=1e-4)
-    assert packed.configs_for(dataclasses.replace(layers[0], channels=3), target) == [], "fewer than a vector"
+    for few in (3, 9):
+        fewer = dataclasses.replace(layers[0], channels=few)
+        assert packed.configs_for(fewer, target) == [], "fewer than a vector: others run those"
     packed.forget()
     assert packed.configs_for(layers[1], target) == [kernels[0].config], "the next process has it"
 
 
-@pytest.mark.parametrize("change", [{"multiplier": 2}, {"block": Block.parse("bn+relu,bn"), "pass_": "forward"}])
-def test_some_layers_have_no_kernel_for_every_layer(change):
+@pytest.mark.parametrize(
+    ("change", "target"),
+    [
+        ({"block": Block.parse("bn+relu,bn"), "pass_": "forward"}, CPU),
+        ({"epilogue": "silu"}, CPU),
+        ({"channels": 3}, CPU),
+        ({"multiplier": 2}, GPU),
+    ],
+)
+def test_some_layers_have_no_kernel_for_every_layer(change, target):
     workload = dataclasses.replace(planted_records.workload_of(shape=(2, 40, 11, 9)), **change)
-    assert every_layer.for_layer(workload, CPU) == []
+    assert every_layer.for_layer(workload, target) == []
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+@pytest.mark.parametrize(("channels", "multiplier"), [(5, 1), (9, 1), (15, 1), (40, 2), (3, 2), (24, 3)])
+def test_few_channels_and_multipliers_have_one_that_the_layers_alike_share(pass_, bias, layout, channels, multiplier):
+    layer = planted_records.workload_of(
+        shape=(2, channels, 21, 19), multiplier=multiplier, layout=layout, bias=bias
+    ).for_pass(pass_)
+    target = dataclasses.replace(CPU, vector_bytes=64, device="some-avx512-2t", present=False)
+    few = every_layer.has_few_channels(layer, target)
+    assert few == (layout == "nhwc" and (channels if pass_ == "dgrad" else channels * multiplier) < 16)
+    if pass_ == "dgrad" and layout == "nhwc" and channels < 4:
+        assert every_layer.for_layer(layer, target) == []
+        return
+    (found,) = every_layer.for_layer(layer, target)[:1]
+    assert found.workload.layer_kind == layer.layer_kind and "threads" not in found.config.to_dict()
+    like = dataclasses.replace(layer, channels=layer.channels + (0 if few else 1), input_size=(40, 7))
+    assert every_layer.for_layer(like, target)[0] == found
+    assert few == (found.workload.result_channels < 16)
 
 
 @pytest.mark.parametrize("dilation", [1, 2, 3])

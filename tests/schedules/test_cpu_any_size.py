@@ -26,7 +26,7 @@ from dwconv.schedules.emit import kernel
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import Candidate, fitting, templates_for
 from tests.schedules.cpu_layers import TARGET, built, layer, lying
-from tests.turns import in_turns
+from tests.turns import in_turns, slow
 
 MOST = 40
 """The largest size along an axis; of a single row the next."""
@@ -172,13 +172,34 @@ def test_right_with_every_number_of_channels(pass_: Pass, wanted: dict[str, Valu
         assert_right(kernel, at)
 
 
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("multiplier", [1, slow(2)])
+def test_right_with_few_channels_and_multipliers(pass_: Pass, multiplier: int) -> None:
+    """Vectors as long as the few channels that the configuration is chosen for fill."""
+    chosen = 4 if pass_ == "dgrad" else 4 // multiplier
+    layer_of_all = layer(chosen, (14, 14), (3, 3), padding=SAME, multiplier=multiplier, bias=pass_ != "dgrad")
+    layer_of_all = dataclasses.replace(layer_of_all, any_size=True, any_channels=True)
+    kernel = any_size(layer_of_all.for_pass(pass_), {"parallel": "images"})
+    assert kernel.any_size.artifact.least_channels == 4
+    for channels in (4, 5, 7, 9, 15):
+        at = dataclasses.replace(kernel.workload, channels=channels, input_size=(5, channels + 1))
+        assert_right(kernel, at)
+
+
 @pytest.mark.parametrize(
-    ("pass_", "wanted"),
-    [("fprop", {"tile_h": 2}), ("dgrad", {}), ("wgrad", {"parallel": "channels"}), ("wgrad", {"parallel": "planes"})],
+    ("pass_", "wanted", "multiplier"),
+    [
+        ("fprop", {"tile_h": 2}, 2),
+        ("dgrad", {}, 2),
+        ("wgrad", {"parallel": "channels"}, 1),
+        ("wgrad", {"parallel": "planes"}, 3),
+    ],
     ids=str,
 )
-def test_right_with_every_number_of_planes(pass_: Pass, wanted: dict[str, Value]) -> None:
-    layer_of_all = layer(64, (14, 14), (3, 3), padding=SAME, stride=(2, 2), bias=pass_ != "dgrad", layout="nchw")
+def test_right_with_every_number_of_planes(pass_: Pass, wanted: dict[str, Value], multiplier: int) -> None:
+    layer_of_all = layer(
+        64, (14, 14), (3, 3), padding=SAME, stride=(2, 2), bias=pass_ != "dgrad", layout="nchw", multiplier=multiplier
+    )
     layer_of_all = dataclasses.replace(layer_of_all, any_size=True, any_channels=True)
     kernel = any_size(layer_of_all.for_pass(pass_), wanted)
     assert wanted.items() <= kernel.artifact.candidate.config.to_dict().items()

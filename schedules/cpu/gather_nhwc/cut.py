@@ -30,7 +30,7 @@ class GatherCut:
 
     @property
     def lanes(self) -> int:
-        return channel_lanes(self.work.channels, self.target)
+        return channel_lanes(self.work.chosen_channels or self.work.channels, self.target)
 
     @property
     def rows(self) -> RowCut:

@@ -18,10 +18,7 @@ CACHE_LINE_BYTES = 64
 
 
 def channel_lanes(channels: int, target: CpuTarget) -> int:
-    """Channels in a vector: as many as a register holds, or the power of two below the number of channels. If that is a
-    symbol, it is no less than a register holds."""
-    if not isinstance(channels, int):
-        return target.lanes()
+    """Channels in a vector: as many as a register holds, or the power of two below the number of channels."""
     return min(target.lanes(), 1 << (channels.bit_length() - 1))
 
 

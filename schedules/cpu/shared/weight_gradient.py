@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from dwconv.problems.workload import Workload
-from dwconv.schedules.gather import PassOfAxes
+from dwconv.schedules.gather import PassOfAxes, groups_of
 from dwconv.schedules.taps import Axes, Axis
 
 
@@ -27,7 +27,7 @@ class WeightGradient(PassOfAxes):
 
     @property
     def input_channels(self) -> int:
-        return self.channels // self.multiplier
+        return groups_of(self.channels, self.multiplier)
 
     @property
     def input_pitch(self) -> int:

@@ -27,7 +27,7 @@ class WeightCut:
 
     @property
     def lanes(self) -> int:
-        return channel_lanes(self.work.channels, self.target)
+        return channel_lanes(self.work.chosen_channels or self.work.channels, self.target)
 
     @property
     def vectors(self) -> int:
