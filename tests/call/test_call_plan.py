@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import dwconv
+from dwconv.call import background_builds, call_plan
 from dwconv.call.call_plan import Plan, plan_for
 from dwconv.errors import BuildError
 from dwconv.kernels.kernel import Kernel
@@ -213,3 +214,31 @@ def test_tvm_is_imported_only_for_a_kernel(logs):
 
 def tensors() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last), torch.randn(8, 1, 3, 3)
+
+
+@pytest.mark.parametrize("way", ["interpreted", "compiled"], indirect=True)
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+def test_what_kernels_save_in_calls_is_what_builds_may_take(logs, monkeypatch, way, layout):
+    """A millisecond a pass, as measured; nothing where PyTorch's op runs, and nothing before a call."""
+    monkeypatch.setattr(call_plan, "_SAVED_FOR_S", 0.0)
+    monkeypatch.setattr(background_builds, "_SHARE", 0.0)
+    layer = workload_of(layout=layout)
+    of_layout = {"template_layout": layout}
+    plant(logs / "log.jsonl", [layer], passes=["fprop", "wgrad"], median_us=50.0, baseline_us=1050.0, **of_layout)
+    plant(logs / "log.jsonl", [layer], passes=["dgrad"], median_us=50.0, baseline_us=1.0, **of_layout)
+    dwconv.reset()
+    assert background_builds.saved_s() == 0.0
+    lies = torch.channels_last if layout == "nhwc" else torch.contiguous_format
+    x = torch.randn(layer.input_shape).to(memory_format=lies).requires_grad_()
+    w = torch.nn.Parameter(torch.randn(8, 1, 3, 3))
+    for steps in (1, 2, 3):
+        dwconv.conv2d(x, w, padding=1).sum().backward()
+        assert background_builds.saved_s() == pytest.approx(2e-3 * steps)
+    with torch.no_grad():
+        dwconv.conv2d(x, w, padding=1)
+    before_s = background_builds._left_s()
+    assert background_builds.saved_s() == pytest.approx(7e-3)
+    monkeypatch.setattr(background_builds, "saved_s", float)
+    assert before_s - background_builds._left_s() == pytest.approx(7e-3), "the budget has it"
+    dwconv.reset()
+    assert call_plan._saved_s() == 0.0
