@@ -186,7 +186,7 @@ def _packed(workload: Workload, target: CpuTarget) -> list[Candidate]:
     """The kernels of a pack for every layer that run a workload."""
     pack = pack_target(target)
     kernels = every_layer.candidates(pack, dtype=workload.dtype, taps=(workload.kernel[-1],)) if pack else []
-    return [each for each in kernels if each.workload.layer_kind == workload.layer_kind]
+    return [each for each in every_layer.for_layer(workload, target) if each in kernels]
 
 
 def _fastest(kernels: Sequence[Candidate], own: Candidate, races: Races) -> Candidate:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.template import Candidate
+from dwconv.system.forks import cached_property
 
 BATCH = "n"
 """The symbolic size in a kernel's shapes."""
@@ -170,7 +171,7 @@ class Artifact:
         blocks = (at_batch(size, workload.batch) for grid in grids for size in grid[1:])
         return max(blocks) <= _MOST_BLOCKS
 
-    @property
+    @cached_property
     def least_channels(self) -> int:
         """The fewest that a kernel of any number of channels takes, a vector of them: of a CPU as its workspace shows;
         without one, the widest. In NCHW, where vectors are of columns, one."""

@@ -46,19 +46,11 @@ class BasePack:
         return _artifact(self.folder, file, candidate) if (file := self.files.get(path_of(candidate))) else None
 
 
+@cache
 def base_pack(vector_set: str) -> BasePack | None:
     """The base pack of a vector set; None if the package brings none that runs here. A damaged one gives a warning,
     once."""
-    return _read(BASE / vector_set)
-
-
-def is_there(vector_set: str) -> bool:
-    """True if the package brings one for the vector set, whether it runs here or not. Nothing is read."""
-    return (BASE / vector_set / MANIFEST).exists()
-
-
-@cache
-def _read(folder: Path) -> BasePack | None:
+    folder = BASE / vector_set
     if not (folder / MANIFEST).exists():
         return None
     try:
@@ -89,5 +81,5 @@ def _warn(folder: Path, error: DwconvError) -> None:
 
 def forget() -> None:
     """Read what the package brings again."""
-    _read.cache_clear()
+    base_pack.cache_clear()
     _artifact.cache_clear()

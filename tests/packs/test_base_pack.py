@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 import dwconv
-from dwconv import settings
+from dwconv import native, settings
 from dwconv.call import loaded
 from dwconv.dispatch import decide, packed
 from dwconv.errors import DwconvWarning
@@ -65,6 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy in the place of what the package brings, which a test may damage; nothing else was built here."""
     folder = Path(shutil.copytree(made, tmp_path / "base"))
+    native.native()  # or it would be compiled once more, for that cache
     monkeypatch.setattr(base_pack, "BASE", folder)
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     base_pack.forget()
