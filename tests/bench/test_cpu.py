@@ -151,9 +151,10 @@ def test_the_kernel_of_a_pack_is_timed_as_the_pack_has_it_at_the_size_of_the_lay
 
 
 def test_kernels_of_any_size_have_the_nearest_configuration():
-    record = record_of(FPROP, config=CANDIDATE.config, device=TARGET.device)
-    chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=FPROP, record=record)
-    packed = cpu._packed(FPROP, TARGET)
+    wide = replace(FPROP, channels=48)
+    record = record_of(wide, config=CANDIDATE.config, device=TARGET.device)
+    chosen = cpu._Chosen(layer=CPU_LAYERS[0], workload=wide, record=record)
+    packed = cpu._packed(wide, TARGET)
     assert len(packed) == 2
     slow, fast = str(packed[0]), str(packed[-1])
 
@@ -171,14 +172,14 @@ def test_kernels_of_any_size_have_the_nearest_configuration():
     any_size, any_channels = beside["dwconv any size"], beside["dwconv any channels"]
     assert any_size.workload.any_size and not any_size.workload.any_channels
     assert any_channels == packed[-1] in every_layer.candidates(pack_target(TARGET), taps=(3,)), "as a pack has it"
-    assert not cpu._packed(replace(FPROP, kernel=(9, 9), padding=((3, 3), (3, 3))), TARGET), "no pack has it"
+    assert not cpu._packed(replace(wide, kernel=(9, 9), padding=((3, 3), (3, 3))), TARGET), "no pack has it"
     assert any_size.config.template == CANDIDATE.config.template
     assert not cpu._beside(chosen, TARGET, races, known=Database.load(), any_size=False)
-    general = FPROP.with_any_size()
+    general = wide.with_any_size()
     own, *_ = templates_for(general, TARGET)[0].space(general, TARGET).neighbours(any_size.config)
     known = Database.of([record, record_of(general, config=own, device=TARGET.device, median_us=1.0)])
     assert cpu._beside(chosen, TARGET, races, known=known, any_size=True)["dwconv any size"].config == own
-    assert cpu.best_of(FPROP, TARGET, known=known) == record, "the faster is of any size"
+    assert cpu.best_of(wide, TARGET, known=known) == record, "the faster is of any size"
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
