@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from bench.rows_and_volumes import X3D, Mamba, MedNeXt, SqueezeExcite, convolved
+from bench.rows_and_volumes import X3D, Mamba, MedNeXt, MedNeXtUNet, SqueezeExcite, convolved
 from dwconv.errors import InvalidWorkload
 
 
@@ -273,6 +273,7 @@ NETWORKS = (
     Network(name="RepLKNet-like", make=RepLKNet, batch=4, sample=(3, 112, 112)),
     Network(name="X3D-S-like", make=X3D, batch=2, sample=(3, 13, 160, 160)),
     Network(name="MedNeXt-S-like", make=MedNeXt, batch=1, sample=(1, 48, 48, 48)),
+    Network(name="MedNeXt-S-like, whole", make=MedNeXtUNet, batch=1, sample=(1, 48, 48, 48)),
     Network(name="Mamba-like", make=Mamba, batch=4, sample=(512, 384)),
 )
 

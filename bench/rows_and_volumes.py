@@ -160,14 +160,15 @@ class MedNeXtBlock(nn.Module):
     def __init__(self, channels: int, *, wider: int, stride: int = 1) -> None:
         super().__init__()
         out_channels = channels * stride
-        self.depthwise = nn.Conv3d(channels, channels, 3, stride=stride, padding=1, groups=channels)
+        self.depthwise: nn.Module = nn.Conv3d(channels, channels, 3, stride=stride, padding=1, groups=channels)
         self.perceptron = nn.Sequential(
             nn.GroupNorm(channels, channels),
             nn.Conv3d(channels, wider * channels, 1),
             nn.GELU(),
             nn.Conv3d(wider * channels, out_channels, 1),
         )
-        self.shortcut = nn.Conv3d(channels, out_channels, 1, stride=stride) if stride > 1 else nn.Identity()
+        shortcut = nn.Conv3d(channels, out_channels, 1, stride=stride) if stride > 1 else nn.Identity()
+        self.shortcut: nn.Module = shortcut
 
     def forward(self, x: Tensor) -> Tensor:
         return self.shortcut(x) + self.perceptron(self.depthwise(x))
@@ -193,3 +194,53 @@ class MedNeXt(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.stages(x).mean((2, 3, 4)))
+
+
+class MedNeXtUpBlock(MedNeXtBlock):
+    """Up by a transposed depthwise convolution, which leaves out the first voxel along each axis, to half of the
+    channels; a strided transposed 1×1×1 convolution stands for the input."""
+
+    def __init__(self, channels: int, *, wider: int) -> None:
+        super().__init__(channels, wider=wider)
+        self.depthwise = nn.ConvTranspose3d(channels, channels, 3, stride=2, padding=1, groups=channels)
+        self.perceptron[-1] = nn.Conv3d(wider * channels, channels // 2, 1)
+        self.shortcut = nn.ConvTranspose3d(channels, channels // 2, 1, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(super().forward(x), (1, 0, 1, 0, 1, 0))
+
+
+class MedNeXtUNet(nn.Module):
+    """(N, 1, D, H, W) -> (N, classes): the whole MedNeXt-S with fewer blocks of each size, encoder and decoder; the
+    scores of all voxels, averaged. Sizes are multiples of 8."""
+
+    def __init__(
+        self, classes: int = 10, *, channels: int = 32, rows: tuple[tuple[int, int], ...] = MedNeXt.ROWS
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Conv3d(1, channels, 1)
+        self.down, self.up, self.after = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for place, (wider, count) in enumerate(rows):
+            wide = channels * 2**place
+            first = [MedNeXtBlock(wide // 2, wider=wider, stride=2)] if place else []
+            self.down.append(nn.Sequential(*first, *_blocks(wide, wider, count)))
+            if place:
+                narrower, blocks = rows[place - 1]
+                self.up.insert(0, MedNeXtUpBlock(wide, wider=wider))
+                self.after.insert(0, nn.Sequential(*_blocks(wide // 2, narrower, blocks)))
+        self.head = nn.Conv3d(channels, classes, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept: list[Tensor] = []
+        x = self.stem(x)
+        for stage in self.down:
+            x = stage(x)
+            kept.append(x)
+        kept.pop()
+        for up, stage in zip(self.up, self.after, strict=True):
+            x = stage(up(x) + kept.pop())
+        return self.head(x).mean((2, 3, 4))
+
+
+def _blocks(channels: int, wider: int, count: int) -> list[nn.Module]:
+    return [MedNeXtBlock(channels, wider=wider) for _ in range(count)]

@@ -18,6 +18,7 @@ from bench.gpu import train as gpu_train
 from bench.gpu.run import Pace
 from bench.launched import why_misnamed
 from bench.networks import network_of, where_layers_run
+from bench.rows_and_volumes import MedNeXtUNet
 from bench.step_rows import profiles, summary, table_of
 from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
@@ -113,9 +114,32 @@ def test_kernels_that_a_step_runs_are_seen_called_and_compiled(logs):
     assert theirs == "dwconv's kernels ran fprop 0 of 1 times, wgrad 0 of 1 times"
 
 
+def test_a_network_with_transposed_layers_trains_as_the_plain_one(logs):
+    torch.manual_seed(0)
+    plain = MedNeXtUNet(channels=8, rows=((2, 1), (2, 1))).to(memory_format=torch.channels_last_3d)
+    x = torch.randn(2, 1, 8, 8, 8).to(memory_format=torch.channels_last_3d)
+    layers = dwconv.layers(plain, x)
+    plant(logs / "log.jsonl", [layer.problem.workload("fprop") for layer in layers.discovery.layers], baseline_us=1e6)
+    ours = dwconv.convert(copy.deepcopy(plain))
+    assert where_layers_run(ours, x) == dict.fromkeys(("fprop dwconv", "dgrad dwconv", "wgrad dwconv"), 5)
+    assert why_misnamed(lambda: ours(x).sum().backward(), where_layers_run(ours, x), on_gpu=False) == ""
+    losses = []
+    for model in (plain, ours):
+        model.zero_grad()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        losses.append([])
+        for _ in range(4):
+            loss = nn.functional.cross_entropy(model(x), torch.tensor([1, 2]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0][-1] < losses[0][0]
+
+
 def test_networks_are_named_or_taken_by_their_dimensions(monkeypatch, capsys):
     assert [network.name for network in train.of_dims(1)] == ["Mamba-like"]
-    assert [network.name for network in train.of_dims(3)] == ["X3D-S-like", "MedNeXt-S-like"]
+    assert [network.name for network in train.of_dims(3)] == ["X3D-S-like", "MedNeXt-S-like", "MedNeXt-S-like, whole"]
     asked = network_of("X3D-S-like", batch=1, image=64)
     assert (asked.batch, asked.sample) == (1, (3, 13, 64, 64))
     assert main(["train", "--model", "Mamba-like", "--image", "64"]) == 2, "sequences have no height"
