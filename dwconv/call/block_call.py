@@ -14,7 +14,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dwconv.call import blocks
 from dwconv.call.call_plan import Plan, plan_for
@@ -110,8 +112,8 @@ def plan_of(
     a graph is made."""
     block = place.block
     lowers = torch._C._is_any_autocast_enabled()
-    if lowers and (block.layer_norm or not _is_lowered(x)):
-        return None  # under autocast a LayerNorm gives float32, whatever it is given
+    if lowers and not (_is_lowered(x) and (block.layer_norm is None or _layer_norm_keeps(x.device.type, x.dtype))):
+        return None
     shape, strides = (tuple(map(size_of, sizes)) for sizes in (x.shape, x.stride()))
     if not _holds(x, *IMAGE_DTYPES) or len(shape) != 4 or None in (*shape, *strides) or 0 in shape:
         return None
@@ -192,6 +194,14 @@ def _is_lowered(x: Tensor) -> bool:
     """Whether ``torch.autocast`` convolves in the type that x has."""
     kind = x.device.type
     return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) is x.dtype
+
+
+@lru_cache(maxsize=10)
+def _layer_norm_keeps(kind: str, dtype: torch.dtype) -> bool:
+    """Whether PyTorch's LayerNorm gives the type of its input under autocast: not on a GPU, where it gives float32."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), torch.autocast(kind, dtype):
+        y, gamma = torch.zeros((1, 2), dtype=dtype, device=kind), torch.ones(2, device=kind)
+        return F.layer_norm(y, (2,), gamma, gamma).dtype is dtype
 
 
 def size_of(size: Any) -> Any:

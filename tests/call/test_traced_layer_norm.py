@@ -3,11 +3,15 @@ every other case the numbers and gradients are the same."""
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import dwconv
+from dwconv.call import block_call
+from dwconv.call.traces import plain_class
 from dwconv.discovery import discover
 from tests.call.block_parts import (
     CHANNELS,
@@ -28,7 +32,6 @@ from tests.planted_records import plant, workload_of
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
 
 BLOCK = "none,ln@1e-06"
-IN_TYPES = ("float32", "bfloat16")
 
 
 class LayerNorm2d(nn.LayerNorm):
@@ -164,15 +167,40 @@ def test_second_derivatives(planted, way):
     assert ran()[0] == 1
 
 
-def test_under_autocast_it_is_not_one(logs):
-    """A LayerNorm then gives float32, whatever it is given."""
-    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=True, dtype=name) for name in IN_TYPES])
-    model, x = Net(), drawn()
-    step(model, x)
+@both_ways
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_under_autocast_it_is_one_where_x_has_the_type_of_autocast(logs, name, bias, way):
+    """And gives what PyTorch's ops give; elsewhere these run. What a norm holds stays float32."""
+    plant(
+        logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=bias, dtype=each) for each in ("float32", name)]
+    )
+    dtype = getattr(torch, name)
+    model, x = Net(bias=bias), drawn().detach().to(dtype).requires_grad_()
+    model.linear = nn.Identity()
+    trace(model)
+    plain, exact = copy.deepcopy(model), in_double(model)
+    plain.__class__ = plain_class(type(plain))
+    allowed = {"bfloat16": 3e-2, "float16": 4e-3}[name]
+    for _ in range(2):
+        with torch.autocast("cpu", dtype):
+            found, z = step(model, x), plain(x)
+        assert found[0].dtype is z.dtype and found[0].stride() == z.stride() and found[1].dtype is dtype
+        for got, wanted in zip(found, step(exact, x.detach().double().requires_grad_()), strict=True):
+            assert float((got.double() - wanted).norm()) <= allowed * float(wanted.norm()) + 2 * allowed
+    assert ran() == (2, 2)
+    with torch.autocast("cpu", dtype):
+        assert torch.equal(plain(drawn()), model(drawn()))
+    assert ran() == (2, 2)
+
+
+def test_under_autocast_it_is_not_one_where_pytorchs_gives_float32(logs, monkeypatch):
+    """As on a GPU."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=True, dtype="bfloat16")])
+    monkeypatch.setattr(block_call, "_layer_norm_keeps", lambda kind, dtype: False)
     with torch.autocast("cpu", torch.bfloat16):
-        for each in (x, x.detach().bfloat16()):
-            assert torch.equal(Net(traces=False)(each), model(each))
-    assert ran()[0] == 1
+        Net()(drawn().detach().bfloat16())
+    assert ran() == (0, 0)
 
 
 NETS = {
