@@ -164,16 +164,26 @@ def test_files_are_read_when_their_layer_comes_and_once(base, monkeypatch):
     assert packed.configs_for(LAYER, target) == configs and len(read) == 1 + len(configs)
 
 
-@pytest.mark.parametrize("damage", ["changed", "cut off", "gone", "no kernel"])
-def test_a_damaged_kernel_is_left_out_and_named_once(base, damage):
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("changed", "was changed after the pack was made"),
+        ("cut off", "is cut off"),
+        ("gone", "cannot be read"),
+        ("no kernel", "is cut off"),
+    ],
+)
+def test_a_damaged_kernel_is_left_out_and_named_once(base, damage, words):
     target, first = cpu_target(), every_layer.for_layer(LAYER, cpu_target())[0]
     file = base / pack_files.path_of(first)
     content = file.read_bytes()
     if damage == "gone":
         file.unlink()
     else:
-        file.write_bytes({"changed": content[:-1] + b"?", "cut off": content[:-9], "no kernel": b"?"}[damage])
-    with pytest.warns(DwconvWarning, match=f"{file.name}.*; install dwconv again"):
+        code = content.index(b"ELF") + 1000  # what still is a kernel
+        changed = content[:code] + bytes([content[code] ^ 1]) + content[code + 1 :]
+        file.write_bytes({"changed": changed, "cut off": content[:-9], "no kernel": b"?"}[damage])
+    with pytest.warns(DwconvWarning, match=f"{file.name}.*{words}.*; install dwconv again"):
         assert first.config not in packed.configs_for(LAYER, target)
     packed.forget()
     assert first.config not in packed.configs_for(LAYER, target), "without another word"
