@@ -127,6 +127,10 @@ class StageFailed(DwconvError, RuntimeError):
     cause."""
 
 
+class DataFailed(DwconvError):
+    """Data that one rank could not load, or take: a broken image, a class that the model does not have."""
+
+
 class CannotBeCaptured(DwconvError):
     """A call that a CUDA graph cannot hold; the message is the reason."""
 

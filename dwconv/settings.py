@@ -277,6 +277,14 @@ def local_rank() -> int:
     return int(value)
 
 
+def restarts() -> int:
+    """How often torchrun has restarted the ranks of the job."""
+    try:
+        return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    except ValueError:
+        return 0
+
+
 def is_first_rank() -> bool:
     """True in the one process of a job that prints: ``RANK`` is 0, or not set."""
     return (os.environ.get("RANK") or "0") == "0"

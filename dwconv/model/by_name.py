@@ -30,7 +30,7 @@ def load_model(text: str) -> nn.Module:
         raise InvalidWorkload(
             f"model={text} is unknown; write timm:NAME, torchvision:NAME, transformers:NAME or package.module:factory"
         )
-    model = _LIBRARIES[library](name) if library in _LIBRARIES else _made_by(library, name)
+    model = _LIBRARIES[library](name) if library in _LIBRARIES else made_by(library, name)
     if not isinstance(model, nn.Module):
         raise InvalidWorkload(f"model={text} made a {type(model).__name__}, not a torch.nn.Module")
     return model
@@ -71,8 +71,13 @@ _LIBRARIES: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _made_by(module: str, factory: str) -> Any:
-    """What a class or function of the user's makes without arguments. Modules of the current folder are found."""
+_WAYS = "timm:NAME, torchvision:NAME, transformers:NAME or package.module:factory"
+
+
+def made_by(module: str, factory: str, *, option: str = "model", ways: str = _WAYS) -> Any:
+    """What a class or function of the user's makes without arguments; a module, or what cannot be called, itself.
+    Modules of the current folder are found. ``option``: which names it, with ``ways`` to write it. Raises
+    InvalidWorkload."""
     if (folder := str(Path.cwd())) not in sys.path:  # as a console script has it
         sys.path.append(folder)
     try:
@@ -80,19 +85,16 @@ def _made_by(module: str, factory: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # of something that the module itself imports
-        raise InvalidWorkload(
-            f"model={module}:{factory}: there is no module {error.name}; write timm:NAME, torchvision:NAME, "
-            "transformers:NAME or package.module:factory"
-        ) from None
+        raise InvalidWorkload(f"{option}={module}:{factory}: there is no module {error.name}; write {ways}") from None
     make = getattr(found, factory, None)
     if make is None:
-        raise InvalidWorkload(f"model={module}:{factory}: {module} has no {factory}; name a class or function of it")
-    if isinstance(make, nn.Module):
+        raise InvalidWorkload(f"{option}={module}:{factory}: {module} has no {factory}; name a class or function of it")
+    if isinstance(make, nn.Module) or not callable(make):
         return make
     try:
         return make()
     except Exception as error:
-        raise InvalidWorkload(f"model={module}:{factory} could not be made: {described_error(error)}") from error
+        raise InvalidWorkload(f"{option}={module}:{factory} could not be made: {described_error(error)}") from error
 
 
 def _library(name: str) -> Any:

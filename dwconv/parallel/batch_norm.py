@@ -38,8 +38,14 @@ def sync_bn(model: Model, *, group: dist.ProcessGroup | None = None) -> Model:
     for module in model.modules():
         if isinstance(module, _BatchNorm) and type(module).forward is _BatchNorm.forward:
             module.__class__ = _synchronised(type(module))  # type: ignore[arg-type]
-            module._replicas = Replicas(group)  # type: ignore[assignment]
+        if isinstance(module, _Synchronised):
+            module._replicas = Replicas(group)
     return model
+
+
+def is_synchronised(model: nn.Module) -> bool:
+    """Whether ``sync_bn`` has changed a layer of it."""
+    return any(isinstance(module, _Synchronised) for module in model.modules())
 
 
 class Replicas:

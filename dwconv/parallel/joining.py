@@ -21,12 +21,14 @@ from typing import Any, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.rendezvous import rendezvous
 
 from dwconv import settings
 from dwconv.commands import command_line
 from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import (
     BrokenInstallation,
+    DataFailed,
     DwconvError,
     InvalidArgument,
     InvalidChoice,
@@ -155,7 +157,12 @@ def _told_by_gloo(message: str) -> str:
 
 def _join(timeout_s: float) -> None:
     timeout = timedelta(seconds=timeout_s)
-    if settings.rank_is_given():
+    if settings.rank_is_given() and settings.restarts():
+        # Ranks that torchrun has restarted find its store as it was, with the addresses of those that have ended.
+        store, rank, world = next(rendezvous("env://", timeout=timeout))
+        store = dist.PrefixStore(f"restart {settings.restarts()}", store)  # type: ignore[attr-defined]
+        dist.init_process_group(store=store, rank=rank, world_size=world, timeout=timeout)
+    elif settings.rank_is_given():
         dist.init_process_group(timeout=timeout)
     else:
         dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)  # type: ignore[attr-defined]
@@ -255,7 +262,7 @@ def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) ->
     def silent(given: list[str] | None) -> int:
         try:
             return command(given)
-        except (RankLost, StageFailed):  # which this rank alone may have seen
+        except (RankLost, StageFailed, DataFailed):  # which this rank alone may have seen
             raise
         except DwconvError as error:
             sys.stdout.flush()

@@ -123,7 +123,7 @@ def parser_of_plan() -> ArgumentParser:
         ("json", writable_file, None, "FILE", "write the recommended plan; with --stages, the best pipeline"),
         (
             "timeline",
-            _trace_file,
+            trace_file,
             None,
             "PREFIX",
             "write one step of that plan to PREFIX.json, for Perfetto",
@@ -138,7 +138,7 @@ def parser_of_plan() -> ArgumentParser:
     return parser
 
 
-def _trace_file(prefix: str) -> Path:
+def trace_file(prefix: str) -> Path:
     return writable_file(f"{prefix}.json")
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from dwconv.discovery.step import check_model
 from dwconv.errors import InvalidArgument, InvalidChoice, NoPlan
+from dwconv.parallel.batch_norm import is_synchronised
 from dwconv.parallel.joining import check_joined, check_same, described
 from dwconv.parallel.pipeline.batch_loss import BatchLoss, Loss, Reduction
 from dwconv.parallel.pipeline.running_step import RunningStep
@@ -101,6 +102,11 @@ class Pipeline:
                 "change one of them"
             )
         check_splits(plan, model)
+        if is_synchronised(model) and not sync_bn:
+            raise InvalidChoice(
+                "the model has norms that wait for all ranks, from sync_bn, and other ranks run other layers; give "
+                "Pipeline sync_bn=True"
+            )
         if plan.world != dist.get_world_size():
             raise NoPlan(f"the plan is for {plan.world} ranks, and {dist.get_world_size()} run")
         self._loss = BatchLoss(loss, reduction)
@@ -225,12 +231,7 @@ class Pipeline:
     def state_dict(self) -> dict[str, Any]:
         """A copy of the state of the whole model, as its own ``state_dict()`` has it, on every rank (on the CPU).
         Running statistics are those of the first replica of each stage."""
-        mine = {
-            name: tensor.detach().cpu().clone()
-            for stage in self._stages
-            for own, tensor in stage.module.state_dict().items()
-            for name in stage.names[own]
-        }
+        mine = self.rank_state_dict()
         found = {name: tensor.detach().cpu().clone() for name, tensor in self._unused.items()}
         for group in range(self.plan.groups):
             first = self.plan.ranks(group).start
@@ -239,14 +240,27 @@ class Pipeline:
             found |= part[0]
         return {key: found[key] for key in self._keys}
 
+    def rank_state_dict(self) -> dict[str, Any]:
+        """A copy of what this rank has of the model (on the CPU), with the running statistics of its own replica."""
+        return {
+            name: tensor.detach().cpu().clone()
+            for stage in self._stages
+            for own, tensor in stage.module.state_dict().items()
+            for name in stage.names[own]
+        }
+
+    def load_rank_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load what ``rank_state_dict`` gave on this rank, with the same plan."""
+        for stage in self._stages:
+            stage.module.load_state_dict({own: state[known[-1]] for own, known in stage.names.items()})
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the state of the whole model, of which this rank keeps its part. Raises NoPlan for another model's."""
         for where, keys in (("lacks", set(self._keys) - set(state)), ("has", set(state) - set(self._keys))):
             if keys:
                 other = "which the model has" if where == "lacks" else "which the model lacks"
                 raise NoPlan(f"the state {where} {', '.join(sorted(keys)[:3])}, {other}; load that of the same model")
-        for stage in self._stages:
-            stage.module.load_state_dict({own: state[known[-1]] for own, known in stage.names.items()})
+        self.load_rank_state_dict(state)
         with torch.no_grad():
             for name, tensor in self._unused.items():
                 tensor.copy_(state[name])

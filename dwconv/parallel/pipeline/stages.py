@@ -58,7 +58,7 @@ def make_grid(plan: Plan, device: torch.device, *, timeout_s: float, synchronise
     ways: list[tuple[Sends, int]] = [("activations", stage + 1) for stage in range(last)]
     ways += [("gradients", stage) for stage in range(last)]
     messages = {way: pipeline if is_tagged else joined(columns) for way in ways}
-    statistics = joined(rows) if synchronises and max(plan.counts) > 1 else None
+    statistics = joined(rows) if synchronises else None
     return Grid(mesh=mesh, messages=messages, gradients=data, statistics=statistics)
 
 
@@ -88,7 +88,7 @@ def make_stages(
         )
         own = {name: names[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
         as_on_the_first([*module.parameters(), *module.buffers()], group)
-        if grid.statistics is not None and group.size() > 1:
+        if grid.statistics is not None:
             sync_bn(module, group=grid.statistics)
         gradients = StageGradients(
             module.parameters(), group=group if group.size() > 1 else None, divisor=divisor, stage=index, step=step,
