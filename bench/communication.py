@@ -183,7 +183,7 @@ def _line(row: dict[str, Any]) -> str:
     return (
         f"{about} {row['link_gb_s']:6.3f} {row['latency_us']:6.0f} {row['gradient_bytes'] / 2**20:6.1f} "
         f"{row['local_ms']:10.1f} {row['sum_by_link_ms']:12.1f} {row['sum_ms']:8.1f} {row['control_exposed_ms']:16.1f} "
-        f"{row['default_exposed_ms']:8.1f} {row['chosen_exposed_ms']:8.1f} {row['hidden']:6.0%}  {row['chosen']}"
+        f"{row['default_exposed_ms']:8.1f} {row['chosen_exposed_ms']:8.1f} {row['hidden']:6.0%}  {row['way']}"
     )
 
 
@@ -266,6 +266,7 @@ def summary(report: CommunicationReport) -> dict[str, Any]:
         "default_exposed_ms": finals.get(default.communication, default).exposed_us / 1e3,
         "chosen_exposed_ms": chosen.exposed_us / 1e3,
         "hidden": _hidden(chosen, control),
+        "way": str(report.chosen),
         "exact": str(exact.communication),
         "exact_exposed_ms": exact.exposed_us / 1e3,
         "exact_hidden": _hidden(exact, control),
@@ -277,7 +278,7 @@ def _exposed_share(row: StepTimes) -> float:
 
 
 def _hidden(row: StepTimes, control: StepTimes) -> float:
-    return 1 - row.exposed_share / control.exposed_share if control.exposed_share > 0 else 0.0
+    return min(1.0, 1 - row.exposed_share / control.exposed_share) if control.exposed_share > 0 else 0.0
 
 
 def _bytes_of_a_step(model: nn.Module, example: Tensor) -> float | None:

@@ -1,4 +1,4 @@
-"""``python -m bench parallel``: ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator.
+"""``python -m bench parallel``: ResNets as pipelines on 2 to 4 processes, against data parallelism and the simulator.
 
 On links of several rates, steps of all variants are timed in turns. A step begins on all ranks together, and its time
 is the slowest rank's, without the optimizer's. Beside each stands what the simulator says, by the link as measured and
@@ -75,6 +75,7 @@ _CIFAR_100: dict[str, Any] = {"images": "CIFAR-100 (3×32²)", "classes": 100, "
 _CALTECH: dict[str, Any] = {"images": "Caltech-101 (3×96², scaled from 224²)", "classes": 101, "size": 96}
 CASES = (
     *(Case(network=network, world=2, **images) for images in (_CIFAR_10, _CALTECH) for network in RESNETS),
+    *(Case(network="ResNet-18", world=3, batch=12, microbatches=6, **images) for images in (_CIFAR_10, _CALTECH)),
     *(Case(network="ResNet-18", world=4, microbatches=8, **images) for images in (_CIFAR_10, _CALTECH)),
     *(Case(network=network, world=2, **_CIFAR_100) for network in RESNETS),
 )
@@ -169,7 +170,7 @@ def _summed_up(rows: Sequence[dict[str, Any]]) -> str:
             mean = statistics.mean(errors)
             lines.append(f"the simulator on 2 ranks, {kind}: mean error {mean:.0%}, at most {max(errors):.0%}")
     if any(row["world"] > 2 for row in rows):
-        lines.append("4 ranks share 2 cores or more: where there are fewer cores than ranks, their times say little")
+        lines.append("3 and 4 ranks: where there are fewer cores than ranks, their times say little")
     return "\n".join(lines)
 
 
@@ -274,11 +275,16 @@ def _costs(case: Case, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost
     return agreed(lambda: mine)
 
 
+_STAGES = {
+    2: {"gpipe": 2, "1f1b": 2, "interleaved": 4, "zero-bubble": 2},
+    3: {"1f1b": 2},
+    4: {"1f1b": 4, "zero-bubble": 2},
+}
+"""By ranks and schedule. Fewer stages than ranks have replicas: 2 + 1, or 2 × 2."""
+
+
 def _plans(case: Case, layers: Sequence[LayerCost], link: Link) -> dict[str, Plan]:
-    if case.world == 2:
-        stages = {"gpipe": 2, "1f1b": 2, "interleaved": 4, "zero-bubble": 2}
-    else:
-        stages = {"1f1b": case.world, "zero-bubble": case.world // 2}
+    stages = _STAGES[case.world]
     found = {}
     for schedule, count in stages.items():
         shape = Shape(world=case.world, link=link, microbatches=case.microbatches, schedule=schedule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -44,20 +45,13 @@ def test_the_best_exact_way_stands_beside_a_compressed_one():
     assert found["hidden"] == pytest.approx(1 - 10 / 80)
     assert found["exact"] == str(REDUNDANT) and found["exact_hidden"] == pytest.approx(1 - 30 / 80)
     assert summary(report(rows=(times(DEFAULT, 1), times(CONTROL, 0)), chosen=DEFAULT))["hidden"] == 0
+    assert summary(report(rows=(times(DEFAULT, -9), times(CONTROL, 10)), chosen=DEFAULT))["hidden"] == 1
 
 
 def planted(job):
-    about = {"world": job.world, "rate": job.rate, "network": job.network, "name": job.name}
     link = {"link_gb_s": 0.12, "latency_us": 90.0, "sum_by_link_ms": 75.0, "told": "the table of ways"}
-    return {
-        **about,
-        "batch": job.batch,
-        "image": job.image,
-        **link,
-        **summary(report()),
-        "gradient_bytes": 2**24,
-        "chosen": "redundant",
-    }
+    about = {**asdict(job), "name": job.name}
+    return {**about, **link, **summary(report()), **asdict(report())}
 
 
 def test_a_line_for_each_link_and_the_reason_where_there_is_none(monkeypatch, tmp_path, capsys):
@@ -77,7 +71,7 @@ def test_a_line_for_each_link_and_the_reason_where_there_is_none(monkeypatch, tm
     ]
     assert main(run) == 0
     out = capsys.readouterr().out
-    assert "62%  redundant" in out and "the table of ways" in out
+    assert "62%  redundant, buckets of 5 MiB\n" in out and "the table of ways" in out
     assert "1 Gbit/s    links cannot be limited without tc" in out
     (written,) = tmp_path.iterdir()
     assert [row.get("failed") for row in json.loads(written.read_text())["rows"]] == [None, bench.why_not()]

@@ -81,15 +81,18 @@ def test_a_link_that_cannot_be_made_is_a_row_with_the_reason(monkeypatch, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", ["loopback", "1"])
-def test_two_ranks_answer(rate):
+@pytest.mark.parametrize(("rate", "world"), [("loopback", 2), ("loopback", 3), ("1", 2)])
+def test_ranks_answer(rate, world):
     if rate != "loopback" and links.why_not():
         pytest.skip(links.why_not())
-    case = Case(network="ResNet-18", images="tiny", classes=10, size=8, world=2, batch=4, microbatches=2)
+    case = Case(
+        network="ResNet-18", images="tiny", classes=10, size=8, world=world, batch=2 * world, microbatches=world
+    )
     rows = bench.measured(case, rate, seconds=1.0)
     of_data, of_pipelines = rows[:3], rows[3:]
     assert [each["name"] for each in of_data] == ["data parallelism", "all-reduce after backward", "the way chosen"]
-    assert [each["name"] for each in of_pipelines] == ["gpipe", "1f1b", "interleaved", "zero-bubble"]
+    schedules = ["gpipe", "1f1b", "interleaved", "zero-bubble"]
+    assert [each["name"] for each in of_pipelines] == (schedules if world == 2 else ["1f1b, 2 + 1"])
     assert all(each["median_ms"] > 0 and each["predicted_ms"] > 0 for each in rows)
     if rate != "loopback":  # a step sends 45 MB, and nothing is faster than the link
         assert rows[0]["link_gb_s"] < 0.14 and rows[1]["median_ms"] > 300

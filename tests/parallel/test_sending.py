@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 from datetime import timedelta
@@ -127,6 +128,16 @@ def again():
 def test_a_lane_whose_group_has_ended_is_made_anew(two_ranks):
     for _ in range(3):
         assert two_ranks.run(again) == [True, True]
+
+
+@pytest.mark.parametrize("way", [{}, *({"collective": one} for one in COLLECTIVES), {"powersgd_rank": 1}])
+def test_a_model_can_be_copied_and_joined_whichever_way_it_sends(one_rank, way):
+    """As averages of weights do, and loops with uneven numbers of batches."""
+    parallel = data_parallel(Layers(), communication=Communication(bucket_mb=SMALL_MB, **way))
+    stepped(parallel)
+    stepped(copy.deepcopy(parallel))
+    with parallel.join():
+        stepped(parallel)
 
 
 def uneven():

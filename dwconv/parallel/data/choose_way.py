@@ -43,7 +43,7 @@ _SPAN_ROUNDS = 2
 """Steps of the default that note when buckets are sent."""
 _SHARE_OF_FINALS = 0.3
 """Of the time."""
-_FINALISTS = 2
+_FINALISTS, _LEAST_ROUNDS_OF_FINALS = 2, 4
 _IN_TWO: tuple[Collective, ...] = ("reduce-scatter", "reduce-broadcast")
 _DEFAULT_MB, _SMALL_MB = 25.0, 1.0
 """The default's buckets; and those that are worth sending from each rank to each where there are more than two."""
@@ -206,7 +206,7 @@ class _Choosing:
         if not finalists:
             return report
         with self._steps([DEFAULT, *finalists], {}) as steps:
-            seconds = self._turns(steps, rounds=2 * self._rounds)
+            seconds = self._turns(steps, rounds=self._rounds_of_finals())
         finals = tuple(_times(way, seconds) for way in (DEFAULT, *finalists))
         gains = {way: longer_by_us(seconds[str(DEFAULT)], seconds[str(way)]) for way in finalists}
         clear = [way for way in finalists if gains[way][0] > 0]
@@ -255,15 +255,24 @@ class _Choosing:
         least, most = _ROUNDS
         return max(least, min(most, int((1 - _SHARE_OF_FINALS) * self._contest.seconds / round_s)))
 
+    def _rounds_of_finals(self) -> int:
+        """Twice as many, or what the time allows, but so many that three of four can be better."""
+        round_s = (_FINALISTS + 2) * self._rows[0].step_us / 1e6
+        left_s = self._contest.seconds - self._elapsed_s()
+        return max(_LEAST_ROUNDS_OF_FINALS, min(2 * self._rounds, int(left_s / round_s)))
+
     def _turns(self, steps: Mapping[str, Step], *, rounds: int) -> dict[str, list[float]]:
         return take_turns(steps, rounds=rounds, group=self._contest.group, device=self._device)
 
     def _fits(self, count: int) -> bool:
         """True where so many ways, each as slow as the default, leave the finals their time; the same on every rank."""
-        mine = time.perf_counter() - self._started_s
-        elapsed_s = _slowest([[mine]], group=self._contest.group, device=self._device)[0][0]
         needed_s = count * (_WARM_UP + self._rounds) * self._rows[0].step_us / 1e6
-        return elapsed_s + needed_s < (1 - _SHARE_OF_FINALS) * self._contest.seconds
+        return self._elapsed_s() + needed_s < (1 - _SHARE_OF_FINALS) * self._contest.seconds
+
+    def _elapsed_s(self) -> float:
+        """The same on every rank."""
+        mine = time.perf_counter() - self._started_s
+        return _slowest([[mine]], group=self._contest.group, device=self._device)[0][0]
 
 
 def _is_first(way: Communication) -> bool:

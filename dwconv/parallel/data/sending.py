@@ -145,6 +145,10 @@ class _Hook:
                 orthogonalization_epsilon=_ABOVE_0,
             )
 
+    def __deepcopy__(self, _: dict[int, Any]) -> _Hook:
+        """A copy of a DistributedDataParallel lists its hooks, but sends as PyTorch does."""
+        return self
+
     def send(self, bucket: dist.GradBucket) -> Future[Tensor]:  # type: ignore[name-defined]
         """The mean over the ranks, in the end."""
         gradients = bucket.buffer()
