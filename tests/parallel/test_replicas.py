@@ -242,6 +242,19 @@ def test_the_fastest_is_chosen_of_all_that_was_allowed(monkeypatch, group, colle
     assert not any(way.compression for way in tried) and not report.left
 
 
+def test_other_ways_come_at_the_best_bucket_size_first(monkeypatch, group):
+    """Of exact all-reduces: what a size gains by compression says nothing of the others."""
+
+    def seconds_of(name, number):
+        return LOCAL_S + (0.001 if "bfloat16" in name else 0.002 if name == "buckets of 3 MiB" else 0.004)
+
+    report = report_by(monkeypatch, group, seconds_of, compression="bfloat16")
+    sizes = [row.communication.bucket_mb for row in report.rows]
+    assert sizes[:5] == [None, None, None, 1, 3]
+    assert sizes[5:9] == [3] * 4 and len(sizes) == len({row.communication for row in report.rows}) == 5 + 4 + 3 + 4
+    assert report.chosen.compressed
+
+
 @pytest.mark.parametrize(
     ("asked", "compression"), [(True, "bfloat16"), ("bfloat16", "bfloat16"), ("powersgd", "PowerSGD")]
 )

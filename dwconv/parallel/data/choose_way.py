@@ -1,8 +1,9 @@
 """Choosing a way for the gradients, by measurement: every rank times the same steps, and all come to the same choice.
 
-    each bucket size     steps without communication, and by all-reduce of that size, compressed too, in turns
-    best size first      the other collectives, likewise
-    finals               the two best and DistributedDataParallel's default, in turns
+    the default's buckets    steps without communication, and by all-reduce, also compressed, in turns
+    each other bucket size   steps without communication, and by all-reduce
+    best size first          all other ways, likewise
+    finals                   the two best and DistributedDataParallel's default, in turns
 
 What is chosen beats the default in three of four rounds of the finals; else the default stays.
 """
@@ -155,7 +156,8 @@ class _Choosing:
         left: list[Communication] = []
         for first in by_size:
             left += self._unless_time_is_up(list(filter(_is_first, first)), of=count)
-        sizes = [row.communication.bucket_mb for row in self._best_first() if _is_first(row.communication)]
+        plain = [row.communication for row in self._best_first() if _is_plain(row.communication)]
+        sizes = [way.bucket_mb for way in plain]
         for others in sorted(by_size, key=lambda ways: _place_of(ways[0].bucket_mb, sizes)):
             left += self._unless_time_is_up([way for way in others if not _is_first(way)], of=count)
         report = CommunicationReport(
@@ -277,7 +279,11 @@ class _Choosing:
 
 def _is_first(way: Communication) -> bool:
     """True for what is measured at each bucket size before anything else."""
-    return way.collective in ("all-reduce", "after-backward")
+    return way.collective in ("all-reduce", "after-backward") and not (way.compression and way.bucket_mb)
+
+
+def _is_plain(way: Communication) -> bool:
+    return way.collective == "all-reduce" and not way.compression
 
 
 def _place_of(size: float | None, sizes: Sequence[float | None]) -> int:
