@@ -100,6 +100,7 @@ dist: $(VENV)/installed prebuilt base  ## the sdist, the wheel made from it with
 	  .venv-dist/bin/pip install --quiet --disable-pip-version-check --constraint .venv-dist/torch.txt dist/*.whl && \
 	  (cd .venv-dist && bin/dwconv --version && \
 	   CXX=none bin/python -c 'from dwconv import native; assert native.native(), native.why_not' && \
+	   bin/python -c 'from dwconv.dispatch import packed; assert packed.are_for_every_layer(), "no kernels for this CPU"' && \
 	   bin/dwconv tune --shape 2,16,8,8 --kernel 3 --layout nhwc --seconds 1 --log log.jsonl) || exit 1; \
 	done
 	rm -rf .venv-dist
