@@ -146,12 +146,12 @@ def _built_here(workload: Workload, target: Target) -> list[Artifact]:
 
     key = workload.layer_kind, target.device, every_layer.has_few_channels(workload, target)
     if key not in _built:
-        found = (built(each, target) for each in every_layer.all_for_layer(workload, target))
+        found = (_kept(each, target) for each in every_layer.all_for_layer(workload, target))
         _built[key] = [artifact for artifact in found if artifact is not None]
     return [one for one in _built[key] if one.takes(workload)]
 
 
-def built(candidate: Candidate, target: Target) -> Artifact | None:
+def _kept(candidate: Candidate, target: Target) -> Artifact | None:
     """A kernel for every layer as it lies in the cache folder, or in the package; None if it is in neither."""
     from dwconv.kernels.cache import ready
 

@@ -183,7 +183,7 @@ class RaceState:
                 self.waiting if can_build() and isinstance(self._target, CpuTarget) and can_load_libraries() else []
             )
             found = dict.fromkeys(each for layer in layers for each in every_layer.for_layer(layer, self._target))
-            self._generals = [each for each in found if packed.built(each, self._target) is None]
+            self._generals = [each for each in found if not packed.has(each.workload, each.config, self._target)]
         if not self._generals or time.monotonic() >= self._ends_s:
             return None
         return self._generals.pop(0)
@@ -250,8 +250,9 @@ class RaceState:
         whether a kernel is faster, PyTorch's op stays, and the next race has nothing to do."""
         if self._running[0].tries <= _TRIES or self._running[0].is_of_one_size:
             return [*records]
-        is_settled = self._end_of(records) == "inconclusive"
-        return [replace(each, settled=True) if is_settled and each.contended else each for each in records]
+        if self._end_of(records) != "inconclusive":
+            return [*records]
+        return [replace(each, settled=True) if each.status is Status.OK else each for each in records]
 
     def _end_of(self, records: Sequence[TuningRecord]) -> str:
         """The field of RaceResult that the workload of a comparison is in."""

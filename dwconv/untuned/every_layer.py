@@ -52,12 +52,14 @@ def _half(taps: int) -> Pair:
 
 
 def is_usual(workload: Workload) -> bool:
-    """True of the layers that the package itself brings kernels for: what the others are built for here is rare."""
-    taps, is_3d = max(workload.kernel), workload.axes == 3
-    return taps <= 3 if is_3d else taps <= _USUAL_TAPS or workload.kernel[0] == 1
+    """True of the layers that the package itself brings kernels for: the others are rare."""
+    taps = max(workload.kernel)
+    if workload.axes == 3:
+        return taps <= 3
+    return taps <= _USUAL_TAPS or (workload.kernel[0] == 1 and taps in _USUAL_ROWS)
 
 
-_USUAL_TAPS = 11
+_USUAL_TAPS, _USUAL_ROWS = 11, (15, 31)
 
 
 def _square(taps: int, stride: int) -> Kind:

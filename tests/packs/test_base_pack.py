@@ -129,6 +129,28 @@ def test_what_a_record_found_faster_runs_without_a_build(base, logs, any_size, s
     assert [each.provider for each in explained.passes] == ["dwconv"] * 3, explained
 
 
+@pytest.mark.parametrize(
+    ("kernel", "is_in"),
+    [
+        ((3, 3), True), ((11, 11), True), ((13, 13), False), ((1, 4), True), ((1, 31), True), ((1, 13), False),
+        ((3, 3, 3), True), ((5, 5, 5), False),
+    ],
+)  # fmt: skip
+def test_the_package_brings_what_is_usual(kernel, is_in):
+    sides = tuple((taps // 2, taps // 2) for taps in kernel)
+    assert every_layer.is_usual(every_layer.any_layer(kernel=kernel, stride=(1,) * len(kernel), padding=sides)) == is_in
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+def test_a_race_builds_nothing_that_a_loaded_pack_has(base, monkeypatch, tmp_path):
+    folder = base.rename(tmp_path / "pack")
+    without_base(monkeypatch, tmp_path / "nowhere")
+    dwconv.load_pack(folder)
+    for pass_ in PASSES:
+        race = race_of(LAYER.for_pass(pass_))
+        assert race.next_for_every_layer() is None and race.next_comparison()
+
+
 def test_without_a_record_pytorchs_op_runs(base, logs):
     assert decide.decide_on(cpu_target(), LAYER, predicts=False).provider == "pytorch"
     assert packed.unmeasured(LAYER, cpu_target()) is None

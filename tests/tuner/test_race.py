@@ -186,7 +186,7 @@ def test_a_kernel_for_the_size_that_loses_leaves_what_has_won(for_every_layer, l
 def test_one_build_serves_all_layers_of_a_kind(for_every_layer, log, monkeypatch):
     general = Candidate(dataclasses.replace(LARGE, any_size=True, any_channels=True), fake.space(LARGE, None).default)
     monkeypatch.setattr(race_module.every_layer, "for_layer", lambda workload, target: [general])
-    monkeypatch.setattr(race_module.packed, "built", lambda candidate, target: None)
+    monkeypatch.setattr(race_module.packed, "has", lambda workload, config, target: False)
     asked, noted = [], []
 
     def stream(next_body, *, timeout_s):
@@ -266,6 +266,20 @@ def test_what_never_tells_which_is_faster_on_a_quiet_machine_is_left_to_pytorch(
     assert found.provider == "pytorch" and not found.command
     low, high = settled.interval
     assert f"onednn-nhwc stays: dwconv was {low:.2f} to {high:.2f} times as fast" in found.reason
+
+
+def test_candidates_beside_one_that_was_disturbed_are_settled_with_it(comparisons, log, is_quiet, monkeypatch):
+    two = list(fake.space(LARGE, fake.TARGET))[:2]
+    monkeypatch.setattr(race_module, "starts", lambda *known, most: [Start(config=config, reason="") for config in two])
+
+    def record(candidate):
+        found = fake.record(candidate.workload, candidate.config, median_us=150.0 + two.index(candidate.config))
+        disturbed = dataclasses.replace(found.measurement, contention=0.5)
+        return found if candidate.config == two[1] else dataclasses.replace(found, measurement=disturbed)
+
+    monkeypatch.setattr(comparisons, "_record", record)
+    assert run(log, LARGE).lost == (LARGE,) and comparisons.raced == [(LARGE, 2)] * 3
+    assert run(log, LARGE, records=log.load().records).known == (LARGE,)
 
 
 def test_a_machine_that_stays_busy_settles_nothing(comparisons, log, is_quiet):
