@@ -31,6 +31,7 @@ from dwconv.call.loaded import is_captured
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.call.watchers import is_watched, is_watched_backward
 from dwconv.dispatch import knowledge
+from dwconv.dispatch.of_problem import saving
 from dwconv.problems import pytorch
 from dwconv.problems.block import Block, Norm
 from dwconv.problems.problem import Problem
@@ -134,7 +135,7 @@ decided_by = ""
 def note_decisions() -> None:
     """Key compiled code by the decisions of now. Compilers cannot trace the database that this reads."""
     global decided_by
-    digest = hashlib.sha256(repr((versions.installed(), torch.get_num_threads())).encode())
+    digest = hashlib.sha256(repr((versions.installed(), torch.get_num_threads(), saving())).encode())
     for record in knowledge.database():
         if record.workload.block is not None:
             digest.update(encode(record))

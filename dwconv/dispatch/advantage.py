@@ -36,6 +36,9 @@ where all of its passes are dwconv's, PyTorch's op 87 to 107 (``python -m bench 
 it pays for both: 55 to 175 µs more than PyTorch's op alone, on the stand-in for a GPU, whose launches cost nothing. On
 the road through C++ no mixture takes more there than PyTorch's op with its 194 µs: 94 to 198, and 24 without a pass of
 PyTorch's."""
+AS_FAST = 1.03
+"""Times as long as its parts that a block takes at most which is as fast: such a difference is hardly seen in a
+step."""
 _OF_CALL = " for the call"
 _BIAS = ", with a sweep for the bias"
 
@@ -103,14 +106,17 @@ def are_faster_together(forward: TuningRecord, gradient: TuningRecord) -> bool:
     return all(others) and ours_us < sum(other[1].median_us for other in others if other)
 
 
-def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[TuningRecord], target: Target) -> str:
+def why_not_faster_as_one(
+    block: Sequence[TuningRecord], convolution: Sequence[TuningRecord], target: Target, *, saves_memory: bool = False
+) -> str:
     """Why a block should not run as one; empty if it should. ``block``: the records of its passes; ``convolution``:
-    those of the passes of the convolution in it that run on dwconv's kernels where the block is not one."""
+    those of the passes of the convolution in it that run on dwconv's kernels where the block is not one.
+    ``saves_memory``: being as fast is enough."""
     trains = all(record.workload.pass_ not in EVAL_PASSES for record in block)
     added_us = block_us(trains=trains) if isinstance(target, CpuTarget) else 0.0
     ours_us = sum(map(_median_us, block)) + added_us
     others_us = one_by_one_us(block, convolution, target, passes=len(PASSES) if trains else 1)
-    if ours_us < others_us:
+    if ours_us < others_us * (AS_FAST if saves_memory else 1.0):
         return ""
     reason = f"one after the other is faster, with the tuned convolution: {in_us(others_us)}, as one {in_us(ours_us)}"
     return reason + (f" with {in_us(added_us)} in Python" if added_us else "")

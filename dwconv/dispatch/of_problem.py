@@ -96,7 +96,28 @@ def _why_not_as_one(
     passes: tuple[Pass, ...] = PASSES if problem.trains else ("fprop",)
     alone = [problem.alone.workload(pass_) for pass_ in passes]
     tuned = _at_size({each: decide_on(target, each, state=state, predicts=False) for each in alone})
-    return why_not_faster_as_one(block, tuned, target)
+    saves_memory = problem.trains and _layer_of(problem) in _saving
+    return why_not_faster_as_one(block, tuned, target, saves_memory=saves_memory)
+
+
+_saving: set[tuple[object, ...]] = set()
+
+
+def save_memory(problem: Problem, *, wanted: bool) -> None:
+    """Whether, from the next decision on, its block runs as one, at any size, also where it is only as fast as its
+    parts: it keeps less for the backward pass."""
+    (_saving.add if wanted else _saving.discard)(_layer_of(problem))
+
+
+def saving() -> str:
+    """Which blocks do, as text."""
+    return repr(sorted(map(repr, _saving)))
+
+
+def _layer_of(problem: Problem) -> tuple[object, ...]:
+    """What is the same at every size."""
+    block = problem.block and str(problem.block.thawed)
+    return (block, problem.weight_shape, problem.stride, problem.dilation, problem.dtype_name)
 
 
 def _at_size(decisions: Mapping[Workload, DispatchDecision]) -> list[TuningRecord]:

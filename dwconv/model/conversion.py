@@ -30,6 +30,20 @@ class ConvertedLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What a step on the example keeps for its backward pass, without parameters. Prints as ``53 MB, …``."""
+
+    one_by_one_bytes: int
+    """As PyTorch's ops."""
+    as_one_bytes: int
+    """With the blocks that run as one."""
+
+    def __str__(self) -> str:
+        ours, plain = (each / 1e6 for each in (self.as_one_bytes, self.one_by_one_bytes))
+        return f"{ours:.1f} MB are kept for the backward pass, {plain:.1f} MB by PyTorch's ops"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConversionSummary:
     """What ``convert`` did. Prints as a table."""
 
@@ -47,6 +61,8 @@ class ConversionSummary:
     discovery: Discovery | None = None
     races: tuple[RaceResult, ...] = ()
     """What was raced, for each kind of device that the example ran on."""
+    kept: Kept | None = None
+    """With ``memory="less"`` what a step keeps."""
     ready: int = 0
     """Passes of the layers' calls so far whose kernels are there."""
     building: int = 0
@@ -63,6 +79,7 @@ class ConversionSummary:
             lines[0] += ": no convolution of torch.nn with groups is in it; an example shows functional calls, too"
         lines += ["functional calls run on dwconv, wherever the model makes them"] if self.functional else []
         lines += self._of_the_example()
+        lines += [str(self.kept)] if self.kept else []
         if self.ready or self.building:
             lines += [f"kernels of the calls so far: {self.ready} ready, {self.building} building"]
         alike: dict[str, list[str]] = {}
@@ -114,6 +131,12 @@ def _states(model: nn.Module) -> Iterator[State]:
         if any(id(counted.weight) in own for counted in plan.tally.counted()):
             for each in plan.decisions.values():
                 yield "building" if each.is_open else state_of(plan.problem, each, plan.device)
+
+
+def kept_by(model: nn.Module) -> Kept | None:
+    """What a step keeps, if the latest ``convert`` of ``model`` measured it."""
+    found = _summaries.get(unwrapped(model))
+    return found.kept if found else None
 
 
 def remember(model: nn.Module, made: ConversionSummary) -> None:

@@ -22,8 +22,9 @@ from dwconv.call.untuned_warnings import LayerOfExample, expect
 from dwconv.discovery.step import check_model, unwrapped
 from dwconv.dispatch import locked
 from dwconv.dispatch.decide import target_of
+from dwconv.dispatch.of_problem import save_memory
 from dwconv.errors import InvalidChoice
-from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
+from dwconv.model.conversion import ConvertedLayer, Kept, remember, shown_name, without_wrappers
 from dwconv.model.foreseen import build_what_is_known
 from dwconv.model.swaps import Swaps, swap_blocks, swap_layers
 from dwconv.system import given
@@ -42,6 +43,7 @@ def convert(
     seconds: float | None = None,
     functional: bool | None = None,
     blocks: bool | None = None,
+    memory: str | None = None,
 ) -> Model:
     """Let the depthwise ``nn.Conv1d``, ``Conv2d``, ``Conv3d`` and ``ConvTranspose1d``, ``ConvTranspose2d``,
     ``ConvTranspose3d`` of ``model`` run on tuned kernels, in place.
@@ -71,11 +73,15 @@ def convert(
     sizes; without an example none. True: those as well that may be faster at other sizes; it needs the example. False:
     none.
 
+    ``memory``: "less": a block that is as fast as its parts, within 3 %, runs as one as well, since it keeps less for
+    the backward pass; the summary has what a step on the example keeps, in MB. It needs the example. None, the default:
+    only what is faster.
+
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device,
     InvalidArgument for what is no model and for other arguments of another type, and InvalidChoice for ``seconds`` that
-    are no time and for ``blocks`` without an example. Then, and after ctrl-C,
-    nothing in the model has changed; what was measured is kept. If it cannot race for another reason, the summary gives
-    the reason, and the model is converted.
+    are no time, for ``blocks`` and ``memory`` without an example, and for a ``memory`` that is unknown or has no
+    blocks. Then, and after ctrl-C, nothing in the model has changed; what was measured is kept. If it cannot race for
+    another reason, the summary gives the reason, and the model is converted.
     """
     check_model(model)
     functional = None if functional is None else given.flag("functional", functional)
@@ -84,6 +90,7 @@ def convert(
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")
     if example_inputs is None and blocks:
         raise InvalidChoice("blocks=True needs example_inputs, which show what comes before and after each layer")
+    _check_memory(memory, has_example=example_inputs is not None, blocks=blocks)
     seconds = settings.RACE_SECONDS if seconds is None else given.seconds("seconds", seconds)
     swaps = Swaps()
     try:
@@ -98,12 +105,15 @@ def convert(
             called = _called(discovery, model, swaps, functional=functional)
             raced = discovery if functional is not False else discovery.without_functional()
             raced = raced.with_blocks(all_of_them=blocks is not False)
+            for problem in [block.problem for block in discovery.blocks if block.problem]:
+                save_memory(problem, wanted=memory is not None)
             races = race_and_build(raced, seconds=0 if settings.lock_path() else seconds)
             whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
+            kept = _kept(model, example_inputs) if memory else None
             skipped = tuple(layer for layer in outcome.skipped if without_wrappers(layer.name) not in called)
             outcome = dataclasses.replace(
                 outcome, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),
-                blocks=whole,
+                blocks=whole, kept=kept,
             )  # fmt: skip
     except BaseException:
         swaps.undo()
@@ -114,6 +124,24 @@ def convert(
     else:
         build_what_is_known(model)
     return model
+
+
+def _check_memory(memory: str | None, *, has_example: bool, blocks: bool | None) -> None:
+    if memory is None:
+        return
+    if memory != "less":
+        raise InvalidChoice(f'memory={given.shown(memory)} is unknown; give "less", or leave it out')
+    if not has_example:
+        raise InvalidChoice('memory="less" needs example_inputs, which show the blocks')
+    if blocks is False:
+        raise InvalidChoice('memory="less" is for blocks, and blocks=False fuses none; leave one of them out')
+
+
+def _kept(model: nn.Module, example_inputs: Any) -> Kept:
+    from dwconv.discovery.kept import kept_bytes  # late, as discovery is
+
+    one_by_one, as_one = (kept_bytes(model, example_inputs, as_one=as_one) for as_one in (False, True))
+    return Kept(one_by_one_bytes=one_by_one, as_one_bytes=as_one)
 
 
 def _count_untuned_together(discovery: Discovery) -> None:

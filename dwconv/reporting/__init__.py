@@ -16,7 +16,7 @@ from torch import nn
 
 from dwconv.discovery.step import check_model, unwrapped
 from dwconv.errors import InvalidWorkload
-from dwconv.model.conversion import ConvertedLayer, without_wrappers
+from dwconv.model.conversion import ConvertedLayer, kept_by, without_wrappers
 from dwconv.model.converted_classes import is_functional
 from dwconv.model.swaps import with_groups
 from dwconv.nn import LAYERS
@@ -59,6 +59,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
         left=left,
         is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
         of_an_example=example_inputs is not None,
+        kept=kept_by(model),
         road=road.of_calls([each.provider for row in rows for each in row.passes]),
         calls_by_road=road.calls_so_far(),
         on_gpu=None if example_inputs is None else step_on_gpu(model, example_inputs),

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dwconv import settings
 from dwconv.measure.step_share import OnGpu
-from dwconv.model.conversion import ConvertedLayer
+from dwconv.model.conversion import ConvertedLayer, Kept
 from dwconv.reporting.rows import LayerRow, PassRow
 
 _MOST_SIZES = 3
@@ -35,6 +35,8 @@ class ReportSums:
     """True if torch.compile compiles the model or a part of it."""
     of_an_example: bool
     """True if a step is one on the example; else it is taken from what was counted."""
+    kept: Kept | None = None
+    """With ``memory="less"`` what a step on the example of ``convert`` keeps."""
     road: str = ""
     """Which way calls of these layers take now, and why."""
     calls_by_road: tuple[int, int] = (0, 0)

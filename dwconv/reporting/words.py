@@ -51,6 +51,8 @@ def sums(report: ReportSums) -> list[str]:
         )
         if step.waits_for_host:
             lines.append("the host is the bottleneck: dwconv.graphed(model, example_inputs) makes it two launches")
+    if report.kept:
+        lines.append(str(report.kept))
     if report.unknown:
         passes = "1 pass" if report.unknown == 1 else f"{report.unknown} passes"
         lines.append(f"without {passes} whose time is not known")

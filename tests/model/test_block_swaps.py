@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import dwconv
 from dwconv.call import loaded
 from dwconv.discovery import discover
-from dwconv.errors import InvalidWorkload
+from dwconv.dispatch.advantage import CALL_US
+from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.tuner import model_race
 from tests.call.block_parts import blocks_in_evaluation, ran
@@ -354,3 +355,57 @@ def test_converting_leaves_it_as_it_was_written():
 def test_a_block_around_no_depthwise_convolution():
     with pytest.raises(InvalidWorkload, match="is not depthwise"):
         layers(conv=nn.Conv2d(CHANNELS, CHANNELS, 3))
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def plant_parts(logs, *, longer: float) -> None:
+    """Kernels of the block that take so many times as long as its parts: 5000 µs a pass."""
+    (logs / "cpu.jsonl").unlink()
+    ours_us, convolution_us, around_us = 5000.0 * longer, 1000.0, 5000.0 - 3 * (1000.0 + CALL_US) / 2
+    plant(
+        logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], median_us=ours_us, baseline_us=50_000.0,
+        around_us=around_us,
+    )  # fmt: skip
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE)], median_us=convolution_us, baseline_us=10_000.0)
+    dwconv.reset()
+
+
+@pytest.mark.parametrize(("longer", "as_one"), [(1.02, True), (1.05, False)])
+def test_a_block_as_fast_as_its_parts_runs_as_one_for_its_memory(logs, longer, as_one):
+    plant_parts(logs, longer=longer)
+    model = dwconv.convert(Inverted(), example())
+    assert_learns_the_same(model, steps=1)
+    assert ran() == (0, 0) and dwconv.summary(model).kept is None
+    model = dwconv.convert(model, example(), memory="less")
+    kept = dwconv.summary(model).kept
+    assert_learns_the_same(model, steps=1)
+    assert ran()[0] == (2 if as_one else 0)  # one of them shows what is kept
+    image = 4 * 2 * CHANNELS * 9 * 7
+    assert (
+        kept.one_by_one_bytes - kept.as_one_bytes >= 2 * image if as_one else kept.as_one_bytes == kept.one_by_one_bytes
+    )
+    assert str(kept) in str(dwconv.summary(model)) and str(kept) in str(dwconv.report(model, example()))
+    dwconv.convert(model, example())
+    assert_learns_the_same(model, steps=1)
+    assert dwconv.summary(model).kept is None and ran() == (0, 0)
+
+
+BAD_MEMORY = {
+    "unknown": ({"memory": "more"}, 'memory=.more. is unknown; give "less"'),
+    "no word": ({"memory": 3}, 'memory=3 is unknown; give "less"'),
+    "no blocks": ({"memory": "less", "blocks": False}, "blocks=False fuses none"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_MEMORY)
+def test_another_wish_for_memory_says_why(what):
+    options, words = BAD_MEMORY[what]
+    with pytest.raises(InvalidChoice, match=words):
+        dwconv.convert(Inverted(), example(), **options)
+
+
+def test_memory_needs_an_example():
+    with pytest.raises(InvalidChoice, match="needs example_inputs"):
+        dwconv.convert(Inverted(), memory="less")
