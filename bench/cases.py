@@ -31,8 +31,9 @@ class Layer:
         else:
             size, kernel, stride = ("×".join(map(str, sizes)) for sizes in (of.input_size, of.kernel, of.stride))
         strided = f" s{stride}" if set(of.stride) != {1} else ""
+        dilated = f" d{max(of.dilation)}" if set(of.dilation) != {1} else ""
         activated = "" if of.epilogue == "none" else f" {of.epilogue}"
-        return f"{self.network} {of.channels}×{size} k{kernel}{strided}{activated}"
+        return f"{self.network} {of.channels}×{size} k{kernel}{strided}{dilated}{activated}"
 
     @property
     def kernel(self) -> int:
@@ -83,6 +84,12 @@ BLOCK_NETWORKS = (
     "MobileNetV2 blocks@192", "MobileNetV3-L blocks@224", "EfficientNet-B0 blocks@192", "ConvNeXt-T blocks@224"
 )  # fmt: skip
 """Of blocks: norms and activations around depthwise layers."""
+DILATED_NETWORKS = (
+    "VAN-B0@224 (LKA 5x5, 7x7 d3)", "VAN-B0-LSKA@224 (1x5, 5x1, 1x7 d3, 7x1 d3)", "SLaK-T@224 (51x5,5x51,5x5)",
+    "UniRepLKNet-T@224 (training)", "DeepLabV3+@513 (ResNet-50, separable ASPP and decoder)",
+    "Conv-TasNet (H512,L3999,k3)"
+)  # fmt: skip
+"""Of dilated, large and decomposed kernels."""
 _MOST_ELEMENTS = 2**24
 """Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, listed_layers
+from bench.cases import CPU_LAYERS, DILATED_NETWORKS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, listed_layers
 from bench.evidence import Control, ratio_of, summary_of, timed_again
 from bench.race import (
     AGAIN,
@@ -56,6 +56,7 @@ def command(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
     parser.add_argument("--dims", choices=("1", "2", "3"), default="2", help="layers of so many dimensions, default 2")
+    parser.add_argument("--dilated", action="store_true", help="dilated, large and decomposed kernels, 1-D and 2-D")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="default float32")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned kernel, default 20; 0: none")
     add_log_argument(parser)
@@ -68,7 +69,7 @@ def command(argv: Sequence[str] | None) -> int:
     log, known = opened(arguments.log, target)
     layers = [
         (layer, workload)
-        for layer in _layers(arguments.dims)[: arguments.first]
+        for layer in _layers(arguments.dims, dilated=arguments.dilated)[: arguments.first]
         for workload in layer.workloads(dtype=arguments.dtype, layout=arguments.layout)
     ]
     wanted = [workload for _, workload in layers]
@@ -95,15 +96,18 @@ def command(argv: Sequence[str] | None) -> int:
         rows = timed_again([row(number) for number in range(len(chosen))], row, threads=target.threads)
     print(summary_of(rows, control))
     print(means_of(rows))
-    words = ["any-size" if arguments.any_size else "cpu", *([f"{arguments.dims}d"] if arguments.dims != "2" else [])]
+    words = ["any-size"] * arguments.any_size + ["dilated"] * arguments.dilated
+    words = [*(words or ["cpu"]), *([f"{arguments.dims}d"] if arguments.dims != "2" else [])]
     words += [*([arguments.dtype] if arguments.dtype != "float32" else []), arguments.layout]
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
     write_results("-".join(words), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 
 
-def _layers(dims: str) -> Sequence[Layer]:
-    """The layers of so many dimensions."""
+def _layers(dims: str, *, dilated: bool = False) -> Sequence[Layer]:
+    """The layers of so many dimensions; or those of dilated, large and decomposed kernels, once each."""
+    if dilated:
+        return tuple(dict.fromkeys(listed_layers(DILATED_NETWORKS)))
     return CPU_LAYERS if dims == "2" else listed_layers(ROW_NETWORKS if dims == "1" else VOLUME_NETWORKS)
 
 

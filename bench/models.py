@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from bench.dilated import TCN, VAN, DeepLab, SLaK, UniRepLKNet, VANSeparable
 from bench.rows_and_volumes import X3D, Mamba, MedNeXt, MedNeXtUNet, SqueezeExcite, convolved
 from dwconv.errors import InvalidWorkload
 
@@ -21,6 +22,8 @@ class Network:
     name: str
     make: Callable[[], nn.Module]
     batch: int = 8
+    is_dilated: bool = False
+    """Whether it stands for kernels that are dilated, large or decomposed, which have a run of their own."""
     sample: tuple[int, ...] = (3, 224, 224)
     """The shape of one input: (C, H, W) of an image, (C, D, H, W) of a volume, (L, C) of a sequence."""
 
@@ -97,6 +100,17 @@ class MobileNetV2(MobileNet):
                 rows.append(Row(3, factor * channels, out_channels, False, nn.ReLU6, stride))
                 channels = out_channels
         super().__init__(rows, first=32, last=1280, act=nn.ReLU6, head=nn.Linear(1280, classes))
+
+
+class FrozenMobileNetV2(MobileNetV2):
+    """Its norms keep their statistics in training, as where a network is fine-tuned."""
+
+    def train(self, mode: bool = True) -> FrozenMobileNetV2:
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.eval()
+        return self
 
 
 class MobileNetV3Large(MobileNet):
@@ -275,6 +289,12 @@ NETWORKS = (
     Network(name="MedNeXt-S-like", make=MedNeXt, batch=1, sample=(1, 48, 48, 48)),
     Network(name="MedNeXt-S-like, whole", make=MedNeXtUNet, batch=1, sample=(1, 48, 48, 48)),
     Network(name="Mamba-like", make=Mamba, batch=4, sample=(512, 384)),
+    Network(name="VAN-B0", make=VAN, batch=4, sample=(3, 160, 160), is_dilated=True),
+    Network(name="VAN-B0-LSKA", make=VANSeparable, batch=4, sample=(3, 160, 160), is_dilated=True),
+    Network(name="SLaK-like", make=SLaK, batch=2, sample=(3, 160, 160), is_dilated=True),
+    Network(name="UniRepLKNet-like", make=UniRepLKNet, batch=4, sample=(3, 160, 160), is_dilated=True),
+    Network(name="DeepLabV3+-like", make=DeepLab, batch=2, sample=(3, 256, 256), is_dilated=True),
+    Network(name="TCN-like", make=TCN, batch=2, sample=(1999, 128), is_dilated=True),
 )
 
 

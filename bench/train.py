@@ -56,6 +56,9 @@ def command(argv: Sequence[str] | None) -> int:
     parser.add_argument(
         "--dims", choices=("1", "2", "3"), default="2", help="networks of so many dimensions, default 2"
     )
+    parser.add_argument(
+        "--dilated", action="store_true", help="networks of dilated, large and decomposed kernels, of any dimensions"
+    )
     parser.add_argument("--autocast", choices=("float16", "bfloat16"), help="train in mixed precision")
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
@@ -65,7 +68,10 @@ def command(argv: Sequence[str] | None) -> int:
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     named = {"batch": arguments.batch, "image": arguments.image}
-    networks = [network_of(arguments.model, **named)] if arguments.model else of_dims(int(arguments.dims))
+    if arguments.model:
+        networks: Sequence[Network] = [network_of(arguments.model, **named)]
+    else:
+        networks = dilated() if arguments.dilated else of_dims(int(arguments.dims))
     target = cpu_target()
     machine = MachineWatch(threads=target.threads)
     for network in networks if arguments.seconds else ():
@@ -104,8 +110,13 @@ def void(misnamed: Mapping[str, str]) -> str:
 
 
 def of_dims(dims: int) -> Sequence[Network]:
-    """The networks of so many dimensions."""
-    return [network for network in NETWORKS if network.dims == dims]
+    """The networks of so many dimensions, but for those of dilated kernels."""
+    return [network for network in NETWORKS if network.dims == dims and not network.is_dilated]
+
+
+def dilated() -> Sequence[Network]:
+    """Those of dilated, large and decomposed kernels."""
+    return [network for network in NETWORKS if network.is_dilated]
 
 
 def results_name(arguments: argparse.Namespace) -> str:
@@ -113,6 +124,8 @@ def results_name(arguments: argparse.Namespace) -> str:
     words = ["train"]
     if arguments.model:
         words.append(name_part(arguments.model))
+    elif arguments.dilated:
+        words.append("dilated")
     elif arguments.dims != "2":
         words.append(f"{arguments.dims}d")
     words += ["compile"] * arguments.compile + ["blocks"] * arguments.blocks

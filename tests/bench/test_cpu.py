@@ -274,6 +274,16 @@ def test_layers_of_one_dimension_are_those_of_networks_that_it_lists():
     assert all(workload.is_row for layer in layers for workload in layer.workloads(dtype="float32", layout="nchw"))
 
 
+def test_dilated_layers_are_those_of_networks_that_have_them():
+    layers = cpu._layers("2", dilated=True)
+    passes = [workload for layer in layers for workload in layer.workloads(dtype="float32", layout="nhwc")]
+    assert {(1, 1), (3, 3), (5, 5), (6, 6), (12, 12), (18, 18), (1, 128)} <= {each.dilation for each in passes}
+    assert {(51, 5), (5, 51), (1, 7), (13, 13)} <= {each.kernel for each in passes}
+    assert any(each.is_row for each in passes)
+    names = [str(layer) for layer in layers]
+    assert len({*names}) == len(names) and "VAN-B0@224 32×56×56 k7×7 d3" in names
+
+
 def test_without_seconds_what_is_untuned_stays_so(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cpu, "with_limits", lambda target: target)
     options = ["--seconds", "0", "--first", "1", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]

@@ -140,6 +140,9 @@ def test_a_network_with_transposed_layers_trains_as_the_plain_one(logs):
 def test_networks_are_named_or_taken_by_their_dimensions(monkeypatch, capsys):
     assert [network.name for network in train.of_dims(1)] == ["Mamba-like"]
     assert [network.name for network in train.of_dims(3)] == ["X3D-S-like", "MedNeXt-S-like", "MedNeXt-S-like, whole"]
+    dilated = [network.name for network in train.dilated()]
+    assert {"VAN-B0", "SLaK-like", "DeepLabV3+-like", "TCN-like"} <= {*dilated}
+    assert not {*dilated} & {network.name for dims in (1, 2, 3) for network in train.of_dims(dims)}
     asked = network_of("X3D-S-like", batch=1, image=64)
     assert (asked.batch, asked.sample) == (1, (3, 13, 64, 64))
     assert main(["train", "--model", "Mamba-like", "--image", "64"]) == 2, "sequences have no height"
