@@ -213,7 +213,10 @@ class BoundBlock:
         kinds = self._place.block.batch_norms
         for norm, counts, kind in zip(norms, self._block.counts, kinds, strict=True):
             if kind.is_frozen:
-                found.append(NormCall(norm.running_mean, norm.running_var, norm.weight, norm.bias))
+                mean, affine = norm.running_mean, (norm.weight, norm.bias)
+                if norm.weight is None and norm.bias is None and mean is not None:
+                    affine = torch.ones_like(mean), torch.zeros_like(mean)
+                found.append(NormCall(mean, norm.running_var, *affine))
                 continue
             momentum = norm.momentum
             if momentum is None and norm.num_batches_tracked is not None:

@@ -40,6 +40,9 @@ def kind_of(node: Node, parent: nn.Module) -> Any:
             return act
         if (eps := batch_norm_eps(module)) is not None:
             return Norm(eps=eps) if module.training else FrozenNorm(eps=eps)
+        if isinstance(module, nn.SyncBatchNorm):  # in evaluation it is as any other
+            is_frozen = type(module).forward is nn.SyncBatchNorm.forward and not module.training
+            return FrozenNorm(eps=module.eps) if is_frozen and type(module.eps) is float else None
         if (eps := frozen_eps(module)) is not None:
             return FrozenNorm(eps=eps)
         if type(module) is nn.LayerNorm and len(module.normalized_shape) == 1 and module.weight is not None:

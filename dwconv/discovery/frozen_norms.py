@@ -7,16 +7,18 @@ from four buffers,
 from __future__ import annotations
 
 import copy
+import itertools
 import weakref
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dwconv.call.signature import NoSignature, Signature
+from dwconv.call.signature import Signature
 from dwconv.call.traces import plain_class
-from dwconv.discovery.tracer import decided_in, graph_of
+from dwconv.discovery.tracer import answering, decided_in, graph_of
 
 _HELD = ("running_mean", "running_var", "weight", "bias")
 _known: weakref.WeakKeyDictionary[type, dict[float, bool]] = weakref.WeakKeyDictionary()
@@ -38,7 +40,8 @@ def frozen_eps(module: nn.Module) -> float | None:
 
 
 def _is_one(module: nn.Module, eps: float) -> bool:
-    """By the numbers that it gives for drawn buffers, in both modes, if no decision of its code depends on tensors."""
+    """By the numbers that it gives for drawn buffers, in both modes, with gradients and without, if no other decision
+    of its code depends on tensors."""
     module = copy.deepcopy(module).double()
     generator = torch.Generator().manual_seed(0)
     held = dict(module.named_buffers(recurse=False))
@@ -48,18 +51,19 @@ def _is_one(module: nn.Module, eps: float) -> bool:
         for name in _HELD:
             held[name].copy_(drawn[name] + 0.5)
     mean, var, weight, bias = (held[name] for name in _HELD)
-    for training in (True, False):
+    for training, records in itertools.product((True, False), repeat=2):
         module.train(training)
+        given = x.clone().to(mean.device).requires_grad_(records)
         try:
-            plain = plain_class(type(module))
-            signature = Signature.of(plain.forward)  # type: ignore[attr-defined]
-            graph_of(module, {module}, signature)
-            if decided_in(module, {module}, signature, doubtful=())[0]:
-                return False
-            given = x.to(mean.device)
-            with torch.no_grad():
+            plain: Any = plain_class(type(module))
+            signature = Signature.of(plain.forward)
+            with answering(requires_grad=records):
+                graph_of(module, {module}, signature)
+                if decided_in(module, {module}, signature, doubtful=())[0]:
+                    return False
+            with torch.set_grad_enabled(records):
                 found = module(given)
-        except (NoSignature, Exception):  # noqa: BLE001  whatever the module's own code raises
+        except Exception:  # noqa: BLE001  whatever the module's own code raises
             return False
         expected = F.batch_norm(x.to(mean.device), mean, var, weight, bias, False, 0.0, eps)
         same = isinstance(found, torch.Tensor) and found.shape == expected.shape

@@ -23,10 +23,26 @@ _OF_HISTORY = ("grad", "grad_fn", "_base", "_grad", "_version", "_backward_hooks
 """Attributes that depend on what computed a tensor, and may be None."""
 
 
+_requires_grad: list[bool] = []
+"""What the innermost ``answering`` says; nothing: such a decision raises TraceError."""
+
+
+@contextmanager
+def answering(*, requires_grad: bool) -> Iterator[None]:
+    """Code that looks whether a tensor requires a gradient gets this answer, and its caller tries both."""
+    _requires_grad.append(requires_grad)
+    try:
+        yield
+    finally:
+        _requires_grad.pop()
+
+
 class _Value(Proxy):
     """Of a tensor, or of what a tensor gives."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "requires_grad" and _requires_grad:
+            return _requires_grad[-1]
         if name in _OF_HISTORY:
             _refuse(f"it reads {name} of a tensor")
         is_asked = "getattr" in sys._getframe(1).f_code.co_names and not name.startswith("__")

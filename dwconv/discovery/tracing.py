@@ -223,7 +223,8 @@ class Blocks:
         inner = owner_path(side.norm)
         assert inner is not None
         owner, name = at(parent, inner), f"{path}.{inner}" if path else inner
-        if owner.weight is None or owner.bias is None:
+        has_neither = owner.weight is None and owner.bias is None
+        if (owner.weight is None or owner.bias is None) and not (has_neither and side.kind.is_frozen):
             return f"of {name}, it has no weight and bias"
         if isinstance(owner, _BatchNorm):
             if not owner.track_running_stats:

@@ -7,6 +7,8 @@
 //   Members ─► parameters and buffers, read anew in every call
 #pragma once
 
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 
 #include "block.h"
@@ -180,11 +182,16 @@ inline bool read_norm(const Members::Norm& member, bool is_layer_norm, bool trai
     return Members::read(parameters, name, tensor) && (tensor.defined() || Members::read(buffers, name, tensor));
   };
   if (!read(names().weight, norm.weight) || !read(names().bias, norm.bias)) return false;
-  if (!norm.weight.defined() || !norm.bias.defined()) return false;
+  const bool has_affine = norm.weight.defined() && norm.bias.defined();
+  if (!has_affine && (!is_frozen || norm.weight.defined() || norm.bias.defined())) return false;
   if (is_layer_norm) return true;
   if (!Members::read(buffers, names().mean, norm.running_mean) || !Members::read(buffers, names().variance, norm.running_var))
     return false;
   if (norm.running_mean.defined() != norm.running_var.defined()) return false;
+  if (!has_affine && norm.running_mean.defined()) {
+    norm.weight = at::ones_like(norm.running_mean);
+    norm.bias = at::zeros_like(norm.running_mean);
+  }
   if (!trains || is_frozen) return norm.running_mean.defined();
   PyObject* const momentum = module.get(names().momentum);
   if (!momentum || !PyFloat_CheckExact(momentum)) return false;

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from dwconv.errors import InvalidWorkload
 
@@ -21,6 +21,8 @@ ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 
 @dataclass(frozen=True, kw_only=True)
 class _AnyNorm:
+    is_frozen: ClassVar[bool] = False
+    """Whether it keeps its running statistics in training."""
     eps: float = 1e-5
     """What is added to the variance."""
 
@@ -31,8 +33,6 @@ class _AnyNorm:
 
 class Norm(_AnyNorm):
     """A BatchNorm, with γ and β."""
-
-    is_frozen = False
 
 
 class FrozenNorm(Norm):

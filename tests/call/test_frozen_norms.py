@@ -7,7 +7,8 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from tests.call.block_parts import (
     CHANNELS,
@@ -107,6 +108,50 @@ def test_modules_of_buffers_are_frozen_norms(logs, bias, way):
     assert ran() == (4, 4)
 
 
+def without_affine(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, affine=False)
+
+
+@both_ways
+@pytest.mark.parametrize("kind", [without_affine, nn.SyncBatchNorm])
+def test_norms_without_affines_and_across_processes_are_as_others(logs, kind, way):
+    planted(logs)
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+relu6,bn+relu6")], passes=["inference"])
+    model = Parts("bn+relu6,bn+relu6")
+    model.bn1, model.bn2 = kind(CHANNELS), kind(CHANNELS)
+    trace(frozen_later(model))
+    assert_same(model, drawn())
+    assert ran() == (2, 2)
+    trace(model.eval())
+    assert_infers_the_same(model)
+    assert blocks_in_evaluation() == 2
+
+
+class Looking(FrozenNorm):
+    """As detectron2's: one formula where a gradient is wanted, another where none is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.requires_grad:
+            return super().forward(x).to(x.dtype)
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+        )
+
+
+def test_a_module_may_look_whether_a_gradient_is_wanted(logs):
+    planted(logs)
+    model = Parts("bn+relu6,bn+relu6")
+    model.bn1, model.bn2 = Looking(CHANNELS), Looking(CHANNELS)
+    trace(model)
+    assert_same(model, drawn())
+    assert ran() == (2, 2)
+
+
+class OfGradients(FrozenNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if x.requires_grad else x
+
+
 class Halved(FrozenNorm):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * 0.5
@@ -122,7 +167,7 @@ class OfItsMode(FrozenNorm):
         return super().forward(x) if self.training else x
 
 
-@pytest.mark.parametrize("kind", [Halved, Deciding, OfItsMode])
+@pytest.mark.parametrize("kind", [Halved, Deciding, OfItsMode, OfGradients])
 def test_a_module_that_is_something_else_is_none(logs, kind):
     planted(logs)
     model = Parts("bn+relu6,bn+relu6")

@@ -17,6 +17,7 @@ from dwconv.problems.reference import reference
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
 from tests.schedules.cpu_layers import layer
 
+FROZEN = "frozen+relu6,frozen+relu6"
 LAYER = layer(20, (9, 11), (3, 3), padding=((1, 1), (1, 1)))
 Named = dict[str, torch.Tensor]
 Change = Callable[[Named, Named], Any]
@@ -133,6 +134,26 @@ FAULTS: dict[tuple[Pass, str], dict[str, dict[str, Change]]] = {
         "no second activation": block("bn@0.1+relu6,bn@0.2"),
         "a row of halo missing": result("z", without_last_row),
         "padding that is normalised": {"z": normalised_padding},
+    },
+    ("forward", FROZEN): {
+        **CONVOLUTION,
+        "the mean of the batch": {"mean1": lambda named, _: named["x"].double().mean((0, 2, 3)).float()},
+        "mean of a neighbour": given("mean2", lambda mean: mean.roll(1)),
+        "γ of the other norm": {"gamma1": lambda named, _: named["gamma2"]},
+        "no second activation": block("frozen+relu6,frozen"),
+        "a row of halo missing": result("z", without_last_row),
+    },
+    ("backward", FROZEN): {
+        "the scale of the other norm": {"gamma2": lambda named, _: named["gamma1"]},
+        "no scale": result("dw", lambda dw: dw * 1.2),
+        "no mean in dγ": given("mean2", torch.zeros_like),
+        "another image's dz": given("dz", lambda dz: dz.roll(1, 0)),
+        "another image's z": given("z", lambda z: z.roll(1, 0)),
+        "a row of halo missing": given("dz", without_last_row),
+        "the derivative of another activation": block("frozen+silu,frozen+relu6"),
+        "rows of the halo counted twice": result("dbeta2", lambda value: value * 1.05),
+        "dγ and dβ exchanged": exchanged("dgamma2", "dbeta2"),
+        "those of the first exchanged": exchanged("dgamma1", "dbeta1"),
     },
     ("forward", "none,ln@1e-06"): {
         **CONVOLUTION,
