@@ -18,7 +18,7 @@ Sizes = int | tuple[int, int]
 def depthwise(channels: int, kernel: Sizes, *, dilation: int = 1, bias: bool = True) -> nn.Conv2d:
     """One that keeps the size."""
     sizes = (kernel, kernel) if isinstance(kernel, int) else kernel
-    padding = tuple(dilation * (taps - 1) // 2 for taps in sizes)
+    padding = (dilation * (sizes[0] - 1) // 2, dilation * (sizes[1] - 1) // 2)
     return nn.Conv2d(channels, channels, sizes, padding=padding, dilation=dilation, groups=channels, bias=bias)
 
 
