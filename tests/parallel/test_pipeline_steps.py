@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dwconv.errors import StageFailed
+from dwconv.parallel import Communication
 from dwconv.parallel.joining import ranks
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.pipeline.spans import RankStep, Span, Step, events
@@ -22,6 +23,14 @@ pytestmark = [pytest.mark.usefixtures("threads_as_asked"), needs_gloo]
 X, TARGET = torch.linspace(-1, 1, 16 * 6).view(16, 6), torch.arange(16) % 3
 BUCKET_MB = 64 / 2**20
 """Of one layer: each weight of ``layers()`` is larger."""
+WAYS = [
+    Communication(collective="reduce-scatter", bucket_mb=BUCKET_MB),
+    Communication(collective="reduce-broadcast", bucket_mb=BUCKET_MB),
+    Communication(collective="redundant", bucket_mb=BUCKET_MB),
+    Communication(collective="after-backward", bucket_mb=BUCKET_MB),
+    Communication(bucket_mb=BUCKET_MB, compressed=True),
+]
+ONE_BY_ONE = Communication(bucket_mb=1 / 2**20)
 PLANS = {
     "replicas": plan_of([5], replicas=2),
     "replicas, zero-bubble": plan_of([5], replicas=2, schedule="zero-bubble"),
@@ -36,12 +45,12 @@ def layers() -> nn.Sequential:
     return nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3))
 
 
-def steps(name: str) -> list[dict[str, Any]]:
-    """Two steps on a rank: what it did in each, the timeline of all, and its gradients."""
+def steps(name: str, way: Communication | None = Communication(bucket_mb=BUCKET_MB)) -> list[dict[str, Any]]:  # noqa: B008
+    """Two steps on a rank: what it did in each, the timeline of all, and its gradients. ``way``: None to measure."""
     plan, model = PLANS[name], layers()
     pipeline = Pipeline(
-        model, plan, loss=nn.functional.cross_entropy, example=X[: len(X) // plan.replicas], bucket_mb=BUCKET_MB,
-        timeout_s=60,
+        model, plan, loss=nn.functional.cross_entropy, example=X[: len(X) // plan.replicas], communication=way,
+        measure_s=0.5, timeout_s=60,
     )  # fmt: skip
     found = []
     for watches in (False, True):
@@ -53,6 +62,7 @@ def steps(name: str) -> list[dict[str, Any]]:
                 "exposed_s": pipeline.times.exposed_s,
                 "step_s": pipeline.times.step_s,
                 "events": pipeline.timeline(),
+                "ways": pipeline.ways,
                 "gradients": {key: each.grad for key, each in model.named_parameters() if each.grad is not None},
             }
         )
@@ -99,6 +109,31 @@ def last_pass(step: dict[str, Any]) -> Span:
     return max(
         (span for span in step["spans"] if span.work in ("backward", "wgrad")), key=lambda span: span.start_s
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_gradients_take_the_ways_of_data_parallelism(two_ranks: Ranks, way: Communication):
+    """To the same bits on both ranks."""
+    found, expected = two_ranks.run(steps, "replicas", way), expected_gradients()
+    exact = {"rtol": 5e-2, "atol": 5e-3} if way.compressed else {"rtol": 1e-5, "atol": 1e-6}
+    for number in (0, 1):
+        for key, gradient in expected.items():
+            one, other = (rank[number]["gradients"][key] for rank in found)
+            assert torch.equal(one, other), key
+            torch.testing.assert_close(one, gradient, **exact, msg=key)
+        assert found[0][number]["ways"] == {0: way}
+    ended = last_pass(found[0][1]).end_s
+    late = [span.start_s > ended for span in sums(found[0][1])]
+    assert late and not any(late)  # noted when buckets are full
+
+
+def test_each_stage_measures_its_way(three_ranks: Ranks):
+    found = three_ranks.run(steps, "2 + 1", None)
+    assert found[0][1]["ways"] == found[1][1]["ways"] and [*found[0][1]["ways"]] == [0] and found[2][1]["ways"] == {}
+    assert isinstance(found[0][1]["ways"][0], Communication)
+    for key, gradient in expected_gradients().items():
+        stage = 0 if int(key.partition(".")[0]) < 3 else 2
+        torch.testing.assert_close(found[stage][1]["gradients"][key], gradient, msg=key)
 
 
 @pytest.mark.parametrize("name", ["2 + 1", "1 + 2, zero-bubble"])
@@ -149,7 +184,7 @@ def test_ranks_of_other_machines_count_from_their_own_start():
 def test_a_gradient_that_grows_after_it_was_sent_is_one_line(one_rank):
     """Its layer ran once in the first step, and twice in a later one."""
     weight = nn.Parameter(torch.ones(3))
-    gradients = StageGradients([weight], group=torch.distributed.group.WORLD, divisor=1, bucket_bytes=1)
+    gradients = StageGradients([weight], group=torch.distributed.group.WORLD, divisor=1, way=ONE_BY_ONE)
     with gradients.last_backward():
         weight.sum().backward()
     gradients.finish()
@@ -164,7 +199,7 @@ def test_a_step_learns_anew_which_gradients_come_after_layers_were_frozen(one_ra
     weights = [nn.Parameter(torch.ones(3)) for _ in range(3)]
     step = Step()
     gradients = StageGradients(
-        weights, group=torch.distributed.group.WORLD, divisor=2, bucket_bytes=1, step=step
+        weights, group=torch.distributed.group.WORLD, divisor=2, way=ONE_BY_ONE, step=step
     )  # fmt: skip
 
     def train(sent: int) -> None:

@@ -139,6 +139,28 @@ def test_a_step_is_drawn_as_measured_and_as_simulated(two_ranks: Ranks, tmp_path
     assert names == {f"rank {rank} · stage {rank} · {step}" for rank in (0, 1) for step in ("measured", "simulated")}
 
 
+class Unused(nn.Sequential):
+    """With a parameter that gets no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__(*network())
+        self.shift = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.shift.detach()
+
+
+def test_a_parameter_without_a_gradient_is_left_alone(two_ranks: Ranks, tmp_path):
+    """By any form of training, and where the way of gradients is measured."""
+    options = ("--model", f"{__name__}:Unused", *LEARNS[2:], "--steps", 3)
+    write_plan(plan_of([9], replicas=2, microbatches=2), tmp_path / "plan.json")
+    for form in (("--stages", 1, "--measure", 0.2), ("--plan", tmp_path / "plan.json", "--measure", 0.2)):
+        folder = tmp_path / str(form[0])
+        assert "median of 2 steps" in two_ranks.run(trained, *options, *form, "--checkpoint", folder)[0]
+        state = torch.load(folder / "model.pt", weights_only=True)
+        assert torch.equal(state["shift"], torch.ones(2)) and len(state) == 9
+
+
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from dwconv.errors import InvalidChoice
 from dwconv.parallel.data.bucket_spans import Spans
 from dwconv.parallel.data.ways import Communication
 
@@ -46,6 +47,17 @@ def wrapped(
         hook = _Hook(found.process_group, way, lane=lane, spans=spans)
         found.register_comm_hook(hook, lambda state, bucket: state.send(bucket))
     return found
+
+
+def sender(group: dist.ProcessGroup, way: Communication, *, device: torch.device) -> Callable[[Any], Future[Tensor]]:
+    """A function that sends buckets of gradients on ``device`` this way, and promises the mean over ``group``, in their
+    memory. Buckets have ``buffer``, ``index`` and ``is_last``, as those of DistributedDataParallel. Every rank of
+    ``group`` has to call this, and then the function, in one order. Raises InvalidChoice for PowerSGD, which needs
+    gradients one by one."""
+    if way.powersgd_rank is not None:
+        raise InvalidChoice(f"powersgd_rank={way.powersgd_rank} is for DistributedDataParallel; give another way")
+    lane = _lane_of(group) if _needs_lane(way, device) else None
+    return _Hook(group, way, lane=lane, spans=None).send
 
 
 def _needs_lane(way: Communication, device: torch.device) -> bool:

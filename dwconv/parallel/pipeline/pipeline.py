@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from dwconv.discovery.step import check_model
 from dwconv.errors import InvalidArgument, InvalidChoice, NoPlan
 from dwconv.parallel.batch_norm import is_synchronised
+from dwconv.parallel.data.ways import Communication
 from dwconv.parallel.joining import check_joined, check_same, described
 from dwconv.parallel.pipeline.batch_loss import BatchLoss, Loss, Reduction
 from dwconv.parallel.pipeline.running_step import RunningStep
@@ -38,7 +39,7 @@ from dwconv.parallel.pipeline.stages import (
     make_stages,
 )
 from dwconv.parallel.planning.pieces import pieces
-from dwconv.parallel.planning.plan import BUCKET_BYTES, Plan
+from dwconv.parallel.planning.plan import Plan
 from dwconv.parallel.planning.timeline import Event
 from dwconv.system import given
 
@@ -73,17 +74,19 @@ class Pipeline:
         loss: Loss,
         example: Tensor,
         reduction: Reduction | None = None,
-        bucket_mb: float | None = None,
+        communication: Communication | None = None,
+        measure_s: float = 0.0,
         sync_bn: bool = False,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """``loss(output, target)`` is one number, a mean or a sum over its images. ``reduction``: which of them; by
         default that of a loss of PyTorch's, else ``mean``, and the first step raises NoPlan if that is wrong, as for a
         mean in which images count differently. ``example``: one replica's share of a batch, on the device that this
-        rank computes on. ``bucket_mb``: gradients of a stage are sent to its replicas as soon as they are that many
-        MiB; 25 by default. ``sync_bn``: batch normalisation with the statistics of a microbatch of every replica
-        together, not of each alone. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and
-        InvalidWorkload if ranks have different models."""
+        rank computes on. ``communication``: the way in which the gradients of a stage are sent to its replicas; by
+        default in buckets of 25 MiB or, with ``measure_s``, the way that is the fastest for each stage, measured on all
+        replicas together in about so many seconds a stage. ``sync_bn``: batch normalisation with the statistics of a
+        microbatch of every replica together, not of each alone. ``timeout_s``: how long to wait for another rank.
+        Raises NoPlan, and InvalidWorkload if ranks have different models."""
         check_model(model)
         check_joined()
         if not isinstance(plan, Plan):
@@ -93,8 +96,11 @@ class Pipeline:
         if not callable(loss):
             raise InvalidArgument(f"loss={given.shown(loss)} cannot be called; give a function of (output, target)")
         timeout_s = given.seconds("timeout_s", timeout_s)
-        if bucket_mb is not None and not given.number("bucket_mb", bucket_mb, way_out="give MiB") > 0:
-            raise InvalidChoice(f"bucket_mb={bucket_mb} holds no gradient; give MiB above 0, such as 25")
+        measure_s = given.number("measure_s", measure_s, way_out="give seconds, or 0")
+        if communication is not None and not isinstance(communication, Communication):
+            raise InvalidArgument(
+                f"communication={given.shown(communication)} is no way to communicate; give a Communication()"
+            )
         check_runs(plan)
         if given.flag("sync_bn", sync_bn) and any(plan.parts % count for count in plan.counts):
             raise NoPlan(
@@ -144,7 +150,9 @@ class Pipeline:
             edges=edges,
             divisor=plan.parts if self._loss.reduction == "mean" else 1,
             step=self._step,
-            bucket_bytes=BUCKET_BYTES if bucket_mb is None else bucket_mb * 2**20,
+            device=example.device,
+            way=communication,
+            measure_s=measure_s,
         )
         used = {id(tensor) for piece in layers for tensor in piece.state_dict(keep_vars=True).values()}
         self._unused = {name: tensor for name, tensor in state.items() if id(tensor) not in used}
@@ -187,6 +195,13 @@ class Pipeline:
         if self._stages[-1].is_last and (target is None or len(target) != wanted):
             count = None if target is None else len(target)
             raise NoPlan(f"{count} targets; this pipeline was made for {wanted} images a replica")
+
+    @property
+    def ways(self) -> dict[int, Communication]:
+        """How the gradients of each stage of this rank are sent to its replicas, by number; without those that have
+        none."""
+        counts = self.plan.counts
+        return {each.index: each.gradients.way for each in self._stages if counts[each.index % self.plan.groups] > 1}
 
     def timeline(self) -> list[Event]:
         """The last step on all ranks, for ``write_timeline``; every rank calls it. On a GPU times are those at which

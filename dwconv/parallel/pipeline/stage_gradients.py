@@ -4,7 +4,7 @@
     link                    └─ bucket 0 ─┘└─── bucket 1 ───     as it has all of its gradients
 
 Each stage has a group of its own for them, so that the transfers of one do not wait for those of another: on gloo a
-thread of the backend runs them, on NCCL a stream of the group.
+thread of the backend runs them, on NCCL a stream of the group. Buckets take the ways of data parallelism.
 
 In the first step, and in the first after layers are frozen or unfrozen, the order in which gradients arrive is learnt,
 and they are sent behind it. All replicas send buckets in the order of the first.
@@ -14,16 +14,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.futures import Future
 
 from dwconv.errors import StageFailed
+from dwconv.parallel.data.sending import sender
+from dwconv.parallel.data.ways import Communication
 from dwconv.parallel.pipeline.spans import Span, Step
 from dwconv.parallel.planning.plan import BUCKET_BYTES
+
+DEFAULT = Communication()
 
 
 class StageGradients:
@@ -36,14 +41,18 @@ class StageGradients:
         *,
         group: dist.ProcessGroup | None,
         divisor: int,
-        bucket_bytes: float = BUCKET_BYTES,
+        way: Communication = DEFAULT,
         stage: int = 0,
         step: Step | None = None,
     ) -> None:
         """``group``: the replicas of the stage; None if it has one. ``divisor``: of the sums over microbatches and
-        replicas. ``bucket_bytes``: gradients that are sent at a time. ``step``: notes when ``stage`` sends."""
+        replicas. ``way``: how gradients are sent, and how many at a time. ``step``: notes when ``stage`` sends. Raises
+        InvalidChoice for PowerSGD."""
         self._parameters = list(parameters)
-        self._group, self._divisor, self._bucket_bytes = group, divisor, bucket_bytes
+        self.way, self._group, self._divisor = way, group, divisor
+        self._bucket_bytes = BUCKET_BYTES if way.bucket_mb is None else way.bucket_mb * 2**20
+        device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        self._send = None if group is None else sender(group, way, device=device)
         self._stage, self._step = stage, step or Step()
         self._trained: list[nn.Parameter] = []
         """Those that gradients are expected for: layers may be frozen, and unfrozen, from step to step."""
@@ -121,13 +130,17 @@ class StageGradients:
             return
         together, expected = self._learnt or (self._packed(range(len(trained)), limit=float("inf")), Counter())
         self._buckets = [
-            _Bucket([trained[each] for each in numbers], {each: expected[each] for each in numbers})
-            for numbers in together
-        ]
+            _Bucket(
+                [trained[each] for each in numbers], {each: expected[each] for each in numbers}, number=number,
+                count=len(together),
+            )
+            for number, numbers in enumerate(together)
+        ]  # fmt: skip
 
     def _send_next(self) -> None:
-        assert self._group is not None
-        self._buckets[self._sent].send(self._group, self._divisor)
+        assert self._group is not None and self._send is not None
+        # What is sent becomes the mean over the replicas.
+        self._buckets[self._sent].send(self._send, self._divisor / self._group.size())
         self._sent += 1
 
     def _learn(self) -> None:
@@ -155,11 +168,14 @@ class _Bucket:
     """Gradients of one type side by side in memory, divided, 0 where a parameter has none; and behind them, for each,
     how many replicas have one."""
 
-    def __init__(self, parameters: list[nn.Parameter], missing: dict[int, int]) -> None:
-        """``missing``: how often the gradient of each parameter has still to arrive, by number."""
+    def __init__(self, parameters: list[nn.Parameter], missing: dict[int, int], *, number: int, count: int) -> None:
+        """``missing``: how often the gradient of each parameter has still to arrive, by number. ``number``: of
+        ``count`` buckets."""
         self._parameters, self.missing = parameters, missing
+        self._number, self._of = number, count
         self._views: list[Tensor] = []
-        self._work: dist.Work | None = None
+        self._flat: Tensor | None = None
+        self._coming: Future[Tensor] | None = None
         self.start_s = self.end_s = 0.0
 
     @property
@@ -167,9 +183,22 @@ class _Bucket:
         """True once all gradients have arrived."""
         return all(left <= 0 for left in self.missing.values())
 
+    def buffer(self) -> Tensor:
+        """What is sent."""
+        assert self._flat is not None
+        return self._flat
+
+    def index(self) -> int:
+        """Its place among the buckets of the step."""
+        return self._number
+
+    def is_last(self) -> bool:
+        """True for the last of the step."""
+        return self._number + 1 == self._of
+
     @torch.no_grad()
-    def send(self, group: dist.ProcessGroup, divisor: int) -> None:
-        """Begin to sum over the replicas. Returns at once."""
+    def send(self, send: Callable[[_Bucket], Future[Tensor]], divisor: float) -> None:
+        """Begin to average over the replicas. Returns at once."""
         self.start_s = time.perf_counter()
         parameters = self._parameters
         elements = sum(parameter.numel() for parameter in parameters)
@@ -184,18 +213,18 @@ class _Bucket:
             if parameter.grad is not None:
                 torch.div(parameter.grad, divisor, out=view)
         self._counts.copy_(torch.tensor([float(parameter.grad is not None) for parameter in parameters]))
-        self._work = dist.all_reduce(flat, group=group, async_op=True)
-        assert self._work is not None
+        self._flat = flat
+        self._coming = send(self)
         if flat.device.type == "cpu":  # on a GPU it would be called when the sum is queued
-            self._work.get_future().add_done_callback(self._note_end)
+            self._coming.add_done_callback(self._note_end)
 
     def _note_end(self, _: object) -> None:
         self.end_s = time.perf_counter()
 
     def finish(self) -> None:
-        """Wait for the sum, and hand it to the parameters."""
-        assert self._work is not None
-        self._work.wait()
+        """Wait for the mean, and hand it to the parameters."""
+        assert self._coming is not None
+        self._coming.wait()
         self.end_s = self.end_s or time.perf_counter()  # the callback runs beside the wait
         for parameter, view, count in zip(self._parameters, self._views, self._counts.tolist(), strict=True):
             parameter.grad = view if count else None

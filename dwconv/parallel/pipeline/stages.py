@@ -15,10 +15,12 @@ from dwconv.discovery.tensor_contents import write_where_different
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import NoPlan
 from dwconv.parallel.batch_norm import sync_bn
+from dwconv.parallel.data.replicas import communication, data_parallel
+from dwconv.parallel.data.ways import Communication
 from dwconv.parallel.pipeline.running_stage import Boundary, RunningStage, StageModule
 from dwconv.parallel.pipeline.spans import Sends, Step
-from dwconv.parallel.pipeline.stage_gradients import StageGradients
-from dwconv.parallel.planning.plan import BUCKET_BYTES, Plan, check_plan, why_not
+from dwconv.parallel.pipeline.stage_gradients import DEFAULT, StageGradients
+from dwconv.parallel.planning.plan import Plan, check_plan, why_not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +72,15 @@ def make_stages(
     grid: Grid,
     edges: Sequence[Boundary],
     divisor: int,
+    device: torch.device,
     step: Step,
-    bucket_bytes: float = BUCKET_BYTES,
+    way: Communication | None,
+    measure_s: float,
 ) -> list[RunningStage]:
     """The stages that this rank runs, which start on all replicas as on the first. ``pieces``: the layers of the plan,
     made of the model's own parameters. ``names``: what the model calls its tensors, by id. ``edges``: what
-    ``boundaries`` found. ``divisor``: of the gradients, of which ``bucket_bytes`` are sent at a time. ``step``: notes
-    what the stages do."""
+    ``boundaries`` found. ``divisor``: of the gradients. ``step``: notes what the stages do. ``way``: in which gradients
+    are sent; None for the one that is measured in ``measure_s``, if that is not 0."""
     first, _ = plan.place(dist.get_rank())
     mine, made = range(first, len(plan.stages), plan.groups), []
     for group, index in zip(grid.gradients, mine, strict=True):
@@ -90,13 +94,42 @@ def make_stages(
         as_on_the_first([*module.parameters(), *module.buffers()], group)
         if grid.statistics is not None:
             sync_bn(module, group=grid.statistics)
+        chosen = way
+        if way is None and group.size() > 1 and measure_s:
+            chosen = _fastest(module, edges[index], group, device=device, seconds=measure_s)
         gradients = StageGradients(
             module.parameters(), group=group if group.size() > 1 else None, divisor=divisor, stage=index, step=step,
-            bucket_bytes=bucket_bytes,
+            way=chosen or DEFAULT,
         )  # fmt: skip
         count = len(plan.stages)
         made.append(RunningStage(module, index=index, count=count, gradients=gradients, step=step, names=own))
     return made
+
+
+def _fastest(
+    module: StageModule, edge: Boundary, group: dist.ProcessGroup, *, device: torch.device, seconds: float
+) -> Communication:
+    """The way that ``data_parallel`` measures for the layers of a stage, among its replicas. The module is as before
+    afterwards."""
+    if not edge.dtype.is_floating_point:
+        return DEFAULT
+    example = torch.randn_like(edge.buffer(device), requires_grad=module.received is not None)
+    if module.received is None and edge.channels_last:
+        example = torch.randn(edge.shape, dtype=edge.dtype, device=device).to(memory_format=torch.channels_last)
+    if not uses_all(module, example):  # as DistributedDataParallel needs it
+        return DEFAULT
+    return communication(data_parallel(module, example, process_group=group, seconds=seconds)).chosen
+
+
+def uses_all(module: nn.Module, example: Tensor) -> bool:
+    """Whether there are trained parameters, and each gets a gradient in a step. The module is as before afterwards."""
+    parameters = [each for each in module.parameters() if each.requires_grad]
+    with unchanged(module, [example]), torch.enable_grad():
+        output = module(example)
+        if not parameters or not output.requires_grad:
+            return False
+        found = torch.autograd.grad(output, parameters, torch.ones_like(output), allow_unused=True)
+    return all(each is not None for each in found)
 
 
 @torch.no_grad()

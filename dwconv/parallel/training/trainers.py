@@ -15,6 +15,7 @@ from dwconv.errors import DataFailed, NoPlan
 from dwconv.parallel.batch_norm import sync_bn
 from dwconv.parallel.data.replicas import communication, data_parallel
 from dwconv.parallel.pipeline.pipeline import Pipeline
+from dwconv.parallel.pipeline.stages import uses_all
 from dwconv.parallel.planning.plan import Plan
 from dwconv.parallel.planning.tracing import runs
 
@@ -75,11 +76,13 @@ class Trainer(Protocol):
 class PipelineTrainer:
     """Stages × replicas."""
 
-    def __init__(self, model: nn.Module, plan: Plan, example: Tensor, *, sync_bn: bool, timeout_s: float) -> None:
-        """``example``: the share of a rank of the first stage."""
+    def __init__(
+        self, model: nn.Module, plan: Plan, example: Tensor, *, sync_bn: bool, measure_s: float, timeout_s: float
+    ) -> None:
+        """``example``: the share of a rank of the first stage. ``measure_s``: for the way of each stage's gradients."""
         self._model, self.loss, self.step_s = model, CountedLoss(), 0.0
         self.pipeline = Pipeline(
-            model, plan, loss=self.loss, example=example, sync_bn=sync_bn, timeout_s=timeout_s
+            model, plan, loss=self.loss, example=example, sync_bn=sync_bn, measure_s=measure_s, timeout_s=timeout_s
         )  # fmt: skip
         self._exposed_s: list[float] = []
         group, _ = plan.place(dist.get_rank())
@@ -110,7 +113,8 @@ class PipelineTrainer:
 
     def summary(self) -> str:
         waits_s = sorted(self._exposed_s)[len(self._exposed_s) // 2] if self._exposed_s else 0.0
-        return f"{1e3 * waits_s:.1f} ms of it wait for gradients of replicas"
+        ways = "; ".join(f"those of stage {stage} are sent in {way}" for stage, way in self.pipeline.ways.items())
+        return f"{1e3 * waits_s:.1f} ms of it wait for gradients of replicas" + (ways and f", {ways}")
 
 
 class DataParallelTrainer:
@@ -122,7 +126,10 @@ class DataParallelTrainer:
             sync_bn(model)
         self.loss, self.step_s, self.takes_data = CountedLoss(), 0.0, True
         self._model, self._world = model, dist.get_world_size()
-        self._replica = data_parallel(model, example, seconds=measure_s) if measure_s else data_parallel(model)
+        options: dict[str, Any] = {"find_unused_parameters": not uses_all(model, example)}
+        if measure_s:
+            options |= {"example_inputs": example, "seconds": measure_s}
+        self._replica = data_parallel(model, **options)
 
     def share(self, batch: Tensor) -> Tensor:
         if len(batch) % self._world:
