@@ -28,6 +28,7 @@ GROUPS = {
         "concurrency": "training steps run op by op, by every strategy, against settings by hand, eager and inductor",
         "communication": "ways to send gradients, on links of several rates, and how long steps wait for data",
         "parallel": "ResNets as pipelines on 2 to 4 processes, against data parallelism and the simulator",
+        "convergence": "whether a network learns the same in one process, data-parallel, in stages, and as a hybrid",
     },
     "gpu": {
         "cuda": "on a machine with a GPU, in stages: smoke, verify, host, tune, race, blocks, train",
