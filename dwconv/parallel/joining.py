@@ -254,7 +254,7 @@ class ParserOfRanks(ArgumentParser):
         super().error(message)
 
 
-def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) -> int:
+def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
     """Run a command on every rank: bad input, which all of them have, is one line of the first."""
     if settings.is_first_rank():
         return run_command(command, argv)

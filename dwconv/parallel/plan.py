@@ -9,29 +9,45 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from dwconv.commands.command_line import ArgumentParser, above_0, from_0, integers, run, whole, writable_file
-from dwconv.errors import DwconvWarning, NoDevice, NoPlan, say
+from dwconv import settings
+from dwconv.commands.command_line import ArgumentParser, above_0, from_0, integers, whole, writable_file
+from dwconv.errors import DwconvWarning, InvalidChoice, NoDevice, NoPlan, say
 from dwconv.model.by_name import load_model
+from dwconv.parallel.joining import ParserOfRanks, ranks, run_on_ranks
+from dwconv.parallel.planning import break_even
 from dwconv.parallel.planning.compare import Candidate, Proposal, propose, report
 from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.partition import MICROBATCHES_A_RANK, Shape
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import SCHEDULES, LayerCost, Link, write_plan
 from dwconv.parallel.planning.timeline import write_timeline
 from dwconv.system.threads import on_threads
 
+_LATENCY_US = 10.0
+
 
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 0, 2 for bad input, 130 after ctrl-C."""
-    return run(_plan, argv)
+    return run_on_ranks(_plan, argv)
 
 
 def _plan(argv: list[str] | None) -> int:
     arguments = parser_of_plan().parse_args(argv)
+    if arguments.link is not None:
+        _state_link(arguments)
+    elif arguments.link_gb_s is None or arguments.world is None:
+        missing = "--link-gb-s" if arguments.world is not None else "--world"
+        raise InvalidChoice(f"{missing} is missing; give it, or --link measured on ranks that torchrun starts")
+    if not settings.is_first_rank():
+        return 0  # the first plans for all
     batch, shape = _batch_and_shape(arguments)
     with on_threads(arguments.threads or torch.get_num_threads()):
-        proposal = _measured(arguments, batch, shape)
+        costs, on_whole_share = _measured(arguments, batch, shape)
+    proposal = propose(costs, shape, on_whole_share=on_whole_share)
     print(report(proposal))
+    if arguments.break_even:
+        print("", break_even.report(break_even.break_even(costs, shape, on_whole_share=on_whole_share)), sep="\n")
     chosen = _chosen(proposal, stages=shape.stages)
     if arguments.json:
         write_plan(chosen.plan, arguments.json)
@@ -40,6 +56,17 @@ def _plan(argv: list[str] | None) -> int:
         write_timeline({"simulated": chosen.step.events}, arguments.timeline)
         print(f"timeline: {arguments.timeline}")
     return 0
+
+
+def _state_link(arguments: argparse.Namespace) -> None:
+    """Measure the link between the ranks that run, and count them. Raises InvalidChoice where there is one."""
+    for name in ("link-gb-s", "link-latency-us"):
+        if getattr(arguments, name.replace("-", "_")) is not None:
+            raise InvalidChoice(f"--link measured measures what --{name} states; leave one of them out")
+    with ranks(device=None if arguments.device == "auto" else arguments.device) as rank:
+        link = measured_link(device=rank.device)
+        arguments.link_gb_s, arguments.link_latency_us = link.gb_s, link.latency_us
+        arguments.world = arguments.world or rank.world
 
 
 def _batch_and_shape(arguments: argparse.Namespace) -> tuple[tuple[int, ...], Shape]:
@@ -51,7 +78,7 @@ def _batch_and_shape(arguments: argparse.Namespace) -> tuple[tuple[int, ...], Sh
         raise NoPlan(f"input={arguments.input} has {len(batch)} sizes; --channels-last needs 4 (N,C,H,W)")
     shape = Shape(
         world=arguments.world,
-        link=Link(gb_s=arguments.link_gb_s, latency_us=arguments.link_latency_us),
+        link=Link(gb_s=arguments.link_gb_s, latency_us=_or_default(arguments.link_latency_us)),
         microbatches=arguments.microbatches or MICROBATCHES_A_RANK * arguments.world,
         schedule=arguments.schedule,
         stages=arguments.stages,
@@ -66,7 +93,10 @@ def _batch_and_shape(arguments: argparse.Namespace) -> tuple[tuple[int, ...], Sh
     return batch, shape
 
 
-def _measured(arguments: argparse.Namespace, batch: tuple[int, ...], shape: Shape) -> Proposal:
+def _measured(
+    arguments: argparse.Namespace, batch: tuple[int, ...], shape: Shape
+) -> tuple[tuple[LayerCost, ...], tuple[LayerCost, ...] | None]:
+    """The costs of the layers, for a microbatch, and for a rank's share in plain data parallelism."""
     if arguments.device == "cuda" and not torch.cuda.is_available():
         raise NoDevice("device=cuda: PyTorch finds no GPU here; use --device cpu, or run it where there is one")
     device = torch.device("cuda" if torch.cuda.is_available() and arguments.device != "cpu" else "cpu")
@@ -82,7 +112,7 @@ def _measured(arguments: argparse.Namespace, batch: tuple[int, ...], shape: Shap
     cut = pieces(model, made_up(counts[0]))
     seconds = arguments.seconds / len(set(counts))
     costs = {count: _costs(cut, made_up(count), seconds=seconds) for count in dict.fromkeys(counts)}
-    return propose(costs[counts[0]], shape, on_whole_share=costs[counts[1]] if len(counts) > 1 else None)
+    return costs[counts[0]], costs[counts[1]] if len(counts) > 1 else None
 
 
 def _costs(cut: nn.Sequential, images: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
@@ -96,6 +126,10 @@ def _costs(cut: nn.Sequential, images: Tensor, *, seconds: float) -> tuple[Layer
     return costs
 
 
+def _or_default(latency_us: float | None) -> float:
+    return _LATENCY_US if latency_us is None else latency_us
+
+
 def _chosen(proposal: Proposal, *, stages: int | None) -> Candidate:
     """The best of the given number of stages; else the best of all."""
     return proposal.best_of(stages) or proposal.best
@@ -106,7 +140,7 @@ def _chosen(proposal: Proposal, *, stages: int | None) -> Candidate:
 
 def parser_of_plan() -> ArgumentParser:
     """The parser of the command."""
-    parser = ArgumentParser(
+    parser = ParserOfRanks(
         prog="python -m dwconv.parallel plan",
         description="Measure the layers of a model here, and cut them into pipeline stages with replicas for other "
         "ranks: predicted step, bubble, exposed communication and memory of each plan, against plain data parallelism.",
@@ -114,9 +148,9 @@ def parser_of_plan() -> ArgumentParser:
     add_model(parser)
     add_pipeline(parser)
     for name, kind, default, meta, told in (
-        ("world", whole, None, "N", "ranks, one for each device"),
+        ("world", whole, None, "N", "ranks, one for each device; with a measured link by default those that run"),
         ("link-gb-s", above_0, None, "GB", "10⁹ bytes a second from one rank to another"),
-        ("link-latency-us", from_0, 10.0, "US", "before the first byte comes, default 10"),
+        ("link-latency-us", from_0, None, "US", f"before the first byte comes, default {_LATENCY_US:g}"),
         ("memory-gb", above_0, None, "GB", "memory of a rank, default without limit"),
         ("threads", whole, None, "N", "threads of a rank, default PyTorch's number"),
         ("seconds", above_0, 5.0, "S", "to time layers, default 5"),
@@ -129,8 +163,14 @@ def parser_of_plan() -> ArgumentParser:
             "write one step of that plan to PREFIX.json, for Perfetto",
         ),
     ):
-        required = name in ("world", "link-gb-s")
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar=meta, help=told, required=required)
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar=meta, help=told)
+    parser.add_argument(
+        "--link", choices=("measured",), help="measure the link between the ranks that torchrun started"
+    )
+    parser.add_argument(
+        "--break-even", action="store_true",
+        help="show the best pipeline over links of 0.1 to 100 Gbit/s, and below which bandwidth one pays",
+    )  # fmt: skip
     devices = ("auto", "cpu", "cuda")
     parser.add_argument(
         "--device", choices=devices, default="auto", help="where layers are timed, by default the GPU if there is one"

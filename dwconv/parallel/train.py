@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import statistics
 import warnings
 from collections.abc import Sequence
@@ -21,13 +23,15 @@ from dwconv.commands.command_line import (
     named_path,
     whole,
     whole_from_0,
+    writable_file,
 )
 from dwconv.errors import DwconvWarning, InvalidChoice, NoPlan
 from dwconv.model.by_name import load_model
 from dwconv.parallel.joining import ParserOfRanks, Rank, agreed, ranks, run_on_ranks
 from dwconv.parallel.pipeline.pipeline import TIMEOUT_S
 from dwconv.parallel.plan import add_pipeline, trace_file
-from dwconv.parallel.planning.for_ranks import check_batch, plan_for_ranks
+from dwconv.parallel.planning.for_ranks import LINK, check_batch, plan_for_ranks
+from dwconv.parallel.planning.measured_link import measured_link
 from dwconv.parallel.planning.plan import Plan, read_plan, write_plan
 from dwconv.parallel.planning.simulation import simulate
 from dwconv.parallel.planning.timeline import write_timeline
@@ -43,6 +47,7 @@ from dwconv.parallel.training.trainers import (
     classes_of,
     is_data_parallel,
 )
+from dwconv.system.new_file import replace_file
 
 _MADE_UP_BATCHES, _MADE_UP_STEPS = 4, 10
 _EPOCHS, _BATCH, _MEASURE_S = 5, 64, 10.0
@@ -139,9 +144,10 @@ def _plan(model: nn.Module, batch: Tensor, arguments: argparse.Namespace) -> Pla
     kept = None if arguments.checkpoint is None else arguments.checkpoint / "plan.json"
     if file := arguments.plan or (kept if kept and agreed(kept.exists) else None):
         return agreed(lambda: read_plan(file))
+    link = measured_link(device=batch.device) if dist.get_world_size() > 1 else LINK
     found = plan_for_ranks(
         model, batch, schedule=arguments.schedule, stages=arguments.stages, replicas=arguments.replicas,
-        microbatches=arguments.microbatches,
+        microbatches=arguments.microbatches, link=link,
     )  # fmt: skip
     if kept is not None:
         agreed(lambda: write_plan(found, kept))
@@ -157,7 +163,9 @@ def _trainer(model: nn.Module, plan: Plan, batch: Tensor, arguments: argparse.Na
             model, share, synchronises=arguments.sync_bn, measure_s=arguments.measure if plan.world > 1 else 0.0
         )
     share = batch[: len(batch) // plan.replicas]
-    return PipelineTrainer(model, plan, share, sync_bn=arguments.sync_bn, timeout_s=arguments.timeout)
+    return PipelineTrainer(
+        model, plan, share, sync_bn=arguments.sync_bn, measure_s=arguments.measure, timeout_s=arguments.timeout
+    )
 
 
 def _about(arguments: argparse.Namespace) -> dict[str, str]:
@@ -183,10 +191,15 @@ def _run(run: Run, plan: Plan, arguments: argparse.Namespace, rank: Rank) -> Non
                 write_timeline({"measured": measured, "simulated": simulate(plan).events}, arguments.timeline)
                 print(f"timeline: {arguments.timeline}", flush=True)
 
+    epochs = []
     with StepsDone(run.steps, shows=rank.is_first and not arguments.input) as progress:
         for epoch in run.epochs(progress, on_step):
+            epochs.append(epoch)
             if rank.is_first and not arguments.input:
                 print(_line(epoch, -(-run.steps // run.batches.steps)), flush=True)
+            if rank.is_first and arguments.json:
+                figures = json.dumps({"epochs": [dataclasses.asdict(each) for each in epochs]}, indent=1)
+                replace_file(arguments.json, [figures.encode(), b"\n"], durable=False)
     if rank.is_first and len(run.times_s) > 1:
         print(_summary(run, plan), flush=True)
 
@@ -269,10 +282,11 @@ def parser_of_train() -> ArgumentParser:
         ("steps", whole, None, "N", f"instead of epochs; default {_MADE_UP_STEPS} on made-up images"),
         ("rate", above_0, 0.01, "X", "learning rate, default 0.01"),
         ("seed", whole_from_0, 0, "N", "of parameters and of the order of images, default 0"),
-        ("measure", from_0, _MEASURE_S, "S", "in data parallelism: seconds to measure ways to send gradients, "
+        ("measure", from_0, _MEASURE_S, "S", "seconds to measure ways to send gradients to replicas, "
                                              f"default {_MEASURE_S:g}; 0 for PyTorch's own"),
         ("checkpoint", named_path, None, "FOLDER", "write checkpoints there, and go on from them"),
         ("checkpoint-steps", whole, 1, "N", "steps between checkpoints, default 1"),
+        ("json", writable_file, None, "FILE", "write loss and accuracy of each epoch"),
         ("timeline", trace_file, None, "PREFIX", "write a step, measured and simulated, to PREFIX.json, for Perfetto"),
         ("timeout", above_0, TIMEOUT_S, "S", f"seconds to wait for another rank, default {TIMEOUT_S:g}"),
     ):  # fmt: skip

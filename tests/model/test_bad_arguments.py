@@ -193,7 +193,7 @@ BAD = {
     "device": (lambda: prefetch([x], "gpu"), "device='gpu' is unknown; use cpu"),
     "train": (lambda: run(None), "train=None cannot be called"),
     "bucket": (lambda: Communication(bucket_mb="25"), "bucket_mb='25' is not a number"),
-    "compress": (lambda: data_parallel(layer(), compress="yes"), "compress='yes' is not True or False"),
+    "compress": (lambda: data_parallel(layer(), compress="yes"), "compress='yes' is unknown"),
     "loss": (lambda: data_parallel(layer(), loss=3), "loss=3 cannot be called"),
     "way": (lambda: data_parallel(layer(), communication="all"), "communication='all' is no way to communicate"),
     "not joined": (lambda: plan_for_ranks(layer(), x), "has not joined a job"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import re
 from codecs import BOM_UTF8
@@ -10,13 +12,18 @@ from codecs import BOM_UTF8
 import pytest
 import torch
 
+from dwconv import settings
 from dwconv.errors import NoPlan
 from dwconv.parallel import __main__ as parallel
 from dwconv.parallel import plan as plan_command
+from dwconv.parallel.planning import break_even
+from dwconv.parallel.planning.compare import propose
+from dwconv.parallel.planning.partition import Shape
 from dwconv.parallel.planning.plan import Link, read_plan, write_plan
 from dwconv.parallel.planning.simulation import simulate
 from dwconv.parallel.planning.timeline import trace
 from tests.parallel.made_up_layers import layer, plan
+from tests.parallel.ranks import Ranks, needs_gloo
 
 MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "16,3,12,12")  # on a GPU, where there is one
 RANKS = ("--world", "4", "--link-gb-s", "1")
@@ -95,7 +102,10 @@ def test_measured_for_real(capsys):
             "stages=10 are more than the 9 layers",
         ),
         ((*RANKS, "--memory-gb", 0.001), "no plan for world=4: data parallelism: needs"),
-        (("--world", 4), "--link-gb-s"),
+        (("--world", 4), "--link-gb-s is missing; give it, or --link measured on ranks that torchrun starts"),
+        (("--link-gb-s", 4), "--world is missing"),
+        (("--link", "measured"), "there is one rank, so there is no link; start more ranks, or state the link"),
+        ((*RANKS, "--link", "measured"), "--link measured measures what --link-gb-s states; leave one of them out"),
         ((*RANKS, "--model", "tests.parallel.test_pieces:Branching"), "a branch needs the value"),
         ((*RANKS, "--input", "16,3,12"), "does not run on 2×3×12: RuntimeError: "),
         ((*RANKS, "--device", "cuda"), "device=cuda: PyTorch finds no GPU here"),
@@ -116,6 +126,65 @@ def test_commands_are_listed(capsys):
     assert "  plan " in capsys.readouterr().out
     assert parallel.main(["plam"]) == parallel.main([]) == 2
     assert "command=plam is unknown; did you mean plan?; use one of plan" in capsys.readouterr().err
+
+
+def on_a_rank() -> str:
+    """The command with a measured link, in a job of ranks."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(settings, "is_first_rank", lambda: torch.distributed.get_rank() == 0)
+        options = (*MODEL, "--link", "measured", "--seconds", 0.05, "--device", "cpu", "--break-even")
+        assert parallel.main(["plan", *map(str, options)]) == 0
+    return printed.getvalue()
+
+
+@needs_gloo
+def test_the_link_between_ranks_is_measured(two_ranks: Ranks):
+    """The first rank plans for all that run."""
+    first, other = two_ranks.run(on_a_rank)
+    found = re.search(r"^2 ranks, a link of ([\d.e+-]+) GB/s and ([\d.e+-]+) µs, 9 layers", first)
+    assert found and float(found[1]) > 0 and float(found[2]) > 0 and other == ""
+
+
+# -- when a pipeline pays ----------------------------------------------------------------------------------------------
+
+
+def test_below_the_break_even_a_pipeline_pays(timed, capsys):
+    """Parameters are large, and little crosses the cuts: over a fast link data parallelism is better."""
+    layers = [layer(forward_us=5000.0, dgrad_us=5000.0, wgrad_us=5000.0, parameter_bytes=10**7)] * 4
+    shape = Shape(world=2, link=Link(gb_s=1.0, latency_us=10.0), microbatches=8)
+    found = break_even.break_even(layers, shape)
+    assert found.gbit_s is not None and len(found.rows) == len(break_even.BANDWIDTHS_GBIT_S)
+    assert all((row.times > 1) == (row.gbit_s < found.gbit_s) for row in found.rows)
+    for gbit_s, pays in ((found.gbit_s / 1.1, True), (found.gbit_s * 1.1, False)):
+        link = Link(gb_s=gbit_s / 8, latency_us=10.0)
+        assert (propose(layers, dataclasses.replace(shape, link=link)).best.is_data_parallel) != pays
+    last = break_even.report(found).splitlines()[-1]
+    assert last == f"break-even: {found.gbit_s:.2g} Gbit/s; a pipeline pays over slower links"
+    assert _run(*MODEL, "--world", 2, "--link-gb-s", 1, "--stages", 2, "--break-even") == 0
+    assert re.search(
+        r"^ +Gbit/s +data parallelism ms +pipeline ms +×  the best pipeline$", capsys.readouterr().out, re.M
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"parameter_bytes": 0, "output_bytes": 10**6}, "no break-even: a pipeline pays at none of these bandwidths"),
+        ({"parameter_bytes": 10**9, "output_bytes": 10}, "no break-even: a pipeline pays at each of these bandwidths"),
+    ],
+)
+def test_there_may_be_no_break_even(change, said):
+    layers = [layer(**change)] * 2
+    shape = Shape(world=2, link=Link(gb_s=1.0, latency_us=1.0), microbatches=4)
+    assert break_even.report(break_even.break_even(layers, shape)).splitlines()[-1] == said
+
+
+def test_where_data_parallelism_does_not_fit_there_is_nothing_to_compare():
+    layers = [layer(saved_bytes=10_000, parameter_bytes=0)] * 4
+    shape = Shape(world=4, link=Link(gb_s=1.0, latency_us=1.0), microbatches=8, memory_bytes=35_000)
+    with pytest.raises(NoPlan, match="no break-even: data parallelism does not fit"):
+        break_even.break_even(layers, shape)
 
 
 # -- plans in files ----------------------------------------------------------------------------------------------------
