@@ -4,17 +4,19 @@
     channels_last    image by image, each a convolution of (1, C, H, W), whose result is written to its place in y
 
 Neither copies an image. Where PyTorch's op is faster than a call for each image, channels_last goes the other way, with
-a copy of x and of y.
+a copy of x and of y; so it does on a GPU, which a launch for each image would leave idle.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from dwconv.call import functional
 from dwconv.call.arguments import (
@@ -34,6 +36,7 @@ from dwconv.call.passes import PlannedPasses
 from dwconv.call.watchers import is_watched_backward, is_watched_beside_autocast
 from dwconv.errors import InvalidArgument, InvalidCall
 from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.operand import MOST_ELEMENTS
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES, Pass, by
 
@@ -48,13 +51,18 @@ def cross_correlation(x: Tensor, kernels: Tensor, *, stride: Size = 1, padding: 
     Raises InvalidCall, a RuntimeError, for sizes or types that do not fit, and InvalidArgument, a TypeError, for what
     is no tensor or no whole number.
     """
+    if not (isinstance(x, Tensor) and isinstance(kernels, Tensor)) and has_torch_function_variadic(x, kernels):
+        return handle_torch_function(  # a proxy traces it
+            cross_correlation, (x, kernels), x, kernels, stride=stride, padding=padding, dilation=dilation
+        )
     _check(x, kernels)
     axes = x.dim() - 2
     if not len(x):
         found = _OF_AXES[axes](x, x.new_zeros(kernels.shape[1:]).unsqueeze(1), None, stride, padding, dilation)
         return found + kernels.sum()
     numbers = stride, padding, dilation
-    if torch.compiler.is_compiling() or not lies_channels_last(image_of(x, axes=axes)):
+    is_alone = x.device.type == "cpu" and not torch.compiler.is_compiling()
+    if not is_alone or not lies_channels_last(image_of(x, axes=axes)):
         return _at_once(x, kernels, numbers)
     return _image_by_image(x, kernels, numbers)
 
@@ -102,7 +110,8 @@ def _image_by_image(x: Tensor, kernels: Tensor, numbers: _Numbers) -> Tensor:
     if plan.is_open:
         plan.meet(id(kernels))
     ours = [plan.kernels[pass_] for pass_ in passes]
-    if not all(each is not None and each.is_direct for each in ours):
+    most = max(math.prod(call.problem.input_shape), math.prod(call.problem.output_shape))
+    if most > MOST_ELEMENTS or not all(each is not None and each.is_direct for each in ours):
         return _at_once(x, kernels, numbers)
     needs = trains and x.requires_grad, trains and kernels.requires_grad
     plan.tally.count(kernels, for_x=needs[0], for_w=needs[1])
@@ -127,6 +136,10 @@ class DwconvImageByImage(Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         (x, kernels), passes, problem = ctx.saved_tensors, ctx.passes, ctx.passes.plan.problem
+        for saved, shape in ((x, problem.input_shape), (kernels, problem.weight_shape)):
+            if saved is not None and (saved.dtype is not dy.dtype or saved.numel() != len(dy) * math.prod(shape)):
+                found = f"{by(saved.shape)}, {saved.dtype}"
+                raise InvalidCall(f"a hook of saved tensors brought back {found}: it must be what was saved")
         needs_dx, needs_dk, *_ = wanted(ctx)
         is_watched = is_watched_backward(dy, x, kernels)
         each_dy = torch.split(_images(dy, problem), 1)

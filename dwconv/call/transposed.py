@@ -36,7 +36,7 @@ from dwconv.call.loaded import is_captured
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall, as_one_each
 from dwconv.call.watchers import is_spread, is_unknown_to_our_ops, is_watched_backward
-from dwconv.dispatch.advantage import is_faster_with_sweep
+from dwconv.dispatch.of_problem import as_transposed
 from dwconv.problems import pytorch
 from dwconv.problems.workload import PASSES
 
@@ -180,19 +180,24 @@ def _past_dispatcher(given: TransposedArguments, *, layers_weight: Tensor) -> Te
         whole("padding", padding), whole("output_padding", output_padding), whole("dilation", dilation),
         None if groups is None else whole("groups", groups), axes, torch.get_num_threads(), trains,
     )  # fmt: skip
-    way: _Way | None = known_transposed.get(key)
-    if way is None or (way.was_open and (not way.plan.is_open or way.plan.meet(id(layers_weight)))):
+    way: Any = known_transposed.get(key, _NEW)
+    is_news = way is not None and way is not _NEW and way.was_open
+    if way is _NEW or (is_news and (not way.plan.is_open or way.plan.meet(id(layers_weight)))):
         way = _learn(key, given, trains=trains)
     if way is None:
         return given.on_pytorch()
     way.plan.tally.count(
         layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad, is_transposed=True
     )
-    if way.plan.is_pytorch:
+    if way.is_pytorch:
         return given.on_pytorch()
     if trains:
         return _apply(input, weight, bias, way, axes)  # type: ignore[no-untyped-call]
     return way.forward(input, weight, bias, axes=axes)
+
+
+_NEW = object()
+"""In the place of what runs a call that was not seen before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,8 +209,10 @@ class _Way:
     """Those of PyTorch's op, from the stride on."""
     output_padding: tuple[int, ...]
     """That of images."""
-    is_slow_to_sweep: bool
-    """True if PyTorch's op runs the forward pass since a kernel and a sweep for the bias take longer."""
+    is_pytorch: bool
+    """True if PyTorch's op runs every pass."""
+    begins_on_pytorch: bool
+    """True if it runs the forward pass."""
 
     @property
     def plan(self) -> Plan:
@@ -216,7 +223,7 @@ class _Way:
         return self.passes.was_open
 
     def forward(self, x: Tensor, w: Tensor, bias: Tensor | None, *, axes: int) -> Tensor:
-        if self.is_slow_to_sweep or self.passes.kernels["dgrad"] is None:
+        if self.begins_on_pytorch or self.passes.kernels["dgrad"] is None:
             return pytorch.TRANSPOSED_OPS[axes](x, w, bias, *self.numbers)
         image = image_of(w, axes=axes)
         y = self.passes.dgrad(_repeated(image_of(x, axes=axes), image.shape[1]), as_one_each(image))
@@ -261,22 +268,28 @@ def _gradients(passes: Passes, x: Tensor | None, w: Tensor | None, dy: Tensor, n
 def _learn(key: object, given: TransposedArguments, *, trains: bool) -> _Way | None:
     """Check a new call, decide what runs it, and record the decision; None where PyTorch's op runs any such call."""
     call = TransposedCall.of(given)
-    if not call.is_ours:
-        return None
-    plan = plan_for(call.problem, call.x.device)
-    strides = call.w.stride() if call.multiplier == 1 else None
-    passes = PlannedPasses(plan=plan, was_open=plan.is_open, weight_strides=strides)
-    plan.check(PASSES if trains else ("dgrad",))
-    forward, target = plan.decisions["dgrad"], plan.target
-    sweeps = given.bias is not None and target is not None and not is_faster_with_sweep(forward, target)
-    numbers = given.as_pytorchs()[1][3:]
-    way = _Way(passes=passes, numbers=numbers, output_padding=call.output_padding, is_slow_to_sweep=sweeps)
+    way = _way_of(call, trains=trains) if call.is_ours else None
     if is_captured(call.x.device):  # what cannot be loaded and checked now can be later
         return way
     if len(known_transposed) >= MOST_PLANS:
         known_transposed.clear()
     known_transposed[key] = way
     return way
+
+
+def _way_of(call: TransposedCall, *, trains: bool) -> _Way:
+    plan, given = plan_for(call.problem, call.x.device), call.given
+    plan.check(PASSES if trains else ("dgrad",))
+    strides = call.w.stride() if call.multiplier == 1 else None
+    made = as_transposed(plan.decisions, call.problem, plan.target, bias=given.bias is not None)
+    withdrawn = [pass_ for pass_, each in made.items() if each.provider != plan.decisions[pass_].provider]
+    return _Way(
+        passes=PlannedPasses(plan=plan, was_open=plan.is_open, weight_strides=strides),
+        numbers=given.as_pytorchs()[1][3:],
+        output_padding=call.output_padding,
+        is_pytorch=plan.is_pytorch or (bool(withdrawn) and all(each.provider == "pytorch" for each in made.values())),
+        begins_on_pytorch="dgrad" in withdrawn,
+    )
 
 
 class DwconvTransposed(Function):

@@ -78,12 +78,16 @@ def _why_settled(record: TuningRecord) -> str:
     return f"{record.alternative[0]} stays: dwconv was {low:.2f} to {high:.2f} times as fast beside other work"
 
 
-def is_faster_with_sweep(decision: DispatchDecision, target: Target) -> bool:
-    """Whether the kernel of a decision is faster than PyTorch's op although a sweep of its own adds the bias, as to the
-    result of a transposed convolution."""
-    if decision.expected and decision.workload:
-        return is_safe(decision.expected, decision.workload, target, sweeps=True)
-    return decision.record is None or not why_not_faster(decision.record, target, sweeps=True)
+def why_not_with_sweep(decision: DispatchDecision, target: Target) -> str:
+    """Why PyTorch's op should run rather than the kernel of a decision if a sweep of its own adds a bias, as to the
+    result of a transposed convolution; empty if the kernel still is faster."""
+    expected, workload, record = decision.expected, decision.workload, decision.record
+    if decision.provider != "dwconv":
+        return ""
+    if expected and workload:
+        is_slower = not is_safe(expected, workload, target, sweeps=True)
+        return why_not_expected_faster(expected, workload, target, sweeps=True) if is_slower else ""
+    return (record and why_not_faster(record, target, sweeps=True)) or ""
 
 
 def least_times(record: TuningRecord, target: Target, *, sweeps: bool) -> float:
@@ -136,9 +140,12 @@ def why_faster_at_once(both: TuningRecord, apart: Sequence[tuple[TuningRecord, b
     return f"both gradients in one kernel: {in_us(ours_us)}, apart {in_us(apart_us)}" if ours_us < apart_us else ""
 
 
-def why_not_beside_host(decisions: Mapping[Pass, DispatchDecision], problem: Problem, target: Target) -> str:
+def why_not_beside_host(
+    decisions: Mapping[Pass, DispatchDecision], problem: Problem, target: Target, *, in_python: bool = False
+) -> str:
     """Why a layer should run on PyTorch's op although kernels are faster; empty if it should not. On a GPU a step may
-    wait for the host: where PyTorch's own kernels take less time than the host does, faster ones win nothing."""
+    wait for the host: where PyTorch's own kernels take less time than the host does, faster ones win nothing.
+    ``in_python``: C++ takes no calls of the layer."""
     known_us = {pass_: us for pass_, each in decisions.items() if (us := _pytorch_us(each)) is not None}
     if known_us.keys() >= {"dgrad", "wgrad"}:
         known_us.pop("backward", None)
@@ -149,7 +156,7 @@ def why_not_beside_host(decisions: Mapping[Pass, DispatchDecision], problem: Pro
     ours |= {"dgrad", "wgrad"} if "backward" in ours else set()
     is_mixed = not ours.issuperset(problem.passes)
     is_simple = problem.padding[::2] == problem.padding[1::2] and not problem.workload("fprop").is_row
-    if not ours or (native.is_expected() and (is_simple or not is_mixed)):
+    if not ours or (native.is_expected() and not in_python and (is_simple or not is_mixed)):
         return ""
     mixed = "a layer of which some passes are PyTorch's" if is_mixed else "it"
     return (

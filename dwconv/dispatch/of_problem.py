@@ -13,7 +13,12 @@ import torch
 
 from dwconv import settings
 from dwconv.dispatch import locked
-from dwconv.dispatch.advantage import why_faster_at_once, why_not_beside_host, why_not_faster_as_one
+from dwconv.dispatch.advantage import (
+    why_faster_at_once,
+    why_not_beside_host,
+    why_not_faster_as_one,
+    why_not_with_sweep,
+)
 from dwconv.dispatch.any_size import as_at
 from dwconv.dispatch.decide import decide_on, on_pytorch, target_of
 from dwconv.dispatch.decision import DispatchDecision
@@ -57,10 +62,34 @@ def decisions(
     if not is_open and (both := _both_gradients(found, problem, target, state=state)):
         found["backward"] = both
     if not is_open and not problem.block and (reason := why_not_beside_host(found, problem, target)):
-        ours = {pass_: each for pass_, each in found.items() if each.provider == "dwconv"}
-        found |= {pass_: replace(each, provider="pytorch", reason=reason, config=None) for pass_, each in ours.items()}
-        found.pop("backward", None)
+        found = _without_ours(found, reason)
     return found, target
+
+
+def as_transposed(
+    found: Mapping[Pass, DispatchDecision], problem: Problem, target: Target | None, *, bias: bool
+) -> dict[Pass, DispatchDecision]:
+    """What runs the passes of ``problem`` as those of the transposed convolution that it undoes: see
+    ``workload.TRANSPOSED``. Its calls go through Python, a sweep adds its ``bias``, and no kernel has both of its
+    gradients. ``found``: what runs them as those of the problem."""
+    made = dict(found)
+    made.pop("backward", None)
+    if target is None:
+        return made
+    if reason := why_not_beside_host(made, problem, target, in_python=True):
+        return _without_ours(made, reason)
+    if bias and (reason := why_not_with_sweep(made["dgrad"], target)):
+        made |= _without_ours({"dgrad": made["dgrad"]}, reason)
+    return made
+
+
+def _without_ours(found: Mapping[Pass, DispatchDecision], reason: str) -> dict[Pass, DispatchDecision]:
+    """PyTorch's op for each pass in the place of kernels."""
+    return {
+        pass_: replace(each, provider="pytorch", reason=reason, config=None) if each.provider == "dwconv" else each
+        for pass_, each in found.items()
+        if pass_ != "backward"
+    }
 
 
 def _both_gradients(

@@ -184,10 +184,12 @@ class Kernel:
         return result
 
     def into(self, result: torch.Tensor, *inputs: torch.Tensor) -> None:
-        """Run it as ``on_dense``, and write to ``result``, which has the kernel's layout as well."""
+        """Run it as ``on_dense``, and write to ``result``, which has the kernel's layout as well. For a CPU."""
+        for tensor in inputs:
+            if tensor.untyped_storage().nbytes() < tensor.nbytes:
+                raise freed(tensor)
         addresses = [*map(_ADDRESS, (*inputs, result))]
-        is_elsewhere = self._is_cuda and result.get_device() != torch.cuda.current_device()
-        if is_elsewhere or functools.reduce(operator.or_, addresses) & self._off_alignment:
+        if functools.reduce(operator.or_, addresses) & self._off_alignment:
             result.copy_(self(*inputs))
         else:
             self._call_at(addresses, inputs[0].shape[0], result)

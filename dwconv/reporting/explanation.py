@@ -15,6 +15,7 @@ from dwconv.call.plan_kernels import State, reads_slices, state_of
 from dwconv.call.transposed_call import TransposedArguments, TransposedCall
 from dwconv.dispatch import decision
 from dwconv.dispatch.knowledge import database
+from dwconv.dispatch.of_problem import as_transposed
 from dwconv.errors import InvalidArgument, InvalidWorkload
 from dwconv.kernels.operand import alignment_bytes, why_copied, x_pitch_of
 from dwconv.problems.as_written import tune_command
@@ -161,7 +162,7 @@ def explain(
         problem = dataclasses.replace(problem, block=Block.parse(block))
     decisions, target = decisions_for(problem, x.device)
     if transposed:
-        decisions.pop("backward", None)  # of which no transposed convolution can use a kernel
+        decisions = as_transposed(decisions, problem, target, bias=bias is not None)
     if problem.block:
         decisions |= decisions_for(problem.in_evaluation, x.device)[0]
     untuned = [pass_ for pass_, made in decisions.items() if made.command]

@@ -52,6 +52,8 @@ class Ran:
     """How often a step runs each pass; passes that do not run are left out."""
     is_transposed: bool = False
     """Of transposed convolutions: problem and passes are those of the convolution that they are the dgrad of."""
+    sweeps_bias: bool = False
+    """Whether such a one has a bias, which kernels leave to a sweep."""
     counted_for: int = 1
     """How many layers the counted calls are of."""
     why_pytorch: str = ""
@@ -98,14 +100,20 @@ def so_far(model: nn.Module) -> list[Ran]:
             first = dict(layers)[names[0]]
             has_bias = first.bias is not None and not isinstance(first, TRANSPOSED_LAYERS)
             totals[names, (dataclasses.replace(problem, bias=has_bias), device)] += calls
-    is_transposed = {name: isinstance(layer, TRANSPOSED_LAYERS) for name, layer in layers}
+    of_names = dict(layers)
     found = [
         Ran(
-            names=names, problem=problem, device=device, calls=calls, per_step={}, counted_for=len(names),
-            is_transposed=is_transposed[names[0]],
+            names=names,
+            problem=problem,
+            device=device,
+            calls=calls,
+            per_step={},
+            counted_for=len(names),
+            is_transposed=isinstance(of_names[names[0]], TRANSPOSED_LAYERS),
+            sweeps_bias=_sweeps_bias(of_names[names[0]]),
         )
         for (names, (problem, device)), calls in totals.items()
-    ]  # fmt: skip
+    ]
     order = {name: place for place, (name, _) in enumerate(layers)}
     found.sort(key=lambda each: (order[each.names[0]], len(each.names), -each.calls[each.forward]))
     steps = _steps(found)
@@ -186,6 +194,7 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
                 counted_for=counted_for,
                 why_pytorch=_why_pytorch(layer, module),
                 is_transposed=layer.is_transposed,
+                sweeps_bias=_sweeps_bias(module),
             )
         )
     return found
@@ -239,6 +248,10 @@ def _bare(problem: Problem) -> Problem:
 
 def _layers(model: nn.Module) -> list[tuple[str, Layer]]:
     return [(without_wrappers(name), module) for name, module in model.named_modules() if isinstance(module, LAYERS)]
+
+
+def _sweeps_bias(layer: nn.Module | None) -> bool:
+    return isinstance(layer, TRANSPOSED_LAYERS) and layer.bias is not None
 
 
 def _forward(layer: Layer, problem: Problem) -> Pass:

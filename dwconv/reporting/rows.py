@@ -12,6 +12,7 @@ from dwconv.call.call_plan import Plan, decisions_for, kernel_state, plans
 from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decision import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
+from dwconv.dispatch.of_problem import as_transposed
 from dwconv.problems.as_written import tune_command
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
@@ -149,6 +150,8 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
         plan = latest_here.get((*sizes, target)) or latest.get(sizes)  # with other threads, if none ran with these
         if plan:
             decisions, target = {pass_: _as_it_ran(plan, pass_) for pass_ in plan.decisions}, plan.target
+        if each.is_transposed:
+            decisions = as_transposed(decisions, each.problem, target, bias=each.sweeps_bias)
         known = expected_gains(target) if target else None
         each = each.as_decided(decisions)
         passes = [pass_ for pass_ in decisions if pass_ in each.per_step]

@@ -125,6 +125,21 @@ def test_a_kernel_that_lies_unaligned_is_copied(logs):
     torch.testing.assert_close(dwconv.cross_correlation(x, kernels, padding=1), by_hand(x, kernels, padding=1))
 
 
+def test_what_hooks_bring_back_is_checked(logs):
+    case = CASES["2-D"]
+    tune(logs, *case, "nhwc")
+    x, kernels = (each.requires_grad_() for each in tensors_of(*case[:2]))
+    for unpack, words in ((lambda saved: saved.double(), "torch.float64"), (lambda saved: saved[:1], "1×8×")):
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, unpack):
+            y = dwconv.cross_correlation(channels_last(x), kernels, padding=1)
+            with pytest.raises(InvalidWorkload, match=f"a hook of saved tensors brought back .*{words}"):
+                y.sum().backward()
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda saved: saved.contiguous()):
+        dwconv.cross_correlation(channels_last(x), kernels, padding=1).sum().backward()
+    expected = torch.autograd.grad(by_hand(x, kernels, padding=1).sum(), (x, kernels))
+    torch.testing.assert_close((x.grad, kernels.grad), expected)
+
+
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("way", ["compiled", "autocast", "inference"])
 def test_ways(logs, way, layout):
@@ -155,6 +170,13 @@ def test_no_images_are_no_error():
     assert y.shape == (0, 4, 4, 4)
     y.sum().backward()
     assert x.grad.shape == x.shape and kernels.grad.shape == kernels.shape
+
+
+def test_a_proxy_traces_it():
+    traced = torch.fx.symbolic_trace(lambda x, kernels: dwconv.cross_correlation(x, kernels, padding=1))
+    x, kernels = tensors_of(*CASES["2-D"][:2])
+    assert torch.equal(traced(x, kernels), by_hand(x, kernels, padding=1))
+    assert "cross_correlation" in traced.code
 
 
 class Tracker(nn.Module):

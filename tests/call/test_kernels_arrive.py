@@ -610,3 +610,21 @@ def test_a_call_does_not_wait_for_a_build_that_takes_longer_than_it_may(monkeypa
     background_builds.wait(threading.Event())
     assert time.monotonic() - began < 30 and len(background_builds._tasks) == 1
     background_builds.forget()
+
+
+def test_kernels_arrive_at_transposed_calls(maker):
+    x, w = torch.randn(2, 8, 5, 4).to(memory_format=torch.channels_last), torch.nn.Parameter(torch.randn(8, 1, 3, 3))
+    options = {"stride": 2, "padding": 1, "output_padding": 1}
+
+    def call():
+        return dwconv.conv_transpose2d(x, w, **options)
+
+    for _ in range(3):
+        assert "ConvolutionBackward" in call().grad_fn.name()
+    maker.may.set()
+    assert eventually(lambda: "DwconvTransposed" in call().grad_fn.name())
+    torch.testing.assert_close(call(), F.conv_transpose2d(x, w, groups=8, **options))
+    (plan,) = plans()
+    assert not plan.is_open and {*maker.made} == {*PASSES}
+    (counted,) = plan.tally.counted()
+    assert counted.weight is w and counted.passes["dgrad"] >= 5

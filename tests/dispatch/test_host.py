@@ -13,7 +13,7 @@ import dwconv
 from dwconv import native, settings
 from dwconv.dispatch.advantage import HOST_IN_PYTHON_US
 from dwconv.dispatch.decision import DispatchDecision
-from dwconv.dispatch.of_problem import decisions
+from dwconv.dispatch.of_problem import as_transposed, decisions
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import PASSES, Pass, Workload
@@ -71,6 +71,14 @@ def test_through_python_pytorchs_kernels_must_take_longer_than_the_host(
         reason = f"the host is slower: through Python {told} takes 250 µs of it, PyTorch's kernels 2"
         assert {found[pass_].reason.startswith(reason) for pass_ in PASSES if pass_ in ours} == {True}
         assert all("\n" not in each.reason and each.record for each in found.values())
+
+
+def test_transposed_convolutions_always_go_through_python(logs: Path) -> None:
+    for us, is_ours in ((HOST_IN_PYTHON_US / 3 - 1, False), (HOST_IN_PYTHON_US / 3 + 1, True)):
+        (logs / "log.jsonl").unlink(missing_ok=True)
+        found = as_transposed(decided(logs, PASSES, us), Problem.of(WORKLOAD), GPU, bias=False)
+        assert {each.provider for each in found.values()} == {"dwconv" if is_ours else "pytorch"}
+        assert is_ours or found["dgrad"].reason.startswith("the host is slower: through Python")
 
 
 def test_where_they_do_kernels_run_on_any_road(logs: Path, road: str) -> None:
