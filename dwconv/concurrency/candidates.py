@@ -7,19 +7,21 @@ schedule of each combination. Those that hold too much memory are left out, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dwconv.concurrency.hill_climbing import HillClimbing, Timed, estimated_curves, estimated_us
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.machine_costs import GPU
 from dwconv.concurrency.options import RANDOM, Options
-from dwconv.concurrency.schedule import ExtraSlots, Machine, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
+from dwconv.concurrency.schedule import ExtraSlots, Machine, Room, ScalingCurve, Schedule, TaskGraph, drawn, peak_bytes
 from dwconv.concurrency.second_threads import idle_pairs
 from dwconv.concurrency.strategies import COMBINED, filled_in, schedules
 from dwconv.concurrency.task_timer import Budget
 from dwconv.concurrency.tasks import CutGraph
 from dwconv.concurrency.time_regression import Counts, Regression
 
+_SHARES_OF_ROOM = (1.0, 0.9, 0.8)
+"""Of what results may take: the first one whose schedule fits."""
 _MOST_FEATURES = 8
 """Features that are named."""
 
@@ -66,9 +68,10 @@ class Part:
     cut: CutGraph
     curves: Mapping[int, ScalingCurve]
 
-    def most_bytes(self, options: Options) -> float:
+    def room(self, options: Options) -> Room:
         """What a schedule may hold, of results between tasks."""
-        return peak_bytes(self.cut.held, one_at_a_time(self.cut, threads=1)) * (1 + options.memory)
+        plain = peak_bytes(self.cut.held, one_at_a_time(self.cut, threads=1))
+        return Room(held=self.cut.held, most_bytes=plain * (1 + options.memory))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +97,7 @@ def candidates(parts: Sequence[Part], *, options: Options, machine: Machine, bud
         if set(names) <= {*options.strategies} and budget.left_s:
             made = known[names] = _made(names, parts, known, options=options, machine=machine)
             peaks = [peak_bytes(part.cut.held, schedule) for part, schedule in zip(parts, made, strict=True)]
-            if all(peak <= part.most_bytes(options) for part, peak in zip(parts, peaks, strict=True)):
+            if all(peak <= part.room(options).most_bytes for part, peak in zip(parts, peaks, strict=True)):
                 found = Candidate(name="+".join(names), schedules=tuple(made), peak_bytes=max(peaks))
                 distinct.setdefault(tuple(schedule.shape for schedule in made), found)
     return sorted(distinct.values(), key=lambda each: each.expected_us)
@@ -109,9 +112,18 @@ def _made(
     if names[-1] == "S4" and names[:-1] in known:
         both = zip(parts, known[names[:-1]], strict=True)
         return [filled_in(made, part.cut.graph, part.curves, machine=machine, workers=workers) for part, made in both]
-    return [
-        schedules(part.cut.graph, part.curves, strategies=names, machine=machine, workers=workers) for part in parts
-    ]
+    return [_within(part, names, part.room(options), machine=machine, workers=workers) for part in parts]
+
+
+def _within(part: Part, names: tuple[str, ...], room: Room, *, machine: Machine, workers: int | None) -> Schedule:
+    """A schedule that fits into ``room``, if one is found: a task that nothing else can wait for may take more, so less
+    is left to the others."""
+    for share in _SHARES_OF_ROOM:
+        given = replace(room, most_bytes=share * room.most_bytes)
+        made = schedules(part.cut.graph, part.curves, strategies=names, machine=machine, workers=workers, room=given)
+        if peak_bytes(part.cut.held, made) <= room.most_bytes:
+            break
+    return made
 
 
 def plain_schedules(parts: Sequence[Part], *, machine: Machine) -> tuple[Schedule, ...]:

@@ -5,8 +5,9 @@
     │ c │ │ b │ │ d │     ──►       1 ─ d ───┐  │
     └───┘ └───┘ └───┘                        └──┘
 
-Nothing is interrupted. A worker is chosen for each task: one that need not be handed a result, then one that ran with
-as many threads before.
+Nothing is interrupted. Where results may take only so much memory, a task waits whose results would take more, unless
+nothing runs: then the first one of the graph starts. A worker is chosen for each task: one that need not be handed a
+result, then one that ran with as many threads before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dwconv.concurrency.schedule import Machine, Placement, ScalingCurve, TaskGraph
+from dwconv.concurrency.schedule import Machine, Placement, Room, ScalingCurve, Stored, TaskGraph
 
 Curves = Mapping[int, ScalingCurve]
 """By task, how long it takes."""
@@ -35,11 +36,11 @@ def one_after_the_other(graph: TaskGraph, curves: Curves, counts: Counts, *, mac
 
 
 def side_by_side(
-    graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int
+    graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int, room: Room | None = None
 ) -> tuple[Placement, ...]:
     """Every task, at most ``workers`` at once, in the order of their starts. A task starts with fewer threads than
-    ``counts`` says if it then ends no later than with a wait for all."""
-    return _Placing(graph, curves, counts, machine=machine, workers=workers).placed()
+    ``counts`` says if it then ends no later than with a wait for all. Without ``room`` memory does not count."""
+    return _Placing(graph, curves, counts, machine=machine, workers=workers, room=room).placed()
 
 
 def ways_to_the_end_us(
@@ -70,11 +71,41 @@ class _Running:
     end_us: float
 
 
+class _Memory:
+    """What results take while tasks begin and end."""
+
+    def __init__(self, room: Room) -> None:
+        self._most, self._live = room.most_bytes, sum(each.bytes for each in room.held if each.made_by is None)
+        self._makes: dict[int, int] = {}
+        self._read: dict[int, list[tuple[Stored, set[int]]]] = {}
+        for each in room.held:
+            if each.made_by is not None:
+                self._makes[each.made_by] = self._makes.get(each.made_by, 0) + each.bytes
+            if not each.returned:
+                readers = set(each.read_by)
+                for reader in each.read_by:
+                    self._read.setdefault(reader, []).append((each, readers))
+
+    def has_room_for(self, task: int) -> bool:
+        return self._live + self._makes.get(task, 0) <= self._most
+
+    def begin(self, task: int) -> None:
+        self._live += self._makes.get(task, 0)
+
+    def end(self, task: int) -> None:
+        for stored, readers in self._read.get(task, ()):
+            readers.discard(task)
+            self._live -= stored.bytes * (not readers)
+
+
 class _Placing:
     """One run of the list scheduler."""
 
-    def __init__(self, graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int) -> None:
+    def __init__(
+        self, graph: TaskGraph, curves: Curves, counts: Counts, *, machine: Machine, workers: int, room: Room | None
+    ) -> None:
         self._curves, self._counts, self._machine, self._workers = curves, counts, machine, workers
+        self._memory = _Memory(room) if room else None
         self._tasks = {task.index: task for task in graph.tasks}
         self._readers = graph.readers()
         self._missing = {task.index: len(task.needs) for task in graph.tasks}
@@ -90,9 +121,13 @@ class _Placing:
         while self._ready or self._running:
             self._ready.sort(key=lambda task: (-self._way_us[task], task))
             for task in list(self._ready):
-                threads = self._threads_now(task)
-                if threads:
-                    self._begin(task, threads)
+                if self._memory is None or self._memory.has_room_for(task):
+                    threads = self._threads_now(task)
+                    if threads:
+                        self._begin(task, threads)
+            if not self._running:  # nothing that ends frees memory
+                first = min(self._ready)
+                self._begin(first, self._threads_now(first))
             self._end_the_next()
         ended = sorted(self._ended.values(), key=lambda run: (run.start_us, run.task))
         return tuple(
@@ -108,6 +143,8 @@ class _Placing:
             self._running.remove(run)
             self._ended[run.task] = run
             self._free += run.threads
+            if self._memory is not None:
+                self._memory.end(run.task)
             for reader in self._readers[run.task]:
                 self._missing[reader] -= 1
                 if not self._missing[reader]:
@@ -151,6 +188,8 @@ class _Placing:
         end_us = start_us + self._change_us(threads, worker) + self._time_us(task, threads)
         self._threads_before[worker] = threads
         self._free -= threads
+        if self._memory is not None:
+            self._memory.begin(task)
         self._ready.remove(task)
         run = _Running(task=task, worker=worker, threads=threads, start_us=start_us, end_us=end_us)
         self._running.append(run)

@@ -157,6 +157,14 @@ def makespan_us(placements: Sequence[Placement]) -> float:
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What the results of a graph may take."""
+
+    held: Sequence[Stored]
+    most_bytes: float
+
+
 def peak_bytes(held: Sequence[Stored], schedule: Schedule) -> int:
     """The most that is held at once."""
     placed = {each.task: each for each in schedule.placements}

@@ -24,7 +24,7 @@ from dwconv.concurrency.list_scheduling import (
     side_by_side,
     ways_to_the_end_us,
 )
-from dwconv.concurrency.schedule import Machine, Placement, Schedule, TaskGraph, makespan_us
+from dwconv.concurrency.schedule import Machine, Placement, Room, Schedule, TaskGraph, makespan_us
 
 STRATEGIES = ("S1", "S2", "S3", "S4")
 COMBINED = tuple(names for count in range(1, len(STRATEGIES) + 1) for names in combinations(STRATEGIES, count))
@@ -32,12 +32,14 @@ COMBINED = tuple(names for count in range(1, len(STRATEGIES) + 1) for names in c
 
 
 def schedules(
-    graph: TaskGraph, curves: Curves, *, strategies: Sequence[str], machine: Machine, workers: int | None = None
-) -> Schedule:
+    graph: TaskGraph, curves: Curves, *, strategies: Sequence[str], machine: Machine, workers: int | None = None,
+    room: Room | None = None,
+) -> Schedule:  # fmt: skip
     """The schedule that ``strategies`` make of ``graph``; without any, one task at a time on all cores.
 
     ``curves``: by task, its time for 1 to ``machine.cores`` threads. ``workers``: the most tasks that run at once,
-    not counting those on extra slots; by default as many as there are cores."""
+    not counting those on extra slots; by default as many as there are cores. ``room``: with S3, tasks wait rather than
+    take more memory."""
     counts = always(graph, machine.cores)
     if "S1" in strategies and "S2" in strategies:
         counts = own_or_shared(graph, curves, machine=machine)
@@ -48,7 +50,7 @@ def schedules(
     placements = one_after_the_other(graph, curves, counts, machine=machine)
     most = machine.cores if workers is None else min(workers, machine.cores)
     if "S3" in strategies and most > 1:
-        search = _Search(graph, curves, counts, machine=machine, workers=most)
+        search = _Search(graph, curves, counts, machine=machine, workers=most, room=room)
         placements = min([placements, search.shortest()], key=makespan_us)
     names = tuple(name for name in STRATEGIES if name in strategies and name != "S4")
     made = Schedule(strategies=names, cores=machine.cores, placements=placements)
@@ -164,8 +166,11 @@ class _Tried:
 class _Search:
     """List scheduling from several sets of thread counts, each of which is then improved task by task."""
 
-    def __init__(self, graph: TaskGraph, curves: Curves, most: Counts, *, machine: Machine, workers: int) -> None:
+    def __init__(
+        self, graph: TaskGraph, curves: Curves, most: Counts, *, machine: Machine, workers: int, room: Room | None
+    ) -> None:
         """``most``: the threads of each task, at most."""
+        self._room = room
         self._graph, self._curves, self._most = graph, curves, most
         self._machine, self._workers = machine, workers
         self._looks = min(_LOOKS, _MOST_PLACED // max(1, len(graph.tasks) * machine.cores))
@@ -236,5 +241,7 @@ class _Search:
         return self._curves[task].median_us[count]
 
     def _tried(self, counts: Counts) -> _Tried:
-        placed = side_by_side(self._graph, self._curves, counts, machine=self._machine, workers=self._workers)
+        placed = side_by_side(
+            self._graph, self._curves, counts, machine=self._machine, workers=self._workers, room=self._room
+        )
         return _Tried(counts=counts, placements=placed)

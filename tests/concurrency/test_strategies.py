@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from itertools import product
@@ -20,6 +21,7 @@ from dwconv.concurrency.schedule import (
     ExtraSlots,
     Machine,
     Placement,
+    Room,
     Schedule,
     Stored,
     TaskGraph,
@@ -178,6 +180,29 @@ def test_a_task_starts_with_fewer_threads_only_if_it_ends_no_later_than_after_a_
     counts = {0: 2, 1: 1, 2: 3}
     placed = side_by_side(graph((), (), ()), curves, counts, machine=Machine(cores=4), workers=4)
     assert [(each.start_us, each.threads) for each in placed if each.task == 2] == [(start_us, threads)]
+
+
+@pytest.mark.parametrize(("most_bytes", "makespan_us"), [(math.inf, 40), (24, 40), (15, 80)])
+def test_tasks_wait_rather_than_take_more_memory_than_there_is(most_bytes, makespan_us):
+    """Four tasks make ten bytes each, of which a task after each leaves one."""
+    tasks = graph((), (), (), (), (0,), (1,), (2,), (3,))
+    held = [Stored(bytes=10, made_by=number, read_by=(number + 4,), returned=False) for number in range(4)]
+    held += [Stored(bytes=1, made_by=number + 4, read_by=(), returned=True) for number in range(4)]
+    curves = dict.fromkeys(range(8), curve(10, 10))
+    counts = dict.fromkeys(range(8), 1)
+    room = Room(held=held, most_bytes=most_bytes)
+    placed = side_by_side(tasks, curves, counts, machine=TWO, workers=2, room=room)
+    made = Schedule(strategies=("S3",), cores=2, placements=placed)
+    check(made, tasks, cores=2)
+    assert made.makespan_us == makespan_us and peak_bytes(held, made) <= min(most_bytes, 42)
+
+
+def test_a_task_that_takes_more_memory_than_there_is_runs_when_nothing_else_can():
+    held = [Stored(bytes=10, made_by=number, read_by=(), returned=True) for number in range(3)]
+    curves, counts = dict.fromkeys(range(3), curve(10, 10)), dict.fromkeys(range(3), 1)
+    tasks = graph((), (), ())
+    placed = side_by_side(tasks, curves, counts, machine=TWO, workers=2, room=Room(held=held, most_bytes=1))
+    assert [(each.task, each.start_us) for each in placed] == [(0, 0), (1, 10), (2, 20)]
 
 
 def test_s3_is_near_the_best_of_all_schedules():
