@@ -158,7 +158,7 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     started = time.monotonic()
     step = ScheduledStep(network, seed=seed)
     models = measured_models(step.programs, cores=machine.cores, seconds=_MODELS_SHARE * seconds)
-    settings = all_settings(step.programs, models, machine=machine)
+    settings = all_settings(step, models, machine=machine)
     first: dict[object, str] = {}
     same_as = {setting.name: first.setdefault(setting.shape, setting.name) for setting in settings}
     distinct = [setting for setting in settings if same_as[setting.name] == setting.name]
@@ -172,6 +172,7 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     simulated = {
         each.name: {"expected_ms": each.expected_us / 1e3, "seen_ms": step.seen_us(each.schedules) / 1e3}
         for each in distinct
+        if each.fits
     }
     laps, lost = in_turns(calls, seconds=max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started)))
     taken = {name: measurement(laps[name], lost=lost) for name in calls}

@@ -21,11 +21,12 @@ from bench.concurrency.times import Curves, Models
 from dwconv.concurrency.backend import dwconv_concurrent, graphs
 from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.explain_schedules import explain
+from dwconv.concurrency.list_scheduling import Curves as TaskCurves
 from dwconv.concurrency.options import PLAIN
 from dwconv.concurrency.program import Program
 from dwconv.concurrency.schedule import Machine, Schedule
 from dwconv.concurrency.strategies import COMBINED, STRATEGIES, manual, schedules
-from dwconv.concurrency.timeline import recorded
+from dwconv.concurrency.timeline import corrected, recorded
 
 RECOMMENDED, AGAIN, HILL_CLIMBING, REGRESSION = "recommended", "again", "hill climbing", "regression"
 BACKEND, EAGER, INDUCTOR = "backend", "eager", "inductor"
@@ -86,6 +87,16 @@ class ScheduledStep:
             engines = [program.prepared(each) for program, each in zip(self.programs, placed, strict=True)]
         return SettingStep(training=self.training, programs=self.programs, engines=engines)
 
+    def corrected(self, known: Curves, *, machine: Machine) -> list[TaskCurves]:
+        """By graph, the times of its tasks by signature, as far longer or shorter as they are in a step."""
+        curves = [{task.index: known[task.signature] for task in each.cut.graph.tasks} for each in self.programs]
+        plain = [
+            schedules(program.cut.graph, each, strategies=(), machine=machine)
+            for program, each in zip(self.programs, curves, strict=True)
+        ]
+        ran = recorded(self.programs, plain, self.training)
+        return [corrected(each, graph) for each, graph in zip(curves, ran, strict=True)]
+
     def seen_us(self, placed: Sequence[Schedule]) -> float:
         """How long the graphs take by these schedules, without optimizer and loss."""
         ran = recorded(self.programs, placed, self.training)
@@ -131,6 +142,8 @@ class Setting:
 
     name: str
     schedules: tuple[Schedule, ...]
+    fits: bool = True
+    """False if its tasks may use more threads than there are cores: then it takes longer than is expected."""
 
     @property
     def expected_us(self) -> float:
@@ -143,34 +156,31 @@ class Setting:
         return tuple(schedule.shape for schedule in self.schedules)
 
 
-def all_settings(programs: Sequence[Program], models: Models, *, machine: Machine) -> list[Setting]:
+def all_settings(step: ScheduledStep, models: Models, *, machine: Machine) -> list[Setting]:
     """The grid of settings by hand, both models with all strategies, and every combination with hill climbing."""
-    found = []
+    programs, found = step.programs, []
+    climbed, regressed = (step.corrected(known, machine=machine) for known in (models.climbed, models.regressed))
     for workers in tried_by_hand(machine.cores):
         for threads in tried_by_hand(machine.cores):
             made = [
-                manual(program.cut.graph, _curves(program, models.climbed), threads=threads, workers=workers,
-                       machine=machine)
-                for program in programs
+                manual(program.cut.graph, curves, threads=threads, workers=workers, machine=machine)
+                for program, curves in zip(programs, climbed, strict=True)
             ]  # fmt: skip
-            found.append(Setting(name=f"manual {workers} × {threads}", schedules=tuple(made)))
-    found.append(_by_strategies(HILL_CLIMBING, programs, models.climbed, STRATEGIES, machine))
-    found.append(_by_strategies(REGRESSION, programs, models.regressed, STRATEGIES, machine))
-    return found + [_by_strategies("+".join(each), programs, models.climbed, each, machine) for each in COMBINED]
+            fits = threads * workers <= machine.cores
+            found.append(Setting(name=f"manual {workers} × {threads}", schedules=tuple(made), fits=fits))
+    found.append(_by_strategies(HILL_CLIMBING, programs, climbed, STRATEGIES, machine))
+    found.append(_by_strategies(REGRESSION, programs, regressed, STRATEGIES, machine))
+    return found + [_by_strategies("+".join(each), programs, climbed, each, machine) for each in COMBINED]
 
 
 def _by_strategies(
-    name: str, programs: Sequence[Program], known: Curves, strategies: Sequence[str], machine: Machine
+    name: str, programs: Sequence[Program], known: Sequence[TaskCurves], strategies: Sequence[str], machine: Machine
 ) -> Setting:
     made = tuple(
-        schedules(program.cut.graph, _curves(program, known), strategies=strategies, machine=machine)
-        for program in programs
+        schedules(program.cut.graph, curves, strategies=strategies, machine=machine)
+        for program, curves in zip(programs, known, strict=True)
     )
     return Setting(name=name, schedules=made)
-
-
-def _curves(program: Program, known: Curves) -> dict[int, Any]:
-    return {task.index: known[task.signature] for task in program.cut.graph.tasks}
 
 
 def tried_by_hand(cores: int) -> list[int]:

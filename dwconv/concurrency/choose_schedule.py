@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from dwconv.concurrency.schedule import Machine, Schedule, peak_bytes
 from dwconv.concurrency.second_threads import NO_SLOTS
 from dwconv.concurrency.task_timer import Budget, TaskTimer
 from dwconv.concurrency.time_regression import Counts
-from dwconv.concurrency.timeline import Ran, expected, recorded
+from dwconv.concurrency.timeline import Ran, corrected, expected, recorded
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Clock, CpuClock
 from dwconv.problems.target import cpu_target, cuda_target
@@ -119,6 +120,10 @@ def choose(programs: Sequence[Program], *, options: Options, cores: int, step: C
         known = known_curves(graphs, timed, cores=machine.cores, options=options, counts=counts)
         notes += [known.note] if known.note else []
         parts = [Part(cut=each, curves=curve) for each, curve in zip(cuts, known.curves, strict=True)]
+        if not on_gpu:
+            ran = recorded(programs, plain_schedules(parts, machine=machine), budget.bounded(step))
+            curves = [corrected(part.curves, graph) for part, graph in zip(parts, ran, strict=True)]
+            parts = [replace(part, curves=curve) for part, curve in zip(parts, curves, strict=True)]
         found = candidates(parts, options=options, machine=machine, budget=budget.part(_PLANNING_SHARE))
         calls = {PLAIN: _step(programs, step), **{each.name: _step(programs, step, each) for each in found}}
         ranking = fastest(calls, clock=clock_of_steps(), budget=budget, fall_back=options.fall_back)

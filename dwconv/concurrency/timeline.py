@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from dwconv.concurrency.engine import Engine
+from dwconv.concurrency.engine import Engine, workers
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Count, Microseconds, Placement, Schedule, Task
+from dwconv.concurrency.schedule import Count, Microseconds, Placement, ScalingCurve, Schedule, Task
 from dwconv.concurrency.segments import decides_at_run_time
 from dwconv.concurrency.tasks import CutGraph, TaskFunction
 from dwconv.errors import InvalidChoice
@@ -28,6 +28,8 @@ from dwconv.measure.clock.timing import Call
 from dwconv.system.new_file import replace_file
 
 _RUNS = 3
+_LEAST_FACTOR = 0.5
+"""A task that seems to take less of its time than this was disturbed when it was timed alone."""
 GRAPHS = ("forward", "backward")
 
 
@@ -52,6 +54,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: Call) -> tuple[tuple[Ran, ...], ...]:
     """By graph, its tasks in the order of their starts, as they ran in a few calls of ``step``: those of the call that
     took the median time. ``schedules``: of each program, with expected times. Programs run plainly afterwards."""
+    workers.end()  # threads that idle would slow those of this schedule
     notes = [_Notes() for _ in programs]
     engines = []
     for program, schedule, note in zip(programs, schedules, notes, strict=True):
@@ -75,6 +78,20 @@ def recorded(programs: Sequence[Program], schedules: Sequence[Schedule], step: C
         tuple(_ran(each, run[each.task]) for each in schedule.in_order)
         for schedule, run in zip(schedules, median, strict=True)
     )
+
+
+def corrected(curves: Mapping[int, ScalingCurve], ran: Sequence[Ran]) -> dict[int, ScalingCurve]:
+    """``curves``, each by as much longer or shorter as its task took in a step, where its operands come from other
+    caches than when it was timed alone. ``ran``: of the graph, with one task at a time."""
+    factors = {}
+    for each in ran:
+        alone_us = curves[each.placed.task].median_us[each.placed.threads]
+        if each.start_us is not None and each.end_us is not None and alone_us > 0:
+            factors[each.placed.task] = max(_LEAST_FACTOR, (each.end_us - each.start_us) / alone_us)
+    return {
+        task: ScalingCurve(median_us={count: us * factors.get(task, 1.0) for count, us in curve.median_us.items()})
+        for task, curve in curves.items()
+    }
 
 
 def expected(schedules: Sequence[Schedule]) -> tuple[tuple[Ran, ...], ...]:

@@ -14,8 +14,8 @@ from torch import nn
 from dwconv.concurrency import explain
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Placement
-from dwconv.concurrency.timeline import Operation, Ran, expected, lines, operations, recorded, write_trace
+from dwconv.concurrency.schedule import Placement, ScalingCurve
+from dwconv.concurrency.timeline import Operation, Ran, corrected, expected, lines, operations, recorded, write_trace
 from dwconv.errors import InvalidChoice
 from tests.made_up_graphs import graph
 from tests.traced_graphs import branches, branches_inputs, dealt, traced
@@ -147,3 +147,15 @@ def test_expected_runs_have_no_times_of_their_own():
     (found,) = expected([replace(schedule, placements=schedule.placements[::-1])])
     assert [each.placed for each in found] == list(schedule.placements)
     assert all(each.start_us is None is each.end_us for each in found)
+
+
+def test_times_are_corrected_by_those_of_a_step():
+    """A task takes twice as long in a step, another a tenth, which cannot be; a third was not seen."""
+    curves = {task: ScalingCurve(median_us={1: 20.0, 2: 10.0}) for task in range(3)}
+    seen = [
+        ran(0, 0, 0, 10, seen=(5.0, 25.0), threads=2),
+        ran(1, 0, 0, 10, seen=(25.0, 26.0), threads=2),
+        ran(2, 0, 0, 10, threads=2),
+    ]
+    found = corrected(curves, seen)
+    assert [found[task].median_us for task in range(3)] == [{1: 40.0, 2: 20.0}, {1: 10.0, 2: 5.0}, {1: 20.0, 2: 10.0}]
