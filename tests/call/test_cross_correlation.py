@@ -113,16 +113,18 @@ def test_tuned_kernels_run_it_without_copies(logs, case, layout):
     assert not copies
 
 
-def test_a_kernel_that_lies_unaligned_is_copied(logs):
-    """As where an image of the batch does not begin where a GPU can load a vector."""
-    case = CASES["2-D"]
+def test_images_that_begin_at_any_byte_are_copied(logs):
+    shape, kernel, padding = case = CASES["2-D"]
     tune(logs, *case, "nhwc")
-    x, kernels = tensors_of(*case[:2])
-    x = channels_last(x)
-    dwconv.cross_correlation(x, kernels, padding=1)
-    (plan,) = plans()
-    plan.kernels["fprop"]._off_alignment = 2**20 - 1
-    torch.testing.assert_close(dwconv.cross_correlation(x, kernels, padding=1), by_hand(x, kernels, padding=1))
+    given, kernels = tensors_of(shape, kernel)
+    buffer = bytearray(1 + 4 * given.numel())
+    batch, channels, height, width = shape
+    flat = torch.frombuffer(buffer, dtype=torch.float32, offset=1)
+    x = flat.view(batch, height, width, channels).permute(0, 3, 1, 2).copy_(given)
+    assert x.data_ptr() % 4
+    y = dwconv.cross_correlation(x, kernels, padding=padding)
+    torch.testing.assert_close(y, by_hand(given, kernels, padding=padding))
+    assert {each.provider for each in plans()[0].decisions.values()} == {"dwconv"}
 
 
 def test_what_hooks_bring_back_is_checked(logs):
