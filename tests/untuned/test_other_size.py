@@ -153,7 +153,7 @@ def test_a_device_that_the_trees_do_not_know_is_judged_without_it():
 
 
 def test_what_ships_knows_the_errors_of_both_and_the_docs_show_them():
-    gain, page = shipped(), (ROOT / "docs" / "dispatch.md").read_text()
+    gain, page = shipped(), (ROOT / "docs" / "predictions.md").read_text()
     for errors in (gain.other_size, gain.other_size_other_device):
         near, far = errors["1 octave"], errors["3 octaves"]
         assert far.least <= near.least < near.middle
