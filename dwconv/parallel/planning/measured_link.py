@@ -1,9 +1,10 @@
 """The link between the ranks that run: its bandwidth and latency, as a plan takes them.
 
-    rank 0 ─► rank 1 ─► … ─► rank 0      all send to the next and receive from the one before, at once, as in a sum of
-                                         gradients; the slowest rank counts
+    rank 0 ─► rank 1     rank 2 ─► rank 3      neighbours send to each other in turns, all pairs at once; the slowest
+    rank 0 ◄─ rank 1     rank 2 ◄─ rank 3      counts
 
-Many small messages give the latency. The bandwidth is that of a message so large that it takes some time.
+Many small messages give the latency. The bandwidth is that of messages so large that each takes some time: the fastest,
+since other work on the machine only makes them slower.
 """
 
 from __future__ import annotations
@@ -19,46 +20,47 @@ from dwconv.errors import InvalidChoice
 from dwconv.parallel.joining import check_joined
 from dwconv.parallel.planning.plan import Link
 
-_SMALL, _AT_ONCE, _TIMES = 1, 20, 5
-"""Numbers in a small message, as many in a row as count as one measurement, and measurements."""
+_SMALL, _LARGE = 10, 2
+"""Messages each way in a row, which make one measurement: ranks do not begin at the same moment."""
+_TIMES = 5
 _LEAST_BYTES, _MOST_BYTES = 2**18, 2**26
-_LONG_S = 0.03
-"""Of a large message: some hundred times the latency of a network, and what a queue or a bucket of tokens hides."""
+_LONG_S, _VERY_LONG_S = 0.06, 0.2
+"""Of a large message: some hundred times the latency of a network, and what a queue or a bucket of tokens hides; and of
+one that is measured alone."""
 
 
 def measured_link(*, device: torch.device | str = "cpu") -> Link:
-    """The same on every rank; each has to call it, and nothing else may use the link meanwhile. Takes some tenths of a
-    second, or several messages of 256 KiB where these take longer. ``device``: of the messages. Raises InvalidChoice
+    """The same on every rank; each has to call it, and nothing else may use the link meanwhile. Takes two seconds, or
+    several messages of 256 KiB where these take longer. ``device``: of the messages. Raises InvalidChoice
     where there is one rank."""
     check_joined()
     if dist.get_world_size() < 2:
         raise InvalidChoice("there is one rank, so there is no link; start more ranks, or state the link")
-    small = torch.zeros(_SMALL, device=device)
-    _exchange_s(small, count=_AT_ONCE)  # connects
-    latency_s = statistics.median(_exchange_s(small, count=_AT_ONCE) for _ in range(_TIMES))
+    small = torch.zeros(1, device=device)
+    _message_s(small, count=_SMALL)  # connects
+    latency_s = statistics.median(_message_s(small, count=_SMALL) for _ in range(_TIMES))
     size_bytes = _LEAST_BYTES
     large = torch.zeros(size_bytes // 4, device=device)
-    while (taken_s := _exchange_s(large)) < _LONG_S and size_bytes < _MOST_BYTES:
+    while (taken_s := _message_s(large)) < _LONG_S and size_bytes < _MOST_BYTES:
         size_bytes *= 2 if taken_s > _LONG_S / 4 else 4
         size_bytes = min(size_bytes, _MOST_BYTES)
         large = torch.zeros(size_bytes // 4, device=device)
-    large_s = statistics.median(_exchange_s(large) for _ in range(_TIMES))
+    count = _LARGE if taken_s < _VERY_LONG_S else 1
+    large_s = min(_message_s(large, count=count) for _ in range(_TIMES))
     return Link(gb_s=size_bytes / 1e9 / max(large_s - latency_s, 1e-9), latency_us=1e6 * latency_s)
 
 
-def _exchange_s(message: Tensor, *, count: int = 1) -> float:
-    """Of one message around the ring, on the slowest rank."""
-    rank, world = dist.get_rank(), dist.get_world_size()
-    received = torch.empty_like(message)
+def _message_s(message: Tensor, *, count: int = 1) -> float:
+    """Of a message to a neighbour, in the slowest pair. ``count``: to it, and back, in a row."""
+    rank = dist.get_rank()
+    neighbour = rank + 1 if rank % 2 == 0 else rank - 1
     dist.barrier()
     started_s = time.perf_counter()
-    for _ in range(count):
-        sent = dist.isend(message, (rank + 1) % world)
-        dist.recv(received, (rank - 1) % world)
-        assert sent is not None
-        sent.wait()
+    if neighbour < dist.get_world_size():
+        for turn in range(2 * count):
+            (dist.send if turn % 2 == rank % 2 else dist.recv)(message, neighbour)
     if message.is_cuda:
         torch.cuda.synchronize(message.device)
-    taken_s = torch.tensor([(time.perf_counter() - started_s) / count], dtype=torch.float64, device=message.device)
+    taken_s = torch.tensor([(time.perf_counter() - started_s) / 2 / count], dtype=torch.float64, device=message.device)
     dist.all_reduce(taken_s, op=dist.ReduceOp.MAX)
     return float(taken_s)
