@@ -15,17 +15,25 @@ from dwconv.call import loaded
 from dwconv.dispatch import decide, of_problem, packed
 from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.packed import PackedKernels
-from dwconv.kernels import cache
+from dwconv.kernels import cache, compiled_for
 from dwconv.kernels.artifact import Argument, Artifact, Extent
 from dwconv.kernels.load import can_load_libraries
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import cpu_target, parse_target
+from dwconv.problems.target import (
+    FORCED_VECTOR_SETS,
+    cpu_target,
+    pack_target,
+    parse_target,
+    target_of_vector_set,
+    vector_set_of,
+)
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate, templates_for
+from dwconv.schedules.template import Candidate, fitting, templates_for
+from dwconv.system.cpu_facts import cpu_facts
 from dwconv.untuned import every_layer
 from tests import planted_records
 
@@ -221,6 +229,31 @@ def test_few_channels_and_multipliers_have_one_that_the_layers_alike_share(pass_
     like = dataclasses.replace(layer, channels=layer.channels + (0 if few else 1), input_size=(40, 7))
     assert every_layer.for_layer(like, target)[0] == found
     assert few == (found.workload.result_channels < 16)
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+@pytest.mark.parametrize("threads", [1, 2, 3, 64])
+def test_what_a_race_builds_is_legal_and_the_same_on_any_number_of_threads(pass_, layout, threads):
+    """As its pack has it; a configuration for this very machine is compiled for this machine."""
+    layer = planted_records.workload_of(shape=(2, 40, 21, 19), layout=layout, pass_=pass_)
+    target, other = cpu_target(threads=threads), cpu_target(threads=threads + 1)
+    raced = every_layer.for_layer(layer, target)
+    assert raced and raced == every_layer.for_layer(layer, other)
+    for each in every_layer.all_for_layer(layer, target):
+        found = compiled_for(each, target)
+        space = fitting(each.config.template, each.workload, found).space(each.workload, found)
+        space.check(each.config.to_dict())
+        if each in raced:
+            assert found == (pack_target(target) or target) and compiled_for(each, other) == found
+            assert cache._path(each, target, suffix="library") == cache._path(each, other, suffix="library")
+
+
+@pytest.mark.parametrize("name", [each for each in FORCED_VECTOR_SETS if cpu_facts().has(each)])
+def test_each_set_of_vectors_has_the_pack_of_its_own(name):
+    target = cpu_target(vector_set=name)
+    assert vector_set_of(target) == vector_set_of(target_of_vector_set(name)) == name
+    assert pack_target(target) == target_of_vector_set(name)
 
 
 @pytest.mark.parametrize("dilation", [1, 2, 3])
