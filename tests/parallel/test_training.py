@@ -22,7 +22,7 @@ from dwconv.errors import BrokenInstallation, DataFailed, InvalidChoice, Invalid
 from dwconv.parallel import train
 from dwconv.parallel.planning import for_ranks
 from dwconv.parallel.planning.plan import write_plan
-from dwconv.parallel.training import datasets
+from dwconv.parallel.training import datasets, progress
 from dwconv.parallel.training.batches import Batches
 from dwconv.parallel.training.checkpoints import Checkpoints
 from dwconv.parallel.training.datasets import FolderOfImages, load_data
@@ -77,8 +77,11 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def alone() -> list[tuple[float, float, float]]:
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    return figures(trained(*LEARNS, "--epochs", 3))
+    printed = trained(*LEARNS, "--epochs", 3)
+    torch.set_num_threads(before)
+    return figures(printed)
 
 
 @pytest.mark.filterwarnings("ignore:other work took")
@@ -179,6 +182,29 @@ def test_a_checkpoint_of_another_run_is_one_line(one_rank, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InvalidChoice, match=r"--checkpoint: .* cannot be made: "):
         Checkpoints(tmp_path / "file" / "folder", about={})
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stderr", [Terminal, io.StringIO])
+@pytest.mark.parametrize("shows", [True, False])
+def test_the_first_rank_shows_how_far_it_is(monkeypatch, stderr, shows):
+    """By a bar on a terminal, else by lines."""
+    monkeypatch.setattr(sys, "stderr", stderr())
+    monkeypatch.setattr(progress, "_SILENT_S", 0.0)
+    with progress.StepsDone(30, shows=shows) as done:
+        done(7, 0.25)
+        done(8, 0.125)
+    printed = sys.stderr.getvalue()
+    assert bool(printed) == shows
+    assert ("8/30" in printed and "loss 0.1250" in printed) == (shows and stderr is Terminal)
+    assert ("note: step 8 of 30, loss 0.1250\n" in printed) == (shows and stderr is io.StringIO)
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
