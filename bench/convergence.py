@@ -32,7 +32,7 @@ FORMS: Mapping[str, tuple[int, ...]] = {
     "hybrid, 2 + 1 ranks": (2, 1),
 }
 """By name, the replicas of each stage."""
-_BATCH, _MICROBATCHES, _SIZE, _RATE = 48, 4, 8, 0.01
+_BATCH, _MICROBATCHES, _SIZE, _RATE = 48, 2, 8, 0.01
 _TIMEOUT_S = 3600.0
 
 
