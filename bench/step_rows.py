@@ -80,8 +80,8 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     ``graphed_blocks`` how many times as fast as each of the others a model with blocks is. With the plain model once
     more, ``control`` has its ratio, and the row its verdict."""
     turns = list(zip(*laps.values(), strict=True))
-    calm = [turn for turn in turns if max(lap.lost for lap in turn) <= CONTENDED]
-    kept = calm if 2 * len(calm) > len(turns) else turns
+    uncontended = [turn for turn in turns if max(lap.lost for lap in turn) <= CONTENDED]
+    kept = uncontended if 2 * len(uncontended) > len(turns) else turns
     seconds = {name: [turn[place].seconds for turn in kept] for place, name in enumerate(laps)}
     ratio = _ratio(seconds, CONVERTED, over=PLAIN)
     kinds = {kind: names for kind, names in _KINDS.items() if all(any(each in laps for each in some) for some in names)}

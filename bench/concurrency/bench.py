@@ -227,6 +227,6 @@ def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> tu
         lost_in_turn = clock.overall()
         laps = {name: lap_apart(clock, calls[name]) for name in names}
         turns.append((lost_in_turn(), laps))
-    calm = [turn for turn in turns if turn[0] <= CONTENDED]
-    kept = calm if len(calm) >= _LEAST_TURNS else turns
+    uncontended = [turn for turn in turns if turn[0] <= CONTENDED]
+    kept = uncontended if len(uncontended) >= _LEAST_TURNS else turns
     return {name: [laps[name] for _, laps in kept] for name in calls}, statistics.mean(share for share, _ in kept)

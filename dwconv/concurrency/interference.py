@@ -43,7 +43,7 @@ def kind_of_task(task: Task) -> int:
 
 
 _measured: list[list[float]] | None = None
-_disturbed_s = -math.inf
+_contended_s = -math.inf
 """When a measurement was disturbed."""
 _AGAIN_S = 60.0
 now_s: Callable[[], float] = time.monotonic
@@ -53,14 +53,14 @@ def slowdowns() -> list[list[float]]:
     """By kind of a task, and kind of a neighbour on another core: how many times as long the task takes; never less
     than 1. Where other work disturbs the measurement, tasks count as undisturbed, and after a minute it is measured
     again."""
-    global _measured, _disturbed_s
+    global _measured, _contended_s
     if _measured is None:
         _measured = _kept()
-    if _measured is None and now_s() - _disturbed_s > _AGAIN_S:
+    if _measured is None and now_s() - _contended_s > _AGAIN_S:
         before = load()
         found = _slowdowns()
         if others(before, load()) > CONTENDED:
-            _disturbed_s = now_s()
+            _contended_s = now_s()
         else:
             _measured = found
             _keep(found)

@@ -129,7 +129,7 @@ def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, budget: Budg
     some."""
     lost = clock.overall()
     taken: list[dict[str, Lap]] = []
-    calm: list[dict[str, Lap]] = []
+    uncontended: list[dict[str, Lap]] = []
     while len(taken) < rounds and (len(taken) < _LEAST_ROUNDS or budget.left_s):
         lost_in_round = clock.overall()
         try:
@@ -139,8 +139,8 @@ def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, budget: Budg
                 raise
             break
         if lost_in_round() <= CONTENDED and not any(lap.contended for lap in taken[-1].values()):
-            calm.append(taken[-1])
-    kept = calm if len(calm) >= _LEAST_ROUNDS else taken
+            uncontended.append(taken[-1])
+    kept = uncontended if len(uncontended) >= _LEAST_ROUNDS else taken
     overall = lost()
     return {name: measurement([laps[name] for laps in kept], lost=overall) for name in calls}
 

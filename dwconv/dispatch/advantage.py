@@ -201,7 +201,7 @@ def why_faster(record: TuningRecord, *, where: str, sweeps: bool) -> str:
     assert other is not None, "only what is faster than PyTorch's op has such words"
     ours_us = kernel_us(record, sweeps=sweeps)
     times = f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}"
-    busy = ", measured while the machine was busy" if record.disturbed else ""
+    busy = ", measured while the machine was busy" if record.contended else ""
     return f"{'at least ' if busy else ''}{times}{where}{_BIAS if sweeps else ''}{busy}"
 
 

@@ -25,7 +25,7 @@ from dwconv.dispatch.advantage import (
 )
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
-from dwconv.dispatch.knowledge import at_other_sizes, database, disturbed, failed, is_computed, measured
+from dwconv.dispatch.knowledge import at_other_sizes, database, failed, inconclusive, is_computed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels.operand import MOST_ELEMENTS
 from dwconv.problems.as_written import tune_command
@@ -107,9 +107,9 @@ class _Way:
         return tune_command(self.asked)
 
     @property
-    def was_disturbed(self) -> bool:
+    def was_inconclusive(self) -> bool:
         """True if times of a kernel that could run are known, and do not count, for other work disturbed them."""
-        return any(disturbed(each, self.target, known=self.known) for each in {self.asked, self.kernel})
+        return any(inconclusive(each, self.target, known=self.known) for each in {self.asked, self.kernel})
 
     def where(self, record: TuningRecord, target: Target) -> str:
         """Said where a record was measured at another batch size, or with another number of threads, than the call
@@ -125,7 +125,7 @@ class _Way:
         return f" on {target.threads} thread{'s' if target.threads > 1 else ''}"
 
 
-_DISTURBED = "measured only while the machine was busy; convert again, with the example, when it is quiet"
+_INCONCLUSIVE = "measured only while the machine was busy; convert again, with the example, when it is quiet"
 
 _Decider = Callable[[_Way, list[str]], DispatchDecision | None]
 """What runs a workload in this way; None if that cannot be said. Adds to the list why configurations are out."""
@@ -333,8 +333,8 @@ def _predicted(
     """dwconv's kernel for ``workload`` where what is expected makes it sure enough to be faster, else PyTorch's op."""
     if not is_safe(expected, workload, target, sweeps=way.sweeps):
         reason = why_not_expected_faster(expected, workload, target, sweeps=way.sweeps)
-        if way.was_disturbed:
-            reason = f"{_DISTURBED}; {reason}"
+        if way.was_inconclusive:
+            reason = f"{_INCONCLUSIVE}; {reason}"
         return on_pytorch(reason, record=record, expected=expected, command=way.command)
     return DispatchDecision(
         provider="dwconv",
@@ -370,8 +370,8 @@ def _unknown(way: _Way) -> DispatchDecision:
         return on_pytorch("no race has shown that a pack's kernel is faster; convert again, with an example")
     if not versions.can_build():
         return on_pytorch(f"no loaded pack has it, and {versions.NO_TVM}", command=tune_command(workload))
-    if way.was_disturbed:
-        return on_pytorch(_DISTURBED, command=tune_command(workload))
+    if way.was_inconclusive:
+        return on_pytorch(_INCONCLUSIVE, command=tune_command(workload))
     known = way.known.at_any_batch(workload, target.device)
     state = "only computed" if any(map(is_computed, known)) else "untuned"
     for record in known:

@@ -108,13 +108,13 @@ def failed(workload: Workload, target: Target, *, known: Database) -> list[Tunin
     return [record for record in found if is_current(record)]
 
 
-def disturbed(workload: Workload, target: Target, *, known: Database) -> bool:
+def inconclusive(workload: Workload, target: Target, *, known: Database) -> bool:
     """True if a candidate of a workload, at any batch size, was timed here with the versions installed while other work
     took so much of the machine that the time does not count."""
     return any(
         each.status is Status.OK
         and each.measured
-        and each.contended
+        and each.inconclusive
         and each.fast_math == target.fast_math
         and is_current(each)
         for each in known.at_any_batch(workload, target.device)

@@ -135,10 +135,10 @@ class Comparisons:
             for artifact, tried in zip(artifacts, answer.each, strict=True)
         ]
         artifact, best = min(records, key=lambda each: each[1].slowness)
-        counts = answer.is_clear or not best.contended
+        counts = answer.is_clear or not best.inconclusive
         if best.measurement is None or not counts or not self._is_worth(best):
             ended = [
-                dataclasses.replace(record, raced=answer.is_clear, settled=answer.is_clear and record.disturbed)
+                dataclasses.replace(record, raced=answer.is_clear, settled=answer.is_clear and record.contended)
                 for _, record in records
             ]
             return _Ran(records=[*unbuilt, *ended], winner=None)

@@ -62,16 +62,16 @@ class Meter:
     def __call__(self, _: None) -> Reading:
         clock, extra_s = CpuClock(), _EXTRA_S
         least_s = dict.fromkeys(self._rates, math.inf)
-        calm = dict.fromkeys(self._rates, False)
+        uncontended = dict.fromkeys(self._rates, False)
         for name, rate in list(self._rates.items()) * _TURNS:
-            started, taken_s, is_calm = time.perf_counter(), 0.0, False
-            while taken_s < _TURN_S or (not is_calm and taken_s < _TURN_S + extra_s):
+            started, taken_s, is_uncontended = time.perf_counter(), 0.0, False
+            while taken_s < _TURN_S or (not is_uncontended and taken_s < _TURN_S + extra_s):
                 lap = clock.lap(rate.call, times=1)
-                is_calm |= not lap.contended
+                is_uncontended |= not lap.contended
                 least_s[name] = min(least_s[name], lap.seconds)
                 taken_s = time.perf_counter() - started
             extra_s = max(0.0, extra_s - max(0.0, taken_s - _TURN_S))
-            calm[name] |= is_calm
+            uncontended[name] |= is_uncontended
         reached = {name: rate.work / least_s[name] / 1e9 for name, rate in self._rates.items()}
         peaks = ("convolution", "thread", *map(_multiply_add, _ACCUMULATORS))
         region_us = _region_us(least_s["region"] - least_s["no region"])
@@ -85,9 +85,9 @@ class Meter:
                 CacheLevel(bytes=size, gb_per_s=reached[_level(number)])
                 for number, size in enumerate(self._level_bytes)
             ),
-            region_us=region_us if calm["region"] and calm["no region"] else 0.0,
+            region_us=region_us if uncontended["region"] and uncontended["no region"] else 0.0,
         )
-        return Reading(limits=limits, contended=not all(calm.values()))
+        return Reading(limits=limits, contended=not all(uncontended.values()))
 
     def _make_rates(self) -> dict[str, _Rate]:
         """What is measured; each of the calls is compiled here, so that no reading waits for it."""

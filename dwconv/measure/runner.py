@@ -241,7 +241,7 @@ class LocalRunner(Runner):
             for (artifact, verdict), tried in zip(finalists, outcome.each, strict=True):
                 if tried.verdict.right:
                     record = measured_record(artifact, dataclasses.replace(tried, verdict=verdict), target=self._target)
-                    yield right_finalist(artifact, record, target=self._target, sure=not record.disturbed)
+                    yield right_finalist(artifact, record, target=self._target, sure=not record.contended)
                 elif len(finalists) > 1:  # perhaps only for what another one did to their process
                     yield from self._time_together([(artifact, verdict)])
                 else:

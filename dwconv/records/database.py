@@ -322,7 +322,7 @@ def _words(
         last: dict[_Candidate, _Word] = {}
         for record in file.get(key, ()):
             if record.fast_math != fast_math or (
-                record.status is Status.OK and (not record.measured or record.contended)
+                record.status is Status.OK and (not record.measured or record.inconclusive)
             ):
                 continue
             built_for = f"{record.workload.any_size} {record.workload.also_at}"

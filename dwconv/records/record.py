@@ -87,7 +87,7 @@ class TuningRecord:
     measurement: Measurement | None = None
     confirmed: bool = False
     """True if it was also verified on other data and batch sizes, and timed longer, side by side with the other
-    finalists, on a machine that did nothing else; or, if it is ``disturbed``, is clearly faster in the turns, and its
+    finalists, on a machine that did nothing else; or, if it is ``contended``, is clearly faster in the turns, and its
     times give the least factor."""
     raced: bool = False
     """True if a race confirmed it, among a few known configurations: a search may find a faster one."""
@@ -149,25 +149,26 @@ class TuningRecord:
         )
 
     @property
-    def disturbed(self) -> bool:
+    def contended(self) -> bool:
+        """True if other work took a share of its times that may have changed them."""
         return self.contention > CONTENDED
 
     @property
-    def contended(self) -> bool:
-        """True if other work took so much of the machine that the times do not count."""
-        return self.disturbed and not (self.confirmed or self.settled)
+    def inconclusive(self) -> bool:
+        """True if its times are contended, and nothing else shows what they say."""
+        return self.contended and not (self.confirmed or self.settled)
 
     def replaces(self, earlier: TuningRecord) -> bool:
         """True if this record takes the place of an ``earlier`` one of the same candidate. The later one does, unless
         other work disturbed its time and not the earlier one's."""
-        return not (self.contended and earlier.status is Status.OK and not earlier.contended)
+        return not (self.inconclusive and earlier.status is Status.OK and not earlier.inconclusive)
 
     @property
     def rank(self) -> Rank:
         """Orders candidates of one workload, the best first: confirmed ones before others, which may have been lucky;
-        then those whose times are not contended; then, among those only computed, those whose time is not doubtful;
+        then those that are not inconclusive; then, among those only computed, those whose time is not doubtful;
         then by ``slowness``."""
-        return (not self.confirmed, self.contended, not self.measured and self._doubtful, self.slowness)
+        return (not self.confirmed, self.inconclusive, not self.measured and self._doubtful, self.slowness)
 
     @property
     def slowness(self) -> tuple[bool, float]:

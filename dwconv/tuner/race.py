@@ -257,7 +257,7 @@ class RaceState:
     def _end_of(self, records: Sequence[TuningRecord]) -> str:
         """The field of RaceResult that the workload of a comparison is in."""
         worked = _worked(records)
-        settled = [record for record in worked if not record.contended or record.raced]
+        settled = [record for record in worked if not record.inconclusive or record.raced]
         if any(record.confirmed for record in worked):
             return "won"
         if not worked:

@@ -121,9 +121,9 @@ def state(result: TuningResult) -> str:
     if best is None or result.median_us is None:
         words.append("none worked" if result.stopped else "none worked yet")
     else:
-        doubt = " (computed)" if result.computed else " (contended)" if best.contended else ""
+        doubt = " (computed)" if result.computed else " (contended)" if best.inconclusive else ""
         words.append(f"best {microseconds(result.median_us)} µs{doubt}")
-        if best.speedup and best.baseline and not best.contended:  # what was timed beside other work has no ratio
+        if best.speedup and best.baseline and not best.inconclusive:  # what was timed beside other work has no ratio
             words.append(f"{best.speedup:.2f}× {best.baseline[0]}")
     if result.percent_of_limit is not None:
         words.append(f"{result.percent_of_limit:.0f} % of limit")
@@ -227,15 +227,15 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
         return (name, "none", "–", "–", "–", str(result.trials), failures)
     time = microseconds(best.measurement.median_us)
     time = f"{time} computed" if result.computed else f"{time} ± {microseconds(best.measurement.spread_us)}"
-    time += " (contended)" if best.contended else ""
+    time += " (contended)" if best.inconclusive else ""
     baseline = f"{best.baseline[0]} {microseconds(best.baseline[1].median_us)}" if best.baseline else "–"
-    speedup = f"{best.speedup:.2f}" if best.speedup and not best.contended else "–"
+    speedup = f"{best.speedup:.2f}" if best.speedup and not best.inconclusive else "–"
     percent = f"{result.percent_of_limit:.0f}" if result.percent_of_limit is not None else "–"
     return (name, time, baseline, speedup, percent, str(result.trials), failures)
 
 
 def _over_baseline(record: TuningRecord) -> str:
-    return f", {record.speedup:.2f}× the baseline" if record.speedup and not record.contended else " (contended)"
+    return f", {record.speedup:.2f}× the baseline" if record.speedup and not record.inconclusive else " (contended)"
 
 
 def _beneath(outcome: Outcome) -> list[str]:

@@ -78,12 +78,12 @@ class Tuned:
             ]
         else:
             where = "" if self.is_own_log else f", with DWCONV_TUNING_LOGS={self.log}"
-            faster = sum((best.speedup or 0) > 1 and not best.contended for best in bests)
+            faster = sum((best.speedup or 0) > 1 and not best.inconclusive for best in bests)
             others = "" if faster == len(bests) else "; the others keep PyTorch's op"
             lines.append(f"faster than PyTorch's own op: {faster} of {len(bests)}{others}")
             if faster:
                 lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
-            elif any(best.contended for best in bests):
+            elif any(best.inconclusive for best in bests):
                 lines.append("next: run the same command again when the machine is quiet")
             if self.target.kind == "cpu" and first.layout == "nchw":
                 lines.append("hint: on a CPU channels_last is usually faster: --layout nhwc, or --channels-last")

@@ -46,7 +46,7 @@ def evidence(records: Iterable[TuningRecord]) -> list[Measured]:
     and GPUs are left out; of several records of one candidate the one of better rank counts."""
     found: dict[tuple[str, str], dict[Config, TuningRecord]] = {}
     for record in records:
-        usable = record.status is Status.OK and record.measured and not record.disturbed and not record.fast_math
+        usable = record.status is Status.OK and record.measured and not record.contended and not record.fast_math
         if usable and record.baseline:
             known = found.setdefault((record.device, record.workload.key), {})
             if record.config not in known or record.rank < known[record.config].rank:

@@ -16,7 +16,7 @@ def measured(monkeypatch, tmp_path):
     """Copies get half of the bandwidth each. How often it was measured."""
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
     monkeypatch.setattr(interference, "_measured", None)
-    monkeypatch.setattr(interference, "_disturbed_s", -math.inf)
+    monkeypatch.setattr(interference, "_contended_s", -math.inf)
     rates = {
         (COMPUTES,): [10.0], (MOVES,): [8.0],
         (COMPUTES, COMPUTES): [10.5, 10.0], (COMPUTES, MOVES): [10.0, 6.4], (MOVES, MOVES): [4.0, 4.0],

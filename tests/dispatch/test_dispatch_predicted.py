@@ -277,7 +277,7 @@ def test_a_failure_with_other_versions_is_no_failure_here(logs):
     assert (decision.reason, decision.command) == (f"untuned on {TARGET.device}", COMMAND)
 
 
-def test_what_was_measured_with_relaxed_arithmetic_or_disturbed_says_nothing(planted, logs):
+def test_what_was_measured_with_relaxed_arithmetic_or_contended_says_nothing(planted, logs):
     record = stale()
     busy = dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, contention=0.9))
     write(logs, busy, dataclasses.replace(record, versions={**record.versions, "math": "fast"}))

@@ -252,7 +252,7 @@ def test_beside_other_work_a_clear_loser_is_reported_too():
     ],
     ids=["not by far", "none is right", "quiet"],
 )
-def test_what_is_not_clear_or_not_disturbed_stays_as_it_was_measured(taken, kernels):
+def test_what_is_not_clear_or_not_contended_stays_as_it_was_measured(taken, kernels):
     assert clearly_faster(taken, kernels, ["own"]) == {}
 
 
@@ -271,7 +271,7 @@ def test_the_winner_is_confirmed_beside_other_work_only_where_it_is_clear(worker
 
     monkeypatch.setattr(workers.measurer, "collect", collect)
     ((record,),) = raced(workers, [candidate()])
-    assert record.disturbed and record.confirmed is record.raced is is_clear is not record.contended
+    assert record.contended and record.confirmed is record.raced is is_clear is not record.inconclusive
     assert not record.settled
     ((slower,),) = raced(workers, [candidate(order=1)], is_worth=lambda record: False)
-    assert slower.disturbed and not slower.confirmed and slower.settled is is_clear is not slower.contended
+    assert slower.contended and not slower.confirmed and slower.settled is is_clear is not slower.inconclusive

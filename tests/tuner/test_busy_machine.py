@@ -81,7 +81,7 @@ def test_a_baseline_far_above_its_history_is_never_confirmed_though_nothing_else
     runner = BusyRunner(trials=[(80.0, 0.0)] * 8, finals=[(80.0, 0.0)] * 9)
     result = tune(log, runner)
     assert result.too_busy and not any(record.confirmed for record in log.load().records)
-    assert all(record.contended for record in finals_in(log))
+    assert all(record.inconclusive for record in finals_in(log))
 
 
 def test_a_baseline_above_its_history_is_not_confirmed_beside_other_work(log, others):

@@ -268,7 +268,7 @@ def test_what_never_tells_which_is_faster_on_a_quiet_machine_is_left_to_pytorch(
     assert f"onednn-nhwc stays: dwconv was {low:.2f} to {high:.2f} times as fast" in found.reason
 
 
-def test_candidates_beside_one_that_was_disturbed_are_settled_with_it(comparisons, log, is_quiet, monkeypatch):
+def test_candidates_beside_one_that_was_contended_are_settled_with_it(comparisons, log, is_quiet, monkeypatch):
     two = list(fake.space(LARGE, fake.TARGET))[:2]
     monkeypatch.setattr(race_module, "starts", lambda *known, most: [Start(config=config, reason="") for config in two])
 
@@ -326,7 +326,7 @@ def test_a_clear_winner_of_a_busy_machine_is_known_from_then_on(comparisons, log
     assert run(log, SMALL, records=log.load().records).known == (SMALL,)
     quiet = fake.record(SMALL, fake.space(SMALL, fake.TARGET).default, median_us=WON)
     (told,) = log.load().records[-1:]
-    assert told.disturbed and not told.contended and not told.ends_search, "a search goes on from there"
+    assert told.contended and not told.inconclusive and not told.ends_search, "a search goes on from there"
     history = History()
     history.add(told)
     slow = dataclasses.replace(

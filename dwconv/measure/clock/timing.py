@@ -36,8 +36,6 @@ _LEAST_OF_CONTENDED = 5
 """Uncontended rounds to keep if others were contended."""
 _SHORTEST_ROUND_S = 0.0003
 """A scheduler lets a thread run for milliseconds, so some rounds of this length fit between two interruptions."""
-_DISTURBED = 0.02
-"""A round that lost no more than this share of its time counts as uncontended: clocks and interrupts take as much."""
 _TRIES = 5
 _UNSURE = 0.01
 
@@ -78,7 +76,7 @@ class Lap:
 
     @property
     def contended(self) -> bool:
-        return self.lost > _DISTURBED
+        return self.lost > CONTENDED
 
 
 class Clock(Protocol):
@@ -181,7 +179,7 @@ def rounds_in_turns(
     """Measure ``calls`` round by round, in turns: A B B A A B …, so that a machine that gets slower or faster does so
     for all of them alike, and each comes as often before the others as after them.
 
-    Disturbed rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
+    Contended rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
     is that of the kept ones. Ends early if the first of ``calls`` is clearly slower than
     ``hopeless_above_us`` in its uncontended rounds."""
     effort = clock.enough(effort)
@@ -253,15 +251,15 @@ class _Turns:
     def first_is_slower_than(self, us: float) -> bool:
         """True if all uncontended rounds of the first call are slower; False if there are too few to decide."""
         first = next(iter(self._calls))
-        calm_s = [turn[first].seconds for turn in self._turns if not turn[first].contended]
-        return len(calm_s) >= _LEAST_ROUNDS and min(calm_s) * 1e6 > us
+        uncontended_s = [turn[first].seconds for turn in self._turns if not turn[first].contended]
+        return len(uncontended_s) >= _LEAST_ROUNDS and min(uncontended_s) * 1e6 > us
 
     def kept(self) -> dict[str, list[Lap]]:
         """The uncontended turns. If they are too few, equally many uncontended rounds of each call; if even those are
         too few, the least contended quarter of all rounds."""
         if self.uncontended >= self._least:
-            calm = [turn for turn in self._turns if not any(round_.contended for round_ in turn.values())]
-            return {name: [turn[name] for turn in calm] for name in self._calls}
+            uncontended = [turn for turn in self._turns if not any(round_.contended for round_ in turn.values())]
+            return {name: [turn[name] for turn in uncontended] for name in self._calls}
         count = min(self._uncontended_rounds(name) for name in self._calls)
         if count < self._least:
             count = max(self._least, self.count // 4)

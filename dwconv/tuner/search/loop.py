@@ -57,7 +57,7 @@ def confirm(state: SearchState, log: RecordWriter, runner: Callable[[], Runner])
         records = _confirm_together(ranking[start : start + FINALISTS], state, log, runner)
         if not records or any(record.confirmed for record in records):
             return
-        if any(record.contended for record in records):
+        if any(record.inconclusive for record in records):
             state.too_busy = True
             return
 
@@ -195,7 +195,7 @@ def _search(
                 log.append(record)
                 strategy.tell(record)
                 state.add(record)
-            if record.contended and record.config not in again:
+            if record.inconclusive and record.config not in again:
                 contended.append(record.config)
             if (stopped := state.spent(overtime=_OVERTIME)) is not None:
                 return stopped

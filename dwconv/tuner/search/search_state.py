@@ -37,7 +37,7 @@ class History:
 
     def add(self, record: TuningRecord) -> None:
         """Count the baseline of a record, unless other work disturbed it."""
-        if record.baseline and not record.disturbed:
+        if record.baseline and not record.contended:
             self._baselines_us.setdefault(record.versions.get("torch", ""), []).append(record.baseline[1].median_us)
 
     def judged(self, record: TuningRecord, *, busy: Callable[[], float]) -> TuningRecord:
@@ -52,12 +52,12 @@ class History:
             return record
         measurement = dataclasses.replace(record.measurement, contention=round(lost, 3))
         judged = dataclasses.replace(record, measurement=measurement)
-        return dataclasses.replace(judged, confirmed=not judged.disturbed)
+        return dataclasses.replace(judged, confirmed=not judged.contended)
 
     def contended(self, records: Sequence[TuningRecord]) -> bool:
         """True if other work disturbed the finalists, or may have, so that they should be timed again."""
         worked = [record for record in records if record.status is Status.OK]
-        return any(record.disturbed or self._slower(record) > _SLOWER for record in worked)
+        return any(record.contended or self._slower(record) > _SLOWER for record in worked)
 
     def _slower(self, record: TuningRecord) -> float:
         """How many times as long as usual the baseline took; 1 without a history."""
