@@ -168,7 +168,7 @@ class TuningRecord:
         """Orders candidates of one workload, the best first: confirmed ones before others, which may have been lucky;
         then those that are not inconclusive; then, among those only computed, those whose time is not doubtful;
         then by ``slowness``."""
-        return (not self.confirmed, self.inconclusive, not self.measured and self._doubtful, self.slowness)
+        return (not self.confirmed, self.inconclusive, not self.measured and self.doubtful, self.slowness)
 
     @property
     def slowness(self) -> tuple[bool, float]:
@@ -192,7 +192,7 @@ class TuningRecord:
         return self.measurement.median_us if self.status is Status.OK and self.measurement else math.inf
 
     @property
-    def _doubtful(self) -> bool:
+    def doubtful(self) -> bool:
         """True if a computed time may be far off: registers or arrays of a thread spill to local memory, or the trip
         counts of its loops are unknown."""
         return any(self.resources.get(name) for name in ("spill_bytes", "stack_bytes", "counted_from_text"))

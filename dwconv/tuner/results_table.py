@@ -37,6 +37,7 @@ STOPS = {
     Stop.LIMIT: "near the limit",
     Stop.GAIN: "little is left to gain",
     Stop.EXHAUSTED: "the whole space was tried",
+    Stop.BOUND: "nothing left can cost less",
     Stop.INTERRUPTED: "interrupted",
 }
 
@@ -111,6 +112,8 @@ def state(result: TuningResult) -> str:
         words.append(f"{STOPS[result.stopped]} after {result.elapsed_s:.0f} s")
         if result.too_busy:
             words.append("not confirmed: the machine was busy")
+    elif result.doing:
+        words.append(result.doing)
     elif result.waiting:
         words.append("the machine is busy: waiting")
     elif result.confirming:

@@ -7,13 +7,14 @@ import pytest
 
 from dwconv.errors import NoTemplate
 from dwconv.problems.target import CpuTarget, parse_target
-from dwconv.records.record import Status
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.cuda.gpu.cost import least_us, total_us
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
-from dwconv.schedules.template import estimated_us
+from dwconv.schedules.template import estimated_us, template
 from dwconv.tuner.search import strategies
-from dwconv.tuner.search.search_result import SEARCHES
+from dwconv.tuner.search.search_result import SEARCHES, Stop
 from dwconv.tuner.search.spaces import SpaceUnion, Unvisited
-from dwconv.tuner.search.strategies import Strategy, make_strategy
+from dwconv.tuner.search.strategies import Analytic, Strategy, make_strategy
 from tests import fake_tuning as fake
 
 SM_90 = parse_target("cuda:sm_90")
@@ -145,6 +146,61 @@ def test_analytic_takes_the_defaults_and_then_the_least_estimates():
         key=lambda config: (estimate(fake.WORKLOAD, config, None), str(config)),
     )
     assert asked == [*spaces.defaults, *others[: 24 - first]]
+
+
+LAYER = dataclasses.replace(fake.WORKLOAD, layout="nchw")
+
+
+def computed(config: Config, *, median_us: float | None) -> TuningRecord:
+    record = fake.record(LAYER, config, median_us=median_us, status=Status.OK if median_us else Status.COMPILE_ERROR)
+    if record.measurement is None:
+        return record
+    return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, computed=True))
+
+
+def analytic(spaces: SpaceUnion) -> Analytic:
+    chosen = make_strategy("analytic", spaces=spaces, workload=LAYER, seed=0, target=SM_90)
+    assert isinstance(chosen, Analytic)
+    return chosen
+
+
+@pytest.mark.usefixtures("short_ranking")
+def test_analytic_builds_candidates_of_the_same_work_once():
+    """Unless the one that was built does not work: then the next one is."""
+    spaces = SpaceUnion.of(LAYER, SM_90)
+    chosen = analytic(spaces)
+    asked = chosen.ask(60)
+    works = [chosen._works(config) for config in asked[len(spaces.defaults) :]]
+    assert len(set(works)) == len(works)
+    works_of_first, (first, *_) = next((works, alike) for works, alike in chosen._alike.items() if alike)
+    built = next(config for config in asked if chosen._works(config) == works_of_first)
+    chosen.tell(computed(built, median_us=None))
+    assert chosen.ask(1) == [first]
+
+
+@pytest.mark.usefixtures("short_ranking")
+def test_analytic_ends_when_nothing_left_can_cost_less():
+    spaces = SpaceUnion.of(LAYER, SM_90)
+    chosen = analytic(spaces)
+    asked = chosen.ask(len(spaces.defaults) + 4)
+    best = asked[-4]
+    least = least_us(chosen._works(best), SM_90)
+    assert least <= estimated_us(LAYER, best, SM_90)
+    chosen.tell(computed(best, median_us=2 * least))
+    more = chosen.ask(8)
+    assert all(least_us(chosen._works(config), SM_90) < 2 * 0.97 * least for config in more)
+    chosen.tell(computed(best, median_us=least / 2))
+    assert chosen.ask(8) == [] and chosen.stop is Stop.BOUND
+
+
+def test_few_registers_bound_what_any_number_of_them_costs():
+    spaces = SpaceUnion.of(LAYER, SM_90)
+    rng = random.Random(0)
+    for config in filter(None, (spaces.sample(rng) for _ in range(20))):
+        works = template(config.template).works(LAYER, config, SM_90)
+        for registers in (24, 40, 56, 72, 96, 128, 168, 255):
+            given = [dataclasses.replace(work, registers=registers) for work in works]
+            assert total_us(given, SM_90) >= least_us(works, SM_90) * (1 - 1e-9)
 
 
 def test_evolve_finds_nearly_the_best_of_the_space():

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
+from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
 
 Numbers = NDArray[np.float64]
@@ -183,6 +184,7 @@ class Evolve:
     Candidates that are tried ``at_once`` take hardly longer than one: then no batch has fewer.
     """
 
+    stop = Stop.EXHAUSTED
     STARTS = 3
     """Starts that are tried at once; the others must be promising."""
     WARM_UP = 4

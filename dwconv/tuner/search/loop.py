@@ -155,6 +155,9 @@ def tune_workload(
     at_once, found = plan.at_once(target), []
     if plan.strategy == "evolve":
         found = [start.config for start in starts(workload, target, known.bests_of_kind(workload))]
+    if progress and plan.predicts(target):
+        doing = f"estimating the cost of configurations of {len(spaces.by_template)} templates"
+        progress(TuningResult(workload=workload, device=target.device, budget=budget, doing=doing))
     searching = make_strategy(
         plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found, at_once=at_once
     )
@@ -174,7 +177,7 @@ def tune_workload(
             return stack.enter_context(make_runner(workload, target, plan=plan))
 
         try:
-            stopped = _search(state, strategy, log, started, at_once=at_once)
+            stopped = _search(state, strategy, log, started, at_once=at_once, builds_alone=plan.predicts(target))
             confirm(state, log, started)
         except KeyboardInterrupt:
             stopped = Stop.INTERRUPTED
@@ -182,13 +185,21 @@ def tune_workload(
 
 
 def _search(
-    state: SearchState, strategy: WarmStart, log: RecordWriter, runner: Callable[[], Runner], *, at_once: int
+    state: SearchState,
+    strategy: WarmStart,
+    log: RecordWriter,
+    runner: Callable[[], Runner],
+    *,
+    at_once: int,
+    builds_alone: bool,
 ) -> Stop:
     again: list[Config] = []
     while (stopped := state.spent()) is None:
         configs = [*again, *strategy.ask(state.room(max(BATCH, at_once), at_once=at_once))]
         if not configs:
-            return Stop.EXHAUSTED
+            return strategy.stop
+        if builds_alone:
+            state.does(f"building {len(configs)} candidates and running them in the simulator")
         contended: list[Config] = []
         for record in runner().measure(state.candidates(configs)):
             with log.locked(), ctrl_c_waits():

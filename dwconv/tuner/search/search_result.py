@@ -49,6 +49,7 @@ class Stop(str, Enum):
     LIMIT = "limit"
     GAIN = "gain"
     EXHAUSTED = "exhausted"
+    BOUND = "bound"
     INTERRUPTED = "interrupted"
 
 
@@ -92,6 +93,8 @@ class TuningResult:
     elapsed_s: float = 0.0
     confirming: bool = False
     """The search is over, and the fastest are being verified and timed once more."""
+    doing: str = ""
+    """What takes the time now, where nothing is measured."""
     waiting: bool = False
     """The machine is busy with other work, and tuning pauses until it is quiet."""
     too_busy: bool = False

@@ -108,6 +108,7 @@ class SearchState:
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
+        self._doing = ""
         self.too_busy = False
         """Other work kept the finalists from being confirmed."""
         self.starting = False
@@ -234,6 +235,11 @@ class SearchState:
             self._busy = max(self._busy, self._quiet.busy)
             self._tell()
 
+    def does(self, what: str) -> None:
+        """Say what takes the time from now on."""
+        self._doing = what
+        self._tell()
+
     # -- what to tell --------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
@@ -256,6 +262,7 @@ class SearchState:
             limit_us=self._limit_us,
             elapsed_s=self._elapsed_s,
             confirming=self._confirming,
+            doing=self._doing,
             waiting=self._waiting,
             too_busy=self.too_busy,
             busy=self._busy,

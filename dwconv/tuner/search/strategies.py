@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import islice
 from typing import Protocol
@@ -17,11 +18,14 @@ from dwconv.dispatch.knowledge import is_current
 from dwconv.problems.target import CudaTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.cuda.gpu.cost import BlockWork, least_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import all_templates, estimated_us
 from dwconv.tuner.search.evolve import Evolve, GaussianProcess, Prior
-from dwconv.tuner.search.search_result import SEARCHES, Search
+from dwconv.tuner.search.search_result import SEARCHES, Search, Stop
 from dwconv.tuner.search.spaces import Features, SpaceUnion, Unvisited
+
+Works = tuple[BlockWork, ...]
 
 _SAMPLE = 200
 """Configurations that show how much the features of a space vary."""
@@ -30,6 +34,9 @@ _MOST_US = 1e9
 
 
 class Strategy(Protocol):
+    stop: Stop
+    """Why it has nothing more to propose."""
+
     def ask(self, count: int) -> list[Config]:
         """Up to ``count`` configurations, neither proposed nor measured yet; none when the space is exhausted."""
         ...
@@ -53,7 +60,7 @@ def make_strategy(
     good for other workloads: evolve tries the nearest legal ones after the defaults, and ``at_once`` as many as take
     hardly longer than one; of a GPU, then, those of the least estimates."""
     if search == "analytic":
-        return Listed(spaces, by_estimate(spaces, workload, target, seed=seed))
+        return Analytic(spaces, by_estimate(spaces, workload, target, seed=seed), workload=workload, target=target)
     if search == "exhaustive":
         return Listed(spaces, spaces)
     if search == "random":
@@ -84,21 +91,55 @@ LISTED = 8000
 """Configurations to rank of a space that is too large to list: so many are drawn."""
 
 
-def by_estimate(spaces: SpaceUnion, workload: Workload, target: Target | None, *, seed: int) -> list[Config]:
-    """The legal configurations in the order of the cost that is estimated from their knobs. The most promising are
-    built: what they cost with the registers that the compiler gives them decides."""
+CLIMBED = 4
+"""Configurations of each template, and of those with each value of a knob, whose neighbours are looked at, while these
+are better: some knobs pay only together."""
+
+
+def by_estimate(
+    spaces: SpaceUnion, workload: Workload, target: Target | None, *, seed: int, drawn: int | None = None
+) -> list[Config]:
+    """The legal configurations in the order of the cost that is estimated from their knobs: all of a small space; of a
+    large one ``drawn`` at random (LISTED by default), and step by step the neighbours of the best of each template. The
+    most promising are built: what they cost with the registers that the compiler gives them decides."""
     assert isinstance(target, CudaTarget), "others have no computed cost"
-    legal: Iterable[Config] = spaces
-    if not spaces.can_be_listed:
+
+    def estimate(config: Config) -> float:
+        return estimated_us(workload, config, target)
+
+    if spaces.can_be_listed and (drawn is None or spaces.size <= drawn):
+        estimates = {config: estimate(config) for config in spaces}
+    else:
         rng = random.Random(seed)
-        drawn = (spaces.sample(rng) for _ in range(LISTED))
-        legal = [*spaces.defaults, *(config for config in drawn if config is not None)]
-    estimates = {config: estimated_us(workload, config, target) for config in legal}
+        found = (spaces.sample(rng) for _ in range(LISTED if drawn is None else drawn))
+        legal = [*spaces.defaults, *(config for config in found if config is not None)]
+        estimates = {config: estimate(config) for config in legal}
+        for name in spaces.by_template:
+            own = {config: taken_us for config, taken_us in estimates.items() if config.template == name}
+            estimates |= _climbed(spaces, own, estimate)
     return sorted(estimates, key=lambda config: (estimates[config], str(config)))
+
+
+def _climbed(
+    spaces: SpaceUnion, estimates: dict[Config, float], estimate: Callable[[Config], float]
+) -> dict[Config, float]:
+    """``estimates`` of one template and of the neighbours of the best, until none of these is among the best."""
+    looked_at: set[Config] = set()
+    while True:
+        ranked = sorted(estimates, key=lambda config: (estimates[config], str(config)))
+        best = {choice: config for config in reversed(ranked) for choice in config.values}
+        new = [config for config in dict.fromkeys([*ranked[:CLIMBED], *best.values()]) if config not in looked_at]
+        if not new:
+            return estimates
+        looked_at.update(new)
+        near = dict.fromkeys(config for each in new for config in spaces.neighbours(each))
+        estimates |= {config: estimate(config) for config in near if config not in estimates}
 
 
 class Listed:
     """The defaults, then the configurations of a list in its order, each once."""
+
+    stop = Stop.EXHAUSTED
 
     def __init__(self, spaces: SpaceUnion, order: Iterable[Config]) -> None:
         self._unseen = Unvisited(spaces, seed=0)
@@ -113,8 +154,70 @@ class Listed:
         self._unseen.mark(record.config)
 
 
+WORTH_BUILDING = 0.97
+"""A candidate is built if its cost may be at most this share of the least so far."""
+
+
+class Analytic:
+    """The defaults, then the others in the order of their estimates, for costs that are computed.
+
+    What a candidate costs, once it is built, follows from the work of its kernels and from their registers. So of
+    candidates of the same work one is built, and none whose work takes too long with the fewest registers: the search
+    ends when nothing left can win."""
+
+    stop = Stop.BOUND
+
+    def __init__(
+        self, spaces: SpaceUnion, order: Iterable[Config], *, workload: Workload, target: Target | None
+    ) -> None:
+        self._unseen = Unvisited(spaces, seed=0)
+        self._spaces = spaces
+        self._order = deque(order)
+        self._workload, self._target = workload, target
+        self._alike: dict[Works, list[Config]] = {}
+        """By their works those that are left out, since one of them is proposed."""
+        self._least_us = math.inf
+
+    def ask(self, count: int) -> list[Config]:
+        found = self._unseen.defaults(count)
+        for config in found:
+            self._alike.setdefault(self._works(config), [])
+        while self._order and len(found) < count:
+            config = self._order.popleft()
+            if not self._unseen.is_new(config):
+                continue
+            works = self._works(config)
+            if not self._may_win(works):
+                continue
+            if works and works in self._alike:
+                self._alike[works].append(config)
+            else:
+                self._alike[works] = []
+                found += self._unseen.take([config])
+        return found
+
+    def tell(self, record: TuningRecord) -> None:
+        config = self._unseen.mark(record.config)
+        if record.status is not Status.OK and config is not None:
+            self._order.extendleft(reversed(self._alike.pop(self._works(config), [])))
+        if record.status is Status.OK and record.measurement and record.measurement.computed and not record.doubtful:
+            self._least_us = min(self._least_us, record.measurement.median_us)
+
+    def _works(self, config: Config) -> Works:
+        """Empty where nothing is known of them."""
+        works = all_templates()[config.template].works if config.template in all_templates() else None
+        return tuple(works(self._workload, config, self._target)) if works else ()
+
+    def _may_win(self, works: Works) -> bool:
+        if not works or not isinstance(self._target, CudaTarget):
+            return True
+        return least_us(works, self._target) < WORTH_BUILDING * self._least_us
+
+
 class Random:
     """The defaults, then configurations drawn evenly, each once."""
+
+    stop = Stop.EXHAUSTED
 
     def __init__(self, spaces: SpaceUnion, *, seed: int) -> None:
         self._unseen = Unvisited(spaces, seed=seed)
@@ -148,6 +251,10 @@ class WarmStart:
         self._spaces = spaces
         self._first = list(configs)
         self._then = then
+
+    @property
+    def stop(self) -> Stop:
+        return self._then.stop
 
     def ask(self, count: int) -> list[Config]:
         """The other strategy proposes once it has learnt the first ones, so that it does not try them too."""

@@ -124,6 +124,17 @@ def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
     return sum(price(work, target).microseconds for work in works)
 
 
+FEW_REGISTERS = (16, 32, 48, 64)
+
+
+def least_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
+    """Microseconds below which no kernels that do these works come, however few registers the compiler gives them."""
+    return sum(
+        min(price(replace(work, registers=count), target).microseconds for count in (*FEW_REGISTERS, work.registers))
+        for work in works
+    )
+
+
 def conflicts_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
     """Microseconds of ``total_us`` that bank conflicts take; 0 where a block does not fit on an SM."""
     both = [(price(work, target).microseconds, price(work.without_conflicts, target).microseconds) for work in works]

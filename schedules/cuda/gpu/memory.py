@@ -81,8 +81,11 @@ WARPS_SEEN = 4
 def turns(vectors: Iterable[int], *, banks: int = BANKS) -> int:
     """Turns for one access of threads that access the words (or vectors of words) with these numbers, where there are
     ``banks`` banks as wide as they are; 0 for none."""
-    used = [vector % banks for vector in set(vectors)]
-    return max(map(used.count, used)) if len(set(used)) < len(used) else min(1, len(used))
+    used: dict[int, int] = {}
+    for vector in set(vectors):
+        bank = vector % banks
+        used[bank] = used.get(bank, 0) + 1
+    return max(used.values(), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
