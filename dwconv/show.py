@@ -1,5 +1,5 @@
-"""``python -m dwconv.show``: a candidate's configuration, TIR, source, machine code, launches, computed cost, or its
-records.
+"""``python -m dwconv.show``: a candidate's configuration, tiling, TIR, source, machine code, launches,
+computed cost, or its records.
 
 Nothing is run: the CUDA source and its launches print on a machine without a GPU.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WHAT = {
     "config": "the knobs, with the values each may take",
+    "tiling": "how the configuration cuts the convolution: block tiles, threads, virtual threads, halo, banks",
     "tir": "the scheduled TVM program",
     "source": "the CUDA C++ of a GPU candidate, the LLVM IR of a CPU one",
     "asm": "the machine code of a CPU candidate",
@@ -144,6 +145,17 @@ def _config(candidate: Candidate, target: Target) -> _Answer:
     return "\n".join(lines), fields
 
 
+def _tiling(candidate: Candidate, target: Target) -> _Answer:
+    from dwconv.schedules.template import tiling
+
+    picture = tiling(candidate)
+    knobs = textwrap.fill(f"{candidate.config.template} {candidate.config}", width=100, subsequent_indent="  ")
+    return "\n".join([f"{candidate.workload.key} on {target}", knobs, "", picture]), {
+        "workload": candidate.workload.to_dict(),
+        "tiling": picture,
+    }
+
+
 def _tir(candidate: Candidate, target: Target) -> _Answer:
     script = candidate.schedule(target).mod.script()
     return script, {"tir": script}
@@ -236,7 +248,8 @@ def _log(workload: Workload, target: Target, *, log: Path | None) -> _Answer:
 
 
 _ANSWERS = {
-    "config": _config, "tir": _tir, "source": _source, "asm": _asm, "launches": _launches, "sass": _sass, "cost": _cost,
+    "config": _config, "tiling": _tiling, "tir": _tir, "source": _source, "asm": _asm, "launches": _launches,
+    "sass": _sass, "cost": _cost,
 }  # fmt: skip
 
 

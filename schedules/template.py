@@ -63,6 +63,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     before one is built. None: nothing is known of it."""
     works: Callable[[Workload, Config, AnyTarget], Sequence[BlockWork]] | None = None
     """What each kernel of a legal configuration does on a GPU, which the estimate prices."""
+    tiling: Callable[[Workload, Config], str] | None = None
+    """A picture of how a configuration cuts the workload; None: there is only that of its family."""
     version: int = 1
     """To be raised when the program of some configuration changes so that its speed may change: records of earlier
     versions then are where a search starts, no results."""
@@ -90,12 +92,24 @@ class Candidate:
 @cache
 def all_templates() -> dict[str, ScheduleTemplate[Any]]:
     """Every template by name, in the order of their names."""
-    found: dict[str, ScheduleTemplate[Any]] = {}
+    return {name: found for name, (found, _) in _families().items()}
+
+
+def tiling(candidate: Candidate) -> str:
+    """How the candidate's configuration cuts its workload, as a picture; or that of its family, with its words."""
+    found, family_text = _families()[candidate.config.template]
+    return found.tiling(candidate.workload, candidate.config) if found.tiling else family_text
+
+
+def _families() -> dict[str, tuple[ScheduleTemplate[Any], str]]:
+    """Every template by name, and what the module of its family says, in the order of their names."""
+    found: dict[str, tuple[ScheduleTemplate[Any], str]] = {}
     for device in ("cpu", "cuda"):
         folder: Any = importlib.import_module(f"dwconv.schedules.{device}")
         for module in pkgutil.iter_modules(folder.__path__):
             family = importlib.import_module(f"{folder.__name__}.{module.name}")
-            found.update({each.name: each for each in getattr(family, "TEMPLATES", ())})
+            text = (family.__doc__ or "").strip()
+            found.update({each.name: (each, text) for each in getattr(family, "TEMPLATES", ())})
     return dict(sorted(found.items()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,44 @@ def test_cost_names_what_limits_each_kernel(capsys):
     text = shown(capsys, *CUDA, "--what", "cost", "--config", "default")
     for words in ("registers", "no spills", "waves", "busy µs: dram", "computed, not measured"):
         assert words in text
+
+
+def test_tiling_draws_both_levels_the_halo_and_the_banks(capsys):
+    """Of 64 threads, each with two strided columns of 4 rows; and of vectors that are copied ahead."""
+    layer = ["--shape", "64,96,28,32", "--kernel", "5", "--target", "cuda:sm_90", "--what", "tiling"]
+    knobs = {"planes": 1, "block_h": 14, "tile_h": 7, "threads_w": 16, "vthread_w": 2, "tile_w": 1}
+    text = shown(capsys, *layer, "--config", json.dumps({"template": "cuda.fprop_nchw", **knobs}))
+    for words in (
+        "level 1: block tiles of 1 plane × 14 rows × 32 columns",
+        "28 × 32 outputs of a plane: 2 × 1 tiles; 96 groups of planes",
+        "level 2: 32 threads, 1 × 2 × 16 on planes, rows and columns; 1 × 2 virtual threads each",
+        "thread 0 owns 14 outputs, in registers: rows 0, 1, 2, 3, 4, 5, 6; columns 0, 16",
+        "input: 18 × 36 of a plane, of them a halo of 4 rows and 4 columns",
+        "1.0 transactions a request: no bank",
+    ):
+        assert words in text
+    (lane_0, lane_16) = [line.split(":")[1].split() for line in text.splitlines() if line.startswith("      lane")]
+    assert len({*lane_0, *lane_16}) == 32, "every lane of the warp reads another bank"
+    knobs |= {"tile_h": 2, "threads_w": 8, "vthread_w": 1, "tile_w": 4, "pipeline": 2, "turns": 4}
+    text = shown(capsys, *layer, "--config", json.dumps({"template": "cuda.fprop_nchw", **knobs}))
+    assert "copied ahead, 16 bytes at a time, to 2 buffers" in text and "4 words from a bank on" in text
+    assert "columns 0, 1, 2, 3" in text and "4 tiles each, one after the other" in text
+    direct = {"template": "cuda.fprop_nchw", "stage": "registers", "vthread_w": 1, "tile_h": 2, "block_h": 14}
+    assert "no shared memory, no banks" in shown(capsys, *layer, "--config", json.dumps(direct))
+
+
+def test_tiling_of_other_families_is_what_these_draw(capsys):
+    text = shown(capsys, *SMALL, "--what", "tiling", "--config", "default")
+    assert "cpu.fprop_nhwc" in text and "tile_h" in text.split("\n\n", 1)[1]
+    gradient = shown(capsys, *CUDA, "--pass", "dgrad", "--what", "tiling", "--config", "default")
+    assert "dgrad as fprop from dy to dx" in gradient and "level 2" in gradient
+
+
+def test_the_page_of_the_partition_shows_what_the_command_prints(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "two_level_partition.md").read_text(encoding="utf-8")
+    command = next(line for line in page.splitlines() if line.startswith("python -m dwconv.show --shape"))
+    printed = shown(capsys, *shlex.split(command)[3:])
+    assert "\n".join(line.rstrip() for line in printed.splitlines()) in page
 
 
 def test_sass_is_the_machine_code(capsys):

@@ -27,6 +27,7 @@ from typing import Any
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Pair, Workload
 from dwconv.schedules.cuda.block_tile.estimate import block_work
+from dwconv.schedules.cuda.block_tile.picture import tiling as picture
 from dwconv.schedules.cuda.block_tile.space import block_tile_space, least_tile_misfit
 from dwconv.schedules.cuda.gpu.cost import BlockWork, estimated, one_kernel
 from dwconv.schedules.gather import GATHERS
@@ -79,6 +80,11 @@ def _padding_left(workload: Workload, axis: int) -> Pair:
     return reach - before, reach - after
 
 
+def tiling(workload: Workload, config: Config) -> str:
+    turned = "" if workload.pass_ == "fprop" else "dgrad as fprop from dy to dx\n\n"
+    return turned + picture(as_fprop(workload), config)
+
+
 TEMPLATES = family(
     "cuda.{pass_}_nchw",
     GATHERS,
@@ -87,5 +93,6 @@ TEMPLATES = family(
     space=space,
     schedule=schedule,
     version=2,
+    tiling=tiling,
     **estimated(one_kernel(work)),
 )

@@ -55,6 +55,8 @@ class BlockTile:
     threads_w: int
     tile_h: int = 1
     tile_w: int = 1
+    copies_ahead: bool = False
+    """Whether the patch is copied by cp.async; else threads fetch it, as words of float32."""
     padding: str = "fetched"
     """Which staged rows and planes have room after them, so that threads meet in fewer banks: those that threads fetch,
     those that are copied ahead, or none."""
@@ -70,6 +72,7 @@ class BlockTile:
             threads_w=columns.threads,
             tile_h=rows.registers,
             tile_w=columns.registers,
+            copies_ahead=config.pipeline > 1,
             padding=config.padding,
         )
 
@@ -143,6 +146,13 @@ class BlockTile:
             lanes=self.read_lanes(workload),
             itemsize=ITEMSIZE[workload.dtype],
         )
+
+    def staged_apart(self, workload: Workload) -> tuple[tuple[int, int], int, int]:
+        """Elements from a staged row, and from a plane, to the next; bytes of an element; how many a thread reads at a
+        time."""
+        if self.copies_ahead:
+            return self.copied_apart(workload), ITEMSIZE[workload.dtype], self.read_lanes(workload)
+        return (self.row_words(workload), self.plane_words(workload)), BANK_BYTES, 1
 
     def copied_bytes(self, workload: Workload) -> int:
         return self.planes * self.copied_apart(workload)[1] * ITEMSIZE[workload.dtype]

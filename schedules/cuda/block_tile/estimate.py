@@ -87,14 +87,16 @@ def stored_lanes(workload: Workload, config: Config) -> int:
 
 
 def _registers(workload: Workload, config: Config, threads: int, target: CudaTarget) -> int:
+    """In straight code ptxas moves loads far ahead of their use, if it has the registers."""
     needed = registers_of(workload, config)
+    if config.stage == "registers" or config.unroll == "row":
+        wanted = compiled_registers(needed, target)
+    else:
+        wanted = min(target.registers_per_thread, needed + math.prod(workload.kernel))
     if not config.blocks_per_sm:
-        if config.stage == "registers" or config.unroll == "row":
-            return compiled_registers(needed, target)
-        # Straight code: ptxas moves loads far ahead of their use.
-        return min(target.registers_per_thread, needed + math.prod(workload.kernel))
+        return wanted
     allowed = registers_left(target, threads=threads, blocks=config.blocks_per_sm)
-    return min(allowed, -(-needed // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT)
+    return min(allowed, -(-wanted // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT)
 
 
 def _direct(workload: Workload, config: Config, tile: BlockTile) -> _Reads:
@@ -148,10 +150,7 @@ def _turns_of_fetch(workload: Workload, config: Config, tile: BlockTile) -> Turn
 
 def _turns_of_read(workload: Workload, config: Config, tile: BlockTile) -> Turns:
     """Of the threads that read an input element, or a vector, for the same tap."""
-    if config.pipeline > 1:
-        (row, plane), itemsize, lanes = tile.copied_apart(workload), ITEMSIZE[workload.dtype], tile.read_lanes(workload)
-    else:
-        row, plane, itemsize, lanes = tile.row_words(workload), tile.plane_words(workload), STAGED_BYTES, 1
+    (row, plane), itemsize, lanes = tile.staged_apart(workload)
     multiplier = min(workload.multiplier, tile.planes)  # so many read the same plane
     threads = tile.planes // multiplier, multiplier, tile.threads_h, tile.threads_w
     apart = plane, 0, config.tile_h * workload.stride[0] * row, config.tile_w
