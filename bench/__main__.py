@@ -32,6 +32,7 @@ GROUPS = {
     },
     "gpu": {
         "cuda": "on a machine with a GPU, in stages: smoke, verify, host, tune, race, blocks, train",
+        "partition": "the two-level partition taken apart: levels, virtual threads, padding; no GPU is needed",
     },
 }
 """Benchmarks by group and name, with a description."""

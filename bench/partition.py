@@ -1,0 +1,350 @@
+"""``python -m bench partition``: the two-level partition on CUDA, taken apart: one level, two levels, virtual threads,
+padding, the default and the least computed cost, beside the best of all families.
+
+Each row is a variant of one pass: the configuration of least estimate among those that the variant has, compiled for
+the target, and its computed cost. No GPU is needed. Where the target's GPU is here, ``--measure`` times the compiled
+kernels beside cuDNN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from bench.results import add_out_argument, write_results
+from dwconv.commands.command_line import ArgumentParser, integers
+from dwconv.errors import BuildError, InvalidChoice, NoTemplate, say
+from dwconv.kernels import build
+from dwconv.measure.runner import LocalRunner
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import PASSES, Workload
+from dwconv.schedules.cuda.gpu.cost import conflicts_us, price
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Value
+from dwconv.schedules.template import Candidate, template, templates_for
+from dwconv.tuner.gpu_cost import computed_cost
+from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.strategies import by_estimate
+
+KERNELS, SIZES, STRIDES = (3, 5, 7, 13), (112, 56, 28, 14, 7), (1, 2)
+CHANNELS = {112: 32, 56: 96, 28: 192, 14: 384, 7: 768}
+"""By the size of a map: about those that networks have there."""
+BATCH = 64
+DRAWN = 16
+"""Configurations of a large space to begin with; then their neighbours."""
+ALONE: Mapping[str, Sequence[Value]] = {"vthread_h": [1], "vthread_w": [1]}
+ONE_OUTPUT: Mapping[str, Sequence[Value]] = {**ALONE, "tile_h": [1], "tile_w": [1]}
+STAGED: Mapping[str, Sequence[Value]] = {"stage": ["shared"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Some of the configurations of a template."""
+
+    name: str
+    knobs: Mapping[str, Sequence[Value]]
+    """The values that are left of some knobs; of those that a template does not have, nothing."""
+
+
+LEVELS = (
+    Variant(name="one level", knobs={**STAGED, **ONE_OUTPUT}),
+    Variant(name="two levels", knobs={**STAGED, **ALONE}),
+    Variant(name="2 virtual threads", knobs={**STAGED, "vthread_h": [1], "vthread_w": [2]}),
+    Variant(name="4 virtual threads", knobs={**STAGED, "vthread_h": [1], "vthread_w": [4]}),
+)
+COPIED = (
+    Variant(name="no padding", knobs={**STAGED, "pipeline": [2, 3], "padding": ["fetched"]}),
+    Variant(name="padding", knobs={**STAGED, "padding": ["copied"]}),
+)
+"""Where a block copies ahead; else its threads fetch."""
+FETCHED = (
+    Variant(name="no padding", knobs={**STAGED, "padding": ["none"]}),
+    Variant(name="padding", knobs={**STAGED, "padding": ["fetched"]}),
+)
+SUMS = (
+    Variant(name="one level", knobs={"tile_h": [1], "tile_w": [1], "unroll_h": [1]}),
+    Variant(name="two levels", knobs={}),
+)
+"""Of wgrad, whose threads sum over tiles: it has no virtual threads and stages nothing."""
+
+
+def command(argv: list[str]) -> int:
+    args = parser_of_partition().parse_args(argv)
+    for target in [parse_target(name) for name in args.targets.split(",")]:
+        if not isinstance(target, CudaTarget):
+            raise InvalidChoice(f"target={target} is no GPU; use cuda:sm_90, for example")
+        wanted = list(workloads(kernels=args.kernels, sizes=args.sizes, strides=args.strides, passes=args.passes))
+        rows = {workload: found for workload, found in _known(args.out, target).items() if args.add}
+        try:
+            for workload in wanted:
+                rows[workload] = rows_of(workload, target, compiles=workload.input_size[0] in args.compile)
+                say(summary(workload, rows[workload]))
+        finally:
+            every = [row for workload in workloads() for row in rows.get(workload, [])]
+            write_results("partition", target=target, rows=every, folder=args.out, batch=BATCH, drawn=DRAWN)
+    return 0
+
+
+def _known(folder: Path, target: CudaTarget) -> dict[Workload, list[dict[str, Any]]]:
+    """The rows of the file that an earlier run wrote, by workload."""
+    path = folder / f"partition-{target.device}.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    by_names = {tuple(_names(workload).values()): workload for workload in workloads()}
+    rows: dict[Workload, list[dict[str, Any]]] = {}
+    for row in found:
+        rows.setdefault(by_names[tuple(row[name] for name in NAMES)], []).append(row)
+    return rows
+
+
+def parser_of_partition() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    parser = ArgumentParser(prog="python -m bench partition", description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument(
+        "--targets", default="cuda:sm_80,cuda:sm_90", metavar="TARGET,…", help="default sm_80 and sm_90"
+    )
+    for name, values, meaning in (
+        ("kernels", KERNELS, "of square kernels"),
+        ("sizes", SIZES, "of square maps, among 112, 56, 28, 14 and 7"),
+        ("strides", STRIDES, "along both axes"),
+        (
+            "compile",
+            SIZES,
+            "of the maps whose kernels are compiled; of others there are estimates, in a tenth of the time",
+        ),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=partial(integers, name),
+            default=values,
+            metavar="N,…",
+            help=f"{meaning}; default {','.join(map(str, values))}",
+        )
+    parser.add_argument("--add", action="store_true", help="keep the rows of other workloads that the file has")
+    parser.add_argument(
+        "--passes", type=lambda text: text.split(","), default=PASSES, metavar="PASS,…", help="default all three"
+    )
+    add_out_argument(parser)
+    return parser
+
+
+def workloads(
+    *,
+    kernels: Sequence[int] = KERNELS,
+    sizes: Sequence[int] = SIZES,
+    strides: Sequence[int] = STRIDES,
+    passes: Sequence[str] = PASSES,
+) -> Iterator[Workload]:
+    """Float32, contiguous, with the padding that keeps the size at stride 1."""
+    for pass_, size, kernel, stride in itertools.product(passes, sizes, kernels, strides):
+        if pass_ not in PASSES or size not in CHANNELS:
+            raise InvalidChoice(f"there is no {pass_} of {size}² maps here; use {', '.join(PASSES)} of {SIZES}")
+        forward = Workload(
+            pass_="fprop", batch=BATCH, channels=CHANNELS[size], input_size=(size, size), kernel=(kernel, kernel),
+            stride=(stride, stride), padding=((kernel // 2, kernel // 2),) * 2,
+        )  # fmt: skip
+        yield forward.for_pass(pass_)
+
+
+NAMES = ("pass", "size", "kernel", "stride")
+
+
+def _names(workload: Workload) -> dict[str, Any]:
+    values = workload.pass_, workload.input_size[0], workload.kernel[0], workload.stride[0]
+    return dict(zip(NAMES, values, strict=True))
+
+
+# -- the variants of one workload --------------------------------------------------------------------------------------
+
+
+def rows_of(workload: Workload, target: CudaTarget, *, compiles: bool) -> list[dict[str, Any]]:
+    """A row for each variant that the workload has, the default of the two-level template, and the best of all."""
+    found = _chosen(workload, target, compiles=compiles)
+    measured = _measured(workload, target, list(found.values())) if compiles and target.present else {}
+    return [
+        {
+            **_names(workload),
+            "variant": name,
+            "config": config.to_dict(),
+            **_facts(workload, config, target, compiles=compiles),
+            **measured.get(config, {}),
+        }
+        for name, config in found.items()
+    ]
+
+
+def _chosen(workload: Workload, target: CudaTarget, *, compiles: bool) -> dict[str, Config]:
+    def least(configs: Iterable[Config]) -> Config:
+        return min(configs, key=lambda config: _us(workload, config, target, compiles=compiles))
+
+    chosen: dict[str, Config] = {}
+    bests: list[Config] = []
+    for found in templates_for(workload, target):
+        space = found.space(workload, target)
+        best = _least(space, workload, target, compiles=compiles)
+        bests += [best] if best else []
+        if best and space.template == f"cuda.{workload.pass_}_nchw":
+            chosen["default"] = space.default
+            for variant in _variants(workload):
+                part = _least(restricted(space, variant.knobs, near=best), workload, target, compiles=compiles)
+                chosen |= {variant.name: part} if part else {}
+            chosen["least cost"] = least([*chosen.values(), best])  # the whole space has what its parts have
+    return {**chosen, "best of all": least([*chosen.values(), *bests])}
+
+
+def _variants(workload: Workload) -> Sequence[Variant]:
+    if workload.pass_ == "wgrad":
+        return SUMS
+    return (*LEVELS, *(COPIED if workload.stride == (1, 1) else FETCHED))
+
+
+def restricted(space: ConfigSpace, knobs: Mapping[str, Sequence[Value]], *, near: Config) -> ConfigSpace | None:
+    """The part of a space in which ``knobs`` have these values alone, its default ``near`` a configuration; None if a
+    knob has none of them."""
+    left = {
+        knob.name: [value for value in knob.values if value in knobs.get(knob.name, knob.values)]
+        for knob in space.knobs
+    }
+    if not all(left.values()):
+        return None
+    parts = [Knob(knob.name, left[knob.name], absent=knob.absent) for knob in space.knobs]
+    return ConfigSpace(space.template, *parts, rules=space.rules, preferred=dict(near.values))
+
+
+BUILT = 3
+"""Configurations of least estimate that are compiled; that of least computed cost is the variant's."""
+
+
+def _least(space: ConfigSpace | None, workload: Workload, target: CudaTarget, *, compiles: bool) -> Config | None:
+    if space is None:
+        return None
+    try:
+        ranked = by_estimate(SpaceUnion([space]), workload, target, seed=0, drawn=DRAWN)
+    except NoTemplate:
+        return None
+    if not compiles:
+        return ranked[0]
+    alike: dict[float, Config] = {}
+    for config in ranked:
+        alike.setdefault(_us(workload, config, target, compiles=False), config)
+        if len(alike) == BUILT:
+            break
+    return min(alike.values(), key=lambda config: _us(workload, config, target, compiles=True))
+
+
+# -- what is known of a configuration ----------------------------------------------------------------------------------
+
+
+def _us(workload: Workload, config: Config, target: CudaTarget, *, compiles: bool) -> float:
+    return float(_facts(workload, config, target, compiles=compiles)["computed_us" if compiles else "estimated_us"])
+
+
+@cache
+def _facts(workload: Workload, config: Config, target: CudaTarget, *, compiles: bool) -> dict[str, Any]:
+    """Of the kernel that takes longest; bytes of all. Without compiling, of the estimate."""
+    works = template(config.template).works
+    assert works is not None, "a template of CUDA says what its kernels do"
+    estimated = works(workload, config, target)
+    prices = [price(work, target) for work in estimated]
+    facts: dict[str, Any] = {"estimated_us": sum(each.microseconds for each in prices)}
+    if compiles:
+        try:
+            cost = computed_cost(build(Candidate(workload, config), target), workload, target)
+        except BuildError as error:
+            return {**facts, "computed_us": math.inf, "failed": str(error)}
+        facts |= {"computed_us": cost.microseconds, "spill_bytes": cost.slowest.resources.get("spill_bytes", 0)}
+        estimated, prices = [kernel.work for kernel in cost.kernels], [kernel.price for kernel in cost.kernels]
+    work, priced = max(zip(estimated, prices, strict=True), key=lambda each: each[1].microseconds)
+    return facts | {
+        "limiter": priced.limiter,
+        "busy_us": priced.busy_us,
+        "registers": work.registers,
+        "shared_bytes": work.shared_bytes,
+        "threads": work.threads,
+        "blocks_per_sm": priced.occupancy.blocks_per_sm,
+        "threads_per_sm": priced.occupancy.threads_per_sm,
+        "transactions_a_request": work.transactions_a_request,
+        "conflicts_us": conflicts_us(estimated, target),
+        "instructions_a_product": work.instructions / work.fma if work.fma else None,
+        "dram_bytes": sum(each.dram_bytes for each in prices),
+        "cache_bytes": sum(each.cache_bytes for each in estimated),
+        "waves": priced.waves,
+    }
+
+
+def _measured(workload: Workload, target: CudaTarget, configs: Sequence[Config]) -> dict[Config, dict[str, float]]:
+    """Times on this device, side by side with PyTorch's op, which is cuDNN's where that is faster."""
+    candidates = [Candidate(workload, config) for config in dict.fromkeys(configs)]
+    with LocalRunner(workload, target) as runner:
+        records = list(runner.confirm(candidates))
+    return {
+        record.config: {
+            "measured_us": record.measurement.median_us,
+            **{f"{name}_us": other.median_us for name, other in record.providers.items()},
+        }
+        for record in records
+        if record.measurement
+    }
+
+
+def summary(workload: Workload, rows: Sequence[Mapping[str, Any]]) -> str:
+    """One line: the microseconds of each variant."""
+    times = [f"{row['variant']} {_time(row):.1f}" for row in rows]
+    return f"{workload.key}: {', '.join(times)} ({rows[-1]['config']['template']})"
+
+
+# -- as tables ---------------------------------------------------------------------------------------------------------
+
+
+def times_table(rows: Sequence[Mapping[str, Any]], *, pass_: str, stride: int) -> list[str]:
+    """Microseconds of each variant, a line for each map and kernel, in Markdown."""
+    of_pass = [row for row in rows if (row["pass"], row["stride"]) == (pass_, stride)]
+    variants = list(dict.fromkeys(row["variant"] for row in of_pass))
+    lines = [f"| map, kernel | {' | '.join(variants)} | its family |", "|---" * (len(variants) + 2) + "|"]
+    for (size, kernel), group in _by_layer(of_pass):
+        found = {row["variant"]: row for row in group}
+        times = [f"{_time(found[name]):.1f}" if name in found else "" for name in variants]
+        lines.append(f"| {size}², k{kernel} | {' | '.join(times)} | {_family(found['best of all'])} |")
+    return lines
+
+
+def reasons_table(rows: Sequence[Mapping[str, Any]], *, pass_: str, stride: int) -> list[str]:
+    """Of the least cost of block tiles and of the best of all, what sets the time, in Markdown."""
+    heading = ("transactions a request", "threads on an SM", "MB through the second-level cache", "instructions an FMA")
+    lines = [f"| map, kernel | {' | '.join(('family', 'µs', 'the time is set by', *heading))} |", "|---" * 8 + "|"]
+    of_pass = [row for row in rows if (row["pass"], row["stride"]) == (pass_, stride)]
+    for (size, kernel), group in _by_layer(of_pass):
+        found = {row["variant"]: row for row in group if row["variant"] in ("least cost", "best of all")}
+        for row in {str(row["config"]): row for row in found.values()}.values():
+            met, issued = row["transactions_a_request"], row["instructions_a_product"]
+            facts = [
+                _family(row),
+                f"{_time(row):.1f}",
+                row["limiter"].replace("_", "/"),
+                f"{met:.2f}" if met else "",
+                str(row["threads_per_sm"]),
+                f"{row['cache_bytes'] / 1e6:.0f}",
+                f"{issued:.2f}" if issued else "",
+            ]
+            lines.append(f"| {size}², k{kernel} | {' | '.join(facts)} |")
+    return lines
+
+
+def _by_layer(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[int, int], list[Mapping[str, Any]]]]:
+    for layer, group in itertools.groupby(rows, key=lambda row: (row["size"], row["kernel"])):
+        yield layer, list(group)
+
+
+def _time(row: Mapping[str, Any]) -> float:
+    return float(row.get("computed_us", row["estimated_us"]))
+
+
+def _family(row: Mapping[str, Any]) -> str:
+    """The last word of the template's name; block tiles and weight gradients have none of their own."""
+    *_, last = str(row["config"]["template"]).split("_")
+    return {"nchw": "weight gradient" if row["pass"] == "wgrad" else "block tiles"}.get(last, last)

@@ -1,0 +1,104 @@
+"""``python -m bench partition``: its variants are what their names say, the least cost is the least, and the page has
+the figures of the results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.__main__ import main
+from bench.partition import LEVELS, SIZES, reasons_table, restricted, rows_of, times_table, workloads
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import Workload
+from dwconv.schedules.template import template
+
+SM_90 = parse_target("cuda:sm_90")
+assert isinstance(SM_90, CudaTarget)
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "two_level_partition.md").read_text(encoding="utf-8")
+
+
+def one(pass_: str, *, stride: int = 1, size: int = 7) -> Workload:
+    (workload,) = workloads(kernels=[3], sizes=[size], strides=[stride], passes=[pass_])
+    return workload
+
+
+def rows(pass_: str, **chosen: int) -> dict[str, dict[str, Any]]:
+    return {row["variant"]: row for row in rows_of(one(pass_, **chosen), SM_90, compiles=False)}
+
+
+def test_variants_are_what_they_are_called() -> None:
+    workload = one("fprop", size=14)
+    found = rows("fprop", size=14)
+    levels = {name: row["config"] for name, row in found.items()}
+    assert (levels["one level"]["tile_h"], levels["one level"]["tile_w"]) == (1, 1)
+    assert levels["2 virtual threads"]["vthread_w"] == 2 and levels["4 virtual threads"]["vthread_w"] == 4
+    assert all(levels[variant.name]["stage"] == "shared" for variant in LEVELS)
+    assert levels["padding"]["padding"] == "copied" and levels["no padding"]["padding"] == "fetched"
+    tiles = template("cuda.fprop_nchw").space(workload, SM_90)
+    assert levels["default"] == tiles.default.to_dict()
+    for name, row in found.items():
+        known = template(row["config"]["template"])
+        config = known.space(workload, SM_90).check(row["config"])
+        assert known.estimate_us is not None
+        assert row["estimated_us"] == known.estimate_us(workload, config, SM_90) > 0, name
+    own = [row["estimated_us"] for name, row in found.items() if name != "best of all"]
+    assert found["least cost"]["estimated_us"] == min(own) >= found["best of all"]["estimated_us"]
+
+
+def test_a_pass_without_block_tiles_has_the_best_of_all_alone() -> None:
+    assert list(rows("dgrad", stride=2)) == ["best of all"]
+    assert list(rows("wgrad")) == ["default", "one level", "two levels", "least cost", "best of all"]
+
+
+def test_a_part_of_a_space_keeps_its_rules() -> None:
+    space = template("cuda.fprop_nchw").space(one("fprop"), SM_90)
+    part = restricted(space, {"stage": ["shared"], "vthread_w": [1]}, near=space.default)
+    assert part is not None and part.default == space.default
+    assert {knob.name: knob.values for knob in part.knobs}["vthread_w"] == (1,)
+    assert part.why_illegal(space.default) is None and part.rules == space.rules
+    assert restricted(space, {"stage": ["elsewhere"]}, near=space.default) is None
+
+
+@pytest.mark.slow
+def test_kernels_are_compiled_where_that_is_wanted(tmp_path: Path) -> None:
+    command = ["partition", "--targets", "cuda:sm_90", "--kernels", "3", "--sizes", "7", "--passes", "wgrad"]
+    command += ["--out", str(tmp_path)]
+    assert main([*command, "--strides", "1", "--compile", "7"]) == 0
+    path = tmp_path / "partition-sm_90.json"
+    first = json.loads(path.read_text())["rows"]
+    assert all(row["computed_us"] > 0 and row["spill_bytes"] >= 0 and row["registers"] > 8 for row in first)
+    assert main([*command, "--strides", "2", "--compile", "0", "--add"]) == 0
+    both = json.loads(path.read_text())["rows"]
+    assert [row for row in both if row["stride"] == 1] == first and {row["stride"] for row in both} == {1, 2}
+    assert not any("computed_us" in row for row in both if row["stride"] == 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--targets", "cpu:avx2"], "target=cpu:avx2 is no GPU"),
+        (["--sizes", "8"], "there is no fprop of 8² maps here; use "),
+        (["--passes", "forward"], "there is no forward of 112² maps here; use fprop, dgrad, wgrad of "),
+    ],
+)
+def test_what_it_cannot_take_is_one_line(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["partition", *arguments, "--out", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and words in err
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_the_page_are_those_of_the_results() -> None:
+    found = json.loads((ROOT / "bench" / "results" / "partition-sm_90.json").read_text())["rows"]
+    assert {row["size"] for row in found} <= set(SIZES)
+    for pass_ in ("fprop", "wgrad"):
+        assert "\n".join(times_table(found, pass_=pass_, stride=1)) in PAGE
+    assert "\n".join(reasons_table(found, pass_="fprop", stride=1)) in PAGE
