@@ -113,6 +113,9 @@ BLOCKS: dict[str, tuple[Workload, str]] = {
     "forward": (K3, "bn+relu6,bn+relu"),
     "backward": (S2, "bn+silu,bn+hardswish"),
     "inference": (dataclasses.replace(CASES["dilation"][0], dtype="bfloat16"), "bn+relu,bn"),
+    "frozen, forward": (S2, "frozen+relu6,frozen+silu"),
+    "frozen, backward": (S2, "frozen+relu6,frozen+relu6"),
+    "frozen, y kept, backward": (CASES["dilation"][0], "bn+relu,frozen+hardswish"),
     "layer norm, forward": (K3, "none,ln"),
     "layer norm, backward": (dataclasses.replace(S2, bias=True), "none,ln"),
 }
