@@ -92,7 +92,8 @@ def test_ranks_answer(rate, world):
     of_data, of_pipelines = rows[:3], rows[3:]
     assert [each["name"] for each in of_data] == ["data parallelism", "all-reduce after backward", "the way chosen"]
     schedules = ["gpipe", "1f1b", "interleaved", "zero-bubble"]
-    assert [each["name"] for each in of_pipelines] == (schedules if world == 2 else ["1f1b, 2 + 1"])
+    names = [each["name"] for each in of_pipelines]
+    assert names == schedules if world == 2 else names in (["1f1b, 2 + 1"], ["1f1b, 1 + 2"])
     assert all(each["median_ms"] > 0 and each["predicted_ms"] > 0 for each in rows)
     if rate != "loopback":  # a step sends 45 MB, and nothing is faster than the link
         assert rows[0]["link_gb_s"] < 0.14 and rows[1]["median_ms"] > 300
