@@ -231,6 +231,8 @@ class Blocks:
                 return f"of {name}, there are no running statistics"
             if owner.training and not parent.training:
                 return f"of {name}, its statistics are those of the batch"
+        if side.kind.is_frozen and parent.training and _kind_of_device(owner) != "cpu":
+            return f"of {name}, its statistics are not those of the batch"
         called = [str(node.target) for node in side.between if node.op == "call_module"]
         for each in dict.fromkeys([inner, *called]):
             if why := _why_of_its_own(at(parent, each), f"{path}.{each}" if path else each):
@@ -330,6 +332,12 @@ def _leads_on(module: nn.Module) -> bool:
     is_sequence = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
     is_norm = isinstance(module, _BatchNorm | nn.LayerNorm)
     return is_sequence or is_norm or not [*module.children(), *module.parameters()]
+
+
+def _kind_of_device(norm: nn.Module) -> str:
+    """Only a CPU has kernels of frozen norms: elsewhere the rest of a block is one without them."""
+    mean = getattr(norm, "running_mean", None)
+    return "cpu" if mean is None else str(mean.device.type)
 
 
 def _shown(path: str) -> str:
