@@ -115,7 +115,7 @@ def summed_up(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 _WIDTH, _HEIGHT, _EDGE = 640, 300, 46
-_COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#b8860b")
+_COLOURS = ("#15517f", "#9c1c2e", "#1c6038", "#6e5000")
 
 
 def drawn(rows: Sequence[Mapping[str, Any]]) -> str:
