@@ -111,4 +111,7 @@ def test_two_ranks_answer(rate):
         return
     assert row["link_gb_s"] < 0.14 and not row["waiting"]
     sent = {json.dumps(each["communication"]): each["sent_bytes"] for each in row["rows"]}
-    assert 0.99 < row["seen_bytes"] / sent[json.dumps(row["chosen"])] < 1.2
+    chosen = json.dumps(row["chosen"])
+    assert row["seen_bytes"] > 0.99 * sent[chosen]
+    if '"powersgd_rank": null' in chosen:  # PowerSGD sends whole gradients in its first steps
+        assert row["seen_bytes"] < 1.2 * sent[chosen]

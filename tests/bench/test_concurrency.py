@@ -92,7 +92,10 @@ def test_every_way_to_run_a_step_is_measured_and_a_second_run_continues(tmp_path
     assert all(ms > 0 for ms in row["median_ms"].values()) and row["rounds"] >= 2
     assert all(low <= row["faster"][name] <= high for name, (low, high) in row["faster_interval"].items())
     assert row["void"] == [] and max(row["loss_difference"].values()) <= row["permitted"]
-    assert set(row["simulated"]) == measured_ones - {"recommended", "again", "backend", "eager", "inductor"}
+    assert set(row["simulated"]) == measured_ones - {
+        "recommended", "again", "backend", "eager", "inductor",
+        "manual 2 × 2",  # more threads than cores: it takes longer than is expected
+    }  # fmt: skip
     assert {"hill climbing", "regression"} <= set(row["accuracy"])
     printed = capsys.readouterr().out
     for said in ("the backend runs", "mean error against a sweep of", "all losses are the eager ones", "best manual"):
