@@ -73,7 +73,7 @@ def trained(form: str, *, seed: int, epochs: int) -> list[dict[str, Any]]:
         options += ["--epochs", epochs, "--seed", seed, "--measure", 0, "--plan", folder / "plan.json"]
         command = ["-m", "dwconv.parallel", "train", *map(str, options), "--json", str(folder / "epochs.json")]
         run_ranks(command, name=form, world=sum(counts), rate=LOOPBACK, timeout_s=_TIMEOUT_S)
-        return json.loads((folder / "epochs.json").read_text())["epochs"]
+        return json.loads((folder / "epochs.json").read_text(encoding="utf-8"))["epochs"]
 
 
 def plan(counts: Sequence[int]) -> Plan:

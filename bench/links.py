@@ -169,7 +169,7 @@ def _place(rank: int, world: int, *, address: str, port: int, device: str, befor
 
 def sent_bytes(device: str = "eth0") -> int | None:
     """What this rank has sent since its link is there; None on loopback, which all processes share."""
-    for line in Path("/proc/self/net/dev").read_text().splitlines():
+    for line in Path("/proc/self/net/dev").read_text(encoding="utf-8").splitlines():
         name, _, numbers = line.partition(":")
         if name.strip() == device and os.environ.get("GLOO_SOCKET_IFNAME") == device:
             return int(numbers.split()[8])

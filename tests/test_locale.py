@@ -33,7 +33,7 @@ def _is_text(call: ast.Call) -> bool:
         return not call.args
     if name == "write_text":
         return len(call.args) < 2
-    if name in _OPENS and ast.unparse(function) not in ("os.open", "State.open"):
+    if name in _OPENS and ast.unparse(function) not in ("os.open", "State.open", "Image.open"):
         given = [options.get("mode"), *call.args]
         modes = [each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         return not any("b" in mode for mode in modes) and (bool(modes) or not name.endswith("TemporaryFile"))

@@ -73,7 +73,7 @@ def in_a_step(spans: Spans, group: dist.ProcessGroup) -> InAStep:
 def machine() -> str:
     """Which has one clock since it was started; empty where the system does not tell."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except OSError:
         return ""
 
