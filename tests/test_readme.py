@@ -426,15 +426,35 @@ def searches_that_were_replayed() -> Iterator[Row]:
         yield "docs/benchmarks.md", f"{row['strategy']}, `--until {row['until']:.0%}`", cells
 
 
-def rows_of_sixteen_cores() -> Iterator[Row]:
-    results = "concurrency-intel-xeon-processor-family-6-model-207-avx512-16t.json"
-    (row,) = json.loads((ROOT / "bench/results" / results).read_text())["rows"]
-    took = row["median_ms"]
-    names = ["eager", "S1", "S2", "S3", "S1+S3", "regression", "backend"]
-    ratios = {name: f"{took['recommended'] / took[row['same_as'][name]]:.2f}" for name in names}
-    ratios["backend"] = f"{row['backend'].partition(':')[0]}, {ratios['backend']}"
-    cells = [f"{took['recommended']:.1f}", *ratios.values()]
-    yield "docs/benchmarks.md", f"{row['network']}, 16 cores", cells
+def rows_of_steps_op_by_op() -> Iterator[Row]:
+    for device, cores in (
+        ("amd-epyc-family-26-model-2-avx512-2t", ""),
+        ("intel-xeon-processor-family-6-model-207-avx512-16t", ", 16 cores"),
+    ):
+        for row in json.loads((ROOT / f"bench/results/concurrency-{device}.json").read_text())["rows"]:
+            took = row["median_ms"]
+            manual = min((ms for name, ms in took.items() if name.startswith("manual")), default=None)
+            names = ["eager", "S1", "S2", "S3", "S4", "S1+S3", "hill climbing", "regression", "backend"]
+            found = {name: took.get(row["same_as"].get(name, name)) for name in names}
+            ratios = {
+                name: f"{took['recommended'] / ms:.2f}" if ms else "" for name, ms in {"": manual, **found}.items()
+            }
+            ratios["backend"] = f"{row['backend'].partition(':')[0]}, {ratios['backend']}"
+            yield "docs/benchmarks.md", f"{row['network']}{cores}", [f"{took['recommended']:.1f}", *ratios.values()]
+
+
+def rows_of_sending_gradients() -> Iterator[Row]:
+    results = ROOT / "bench/results/communication-amd-epyc-family-26-model-2-avx512-2t.json"
+    bfloat16 = {"collective": "all-reduce", "bucket_mb": None, "compressed": True, "powersgd_rank": None}
+    for row in json.loads(results.read_text())["rows"]:
+        (compressed,) = (each for each in row["rows"] if each["communication"] == bfloat16)
+        exposed = [row["control_exposed_ms"], row["default_exposed_ms"], compressed["exposed_us"] / 1e3]
+        cells = [f"{ms:,.1f}" for ms in (row["local_ms"], *exposed, row["chosen_exposed_ms"])]
+        yield (
+            "docs/benchmarks.md",
+            f"{row['network']}, {row['rate']} Gbit/s",
+            [*cells, f"{row['hidden']:.0%}".replace("%", " %")],
+        )
 
 
 def rows_of_the_first_minute() -> Iterator[Row]:
@@ -454,8 +474,8 @@ def rows_of_the_first_minute() -> Iterator[Row]:
         rows_of_layers, rows_of_16_bits, rows_of_any_size, rows_of_rows_and_volumes, rows_under_torch_compile,
         rows_of_blocks, rows_of_steps_with_blocks, headlines_of_blocks_and_steps,
         rows_of_models_in_processes_of_their_own, rows_of_what_is_learnt_with_blocks, means_of_the_gpu,
-        steps_on_the_gpu, blocks_on_the_gpu, rows_of_sixteen_cores, searches_that_were_replayed,
-        rows_of_the_first_minute,
+        steps_on_the_gpu, blocks_on_the_gpu, rows_of_steps_op_by_op, rows_of_sending_gradients,
+        searches_that_were_replayed, rows_of_the_first_minute,
     ],
 )  # fmt: skip
 def test_the_figures_of_tables_are_those_of_the_results(rows: Callable[[], Iterator[Row]], request):
