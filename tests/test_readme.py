@@ -457,6 +457,21 @@ def rows_of_sending_gradients() -> Iterator[Row]:
         )
 
 
+def rows_of_pipelines_on_links() -> Iterator[Row]:
+    results = ROOT / "bench/results/parallel-amd-epyc-family-26-model-2-avx512-2t.json"
+    by_link: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in json.loads(results.read_text())["rows"]:
+        by_link.setdefault((row["network"], row["rate"]), []).append(row)
+    for (network, rate), rows in by_link.items():
+        took = {row["name"]: row["median_ms"] for row in rows}
+        (planned,) = (row for row in rows if row["planned"])
+        names = ["all-reduce after backward", "data parallelism", "gpipe", "1f1b", "interleaved", "zero-bubble"]
+        yield "docs/benchmarks.md", f"{network}, CIFAR-10, {rate} Gbit/s", [
+            *(f"{took[name]:,.0f}" for name in names), planned["name"],
+            f"{planned['times_as_fast_as_conventional']:.2f}",
+        ]  # fmt: skip
+
+
 def rows_of_the_first_minute() -> Iterator[Row]:
     """Of the results that there are."""
     for path in (ROOT / "bench" / "results").glob("first-minute-*-2t.json"):
@@ -475,7 +490,7 @@ def rows_of_the_first_minute() -> Iterator[Row]:
         rows_of_blocks, rows_of_steps_with_blocks, headlines_of_blocks_and_steps,
         rows_of_models_in_processes_of_their_own, rows_of_what_is_learnt_with_blocks, means_of_the_gpu,
         steps_on_the_gpu, blocks_on_the_gpu, rows_of_steps_op_by_op, rows_of_sending_gradients,
-        searches_that_were_replayed, rows_of_the_first_minute,
+        rows_of_pipelines_on_links, searches_that_were_replayed, rows_of_the_first_minute,
     ],
 )  # fmt: skip
 def test_the_figures_of_tables_are_those_of_the_results(rows: Callable[[], Iterator[Row]], request):
