@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from bench.report.files import read
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, integers
-from dwconv.errors import BuildError, InvalidChoice, NoTemplate, say
+from dwconv.errors import BuildError, InvalidChoice, NoTemplate, UnreadableResults, say
 from dwconv.kernels import build
 from dwconv.measure.runner import LocalRunner
 from dwconv.problems.target import CudaTarget, parse_target
@@ -80,7 +80,7 @@ def command(argv: list[str]) -> int:
         if not isinstance(target, CudaTarget):
             raise InvalidChoice(f"target={target} is no GPU; use cuda:sm_90, for example")
         wanted = list(workloads(kernels=args.kernels, sizes=args.sizes, strides=args.strides, passes=args.passes))
-        rows = {workload: found for workload, found in _known(args.out, target).items() if args.add}
+        rows = _known(args.out, target) if args.add else {}
         try:
             for workload in wanted:
                 rows[workload] = rows_of(workload, target, compiles=workload.input_size[0] in args.compile)
@@ -92,13 +92,17 @@ def command(argv: list[str]) -> int:
 
 
 def _known(folder: Path, target: CudaTarget) -> dict[Workload, list[dict[str, Any]]]:
-    """The rows of the file that an earlier run wrote, by workload."""
+    """The rows of the file that an earlier run wrote, by workload. Raises UnreadableResults."""
     path = folder / f"partition-{target.device}.json"
-    found = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    by_names = {tuple(_names(workload).values()): workload for workload in workloads()}
+    by_names = {tuple(map(str, _names(workload).values())): workload for workload in workloads()}
     rows: dict[Workload, list[dict[str, Any]]] = {}
-    for row in found:
-        rows.setdefault(by_names[tuple(row[name] for name in NAMES)], []).append(row)
+    for row in read(path).rows if path.exists() else []:
+        names = tuple(str(row.get(name)) for name in NAMES)
+        if names not in by_names:
+            raise UnreadableResults(
+                f"{path} has a row of {' '.join(names)}, which is none of this benchmark; remove it"
+            )
+        rows.setdefault(by_names[names], []).append(row)
     return rows
 
 

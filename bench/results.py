@@ -16,12 +16,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import psutil
 
 from dwconv.commands.command_line import writable_folder
-from dwconv.errors import InvalidChoice
+from dwconv.errors import InvalidChoice, UnreadableResults, one_line
 from dwconv.measure.clock.contention import Quiet, cores
 from dwconv.measure.limits import known_limits
 from dwconv.problems.target import CpuTarget, Target
@@ -30,6 +31,7 @@ from dwconv.system import versions
 from dwconv.system.new_file import replace_file
 
 FOLDER = Path("bench/results")
+T = TypeVar("T")
 
 
 def add_out_argument(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +81,18 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
             f"note: the machine was busy with other work in {contended} of {len(rows)} rows; measure again when quiet"
         )
     return path
+
+
+def read_results(path: Path, kind: type[T], *, way_out: str = "give files that a benchmark wrote") -> T:
+    """The content of a file of results. Raises UnreadableResults, which names the file and what is wrong in it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise UnreadableResults(f"{path}: {error.strerror or error}; {way_out}") from error
+    except msgspec.ValidationError as error:
+        raise UnreadableResults(f"{path} is not the output of a benchmark: {error}; {way_out}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableResults(f"{path} is not JSON: {one_line(str(error))}; {way_out}") from error
 
 
 class MachineWatch:

@@ -14,7 +14,6 @@ timed once.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from bench.concurrency.models import NETWORKS, TrainedNetwork
@@ -42,7 +42,7 @@ from bench.concurrency.steps import (
 )
 from bench.concurrency.times import measured_models
 from bench.evidence import ratio_of
-from bench.results import add_out_argument, write_results
+from bench.results import add_out_argument, read_results, write_results
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.concurrency.counters import available
@@ -131,19 +131,25 @@ def _said(machine: Machine) -> list[str]:
     return said + ([available().note] if available().note else [])
 
 
+class _Earlier(msgspec.Struct):
+    """What the file of an earlier run has to have."""
+
+    versions: dict[str, str | None]
+    rows: list[Row]
+    seed: int | None = None
+    seconds: float | None = None
+
+
 def _kept(results: str, *, folder: Path, facts: Mapping[str, Any]) -> list[Row]:
     """The rows of an earlier run with the same versions, seed and seconds; none if there is none."""
     path = Path(folder) / f"{results}-{cpu_target().device}.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        same = {**facts, **versions.installed()}
-        was = {**{name: found.get(name) for name in facts}, **found["versions"]}
-        rows = found["rows"] if same == {name: was.get(name) for name in same} else []
-        return [row for row in rows if "network" in row]
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise InvalidChoice(f"--resume: {path} holds no results of this benchmark; remove it") from None
+    found = read_results(path, _Earlier, way_out="remove it, or leave out --resume")
+    same = {**facts, **versions.installed()}
+    was = {"seed": found.seed, "seconds": found.seconds, **found.versions}
+    rows = found.rows if same == {name: was.get(name) for name in same} else []
+    return [row for row in rows if "network" in row]
 
 
 def _of_models(network: TrainedNetwork, *, machine: Machine, seconds: float, seed: int) -> Row:

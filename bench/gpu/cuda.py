@@ -12,7 +12,6 @@ for the device are not measured again, except steps, which depend on all records
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import sys
@@ -38,7 +37,7 @@ from bench.gpu.train import train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
 from bench.gpu.verify import in_words as in_words_of_verdict
 from bench.gpu.verify import verify_stage
-from bench.results import FOLDER, write_results
+from bench.results import FOLDER, read_results, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, whole
 from dwconv.errors import DwconvError, one_line
 from dwconv.problems.target import Target, parse_target
@@ -165,7 +164,7 @@ def _summary(ended: dict[str, Ended], state: State) -> str:
 def shipped_results(target: Target) -> dict[str, Any]:
     """What ``_write_results`` wrote of the device before; empty if nothing ships of it."""
     path = FOLDER / f"cuda-{target.device}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return read_results(path, dict[str, Any]) if path.exists() else {}
 
 
 def _write_results(state: State, target: Target) -> None:

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from dwconv.commands.tune_arguments import cores
 from dwconv.errors import LogError, one_line
@@ -104,6 +106,12 @@ _WRITE_EVERY_S = 0.5
 Answers = dict[str, Any]
 
 
+class _File(msgspec.Struct):
+    format: Literal[2]
+    device: str
+    answers: dict[str, Answers]
+
+
 class State:
     """The answers in a folder."""
 
@@ -169,15 +177,14 @@ def has_failed(answer: Any) -> bool:
 def _read(path: Path, *, device: str) -> dict[str, Answers]:
     way_out = "remove it, or name another folder with --out"
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        known = msgspec.json.decode(path.read_bytes(), type=_File)
+    except msgspec.ValidationError as error:
+        raise LogError(f"out={path} holds no answers of bench cuda in format {FORMAT}: {error}; {way_out}") from error
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LogError(f"out={path} is damaged: {one_line(str(error))}; {way_out}") from error
-    answers = known.get("answers") if isinstance(known, dict) and known.get("format") == FORMAT else None
-    if not isinstance(answers, dict) or not all(isinstance(of_stage, dict) for of_stage in answers.values()):
-        raise LogError(f"out={path} holds no answers of bench cuda in format {FORMAT}; {way_out}")
-    if known.get("device") != device:
-        raise LogError(f"out={path} belongs to {known.get('device')}, this is {device}; {way_out}")
-    return answers
+    if known.device != device:
+        raise LogError(f"out={path} belongs to {one_line(known.device)}, this is {device}; {way_out}")
+    return known.answers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from bench.results import read_results
 from dwconv.errors import UnreadableResults
 from dwconv.problems.target import Limits
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout
@@ -178,8 +179,8 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
 
 def read(path: Path) -> ResultFile:
     """Raises UnreadableResults, which names the file and what is wrong in it."""
+    found = read_results(path, ResultFile)
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=ResultFile)
         return msgspec.structs.replace(
             found,
             name=path.name,
@@ -188,12 +189,8 @@ def read(path: Path) -> ResultFile:
             step_rows=_rows(found, StepRow, "train"),
             minute_rows=_rows(found, MinuteRow, "first"),
         )
-    except OSError as error:
-        raise UnreadableResults(f"{path}: {error.strerror or error}; give files that a benchmark wrote") from error
     except msgspec.ValidationError as error:
         raise UnreadableResults(f"{path} is not the output of a benchmark: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableResults(f"{path} is not JSON: {error}") from error
 
 
 def _rows(found: ResultFile, of: type[_Row], kind: str) -> Sequence[_Row]:

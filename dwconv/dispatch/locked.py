@@ -11,13 +11,14 @@ the digest of its code.
 from __future__ import annotations
 
 import hashlib
-import json
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 
 from dwconv import settings
@@ -34,8 +35,6 @@ from dwconv.system.new_file import replace_file
 if TYPE_CHECKING:
     from dwconv.kernels.artifact import Artifact
 
-_Call = tuple[Problem, str, int]
-"""With the device's name, and PyTorch's threads."""
 _Decisions = dict[Pass, DispatchDecision]
 agreed: dict[tuple[Problem, torch.device], _Decisions] = {}
 """By problems of an empty batch, until decisions are forgotten."""
@@ -55,6 +54,35 @@ def _of_any_batch(problem: Problem) -> Problem:
     return replace(problem, input_shape=(0, *problem.input_shape[1:]))
 
 
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+class LockedKernel(msgspec.Struct, frozen=True):
+    """The kernel of a pass, as the file has it."""
+
+    workload: dict[str, Any]
+    config: dict[str, int | str]
+    threads: int
+    """That it was built for; 0 on a GPU."""
+    code: str
+    """The digest of its code."""
+
+
+class LockedCall(msgspec.Struct, frozen=True):
+    """What ran a problem, as the file has it."""
+
+    device: str
+    threads: int
+    """PyTorch's; 0 on a GPU."""
+    problem: dict[str, Any]
+    passes: dict[Pass, LockedKernel | None]
+
+
+class _File(msgspec.Struct, frozen=True):
+    made_with: dict[str, str]
+    calls: tuple[LockedCall, ...]
+
+
 class Lock:
     """What a file says. ``other_versions``: in words, those that it was made with and that are not installed."""
 
@@ -62,17 +90,16 @@ class Lock:
         """Raises InvalidSetting for a file that is missing or malformed."""
         self.path = path
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            self._calls: dict[_Call, dict[Pass, Any]] = {
-                (Problem.of(Workload.from_dict(each["problem"])), each["device"], each["threads"]): each["passes"]
-                for each in content["calls"]
-            }
-            made_with: dict[str, str] = dict(content["made_with"])
+            content = msgspec.json.decode(path.read_bytes().removeprefix(BOM_UTF8), type=_File)
+            self._calls = [(Problem.of(Workload.from_dict(call.problem)), call) for call in content.calls]
         except OSError as error:
             raise InvalidSetting(f"DWCONV_LOCK={path}: {error.strerror}; dwconv.lock writes it") from None
-        except (ValueError, KeyError, TypeError, AttributeError, InvalidWorkload) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidWorkload) as error:
             reason = one_line(str(error), most=200)
-            raise InvalidSetting(f"DWCONV_LOCK={path} is not what dwconv.lock writes: {reason}") from None
+            raise InvalidSetting(
+                f"DWCONV_LOCK={path} is not what dwconv.lock writes: {reason}; write it anew, or unset the variable"
+            ) from None
+        made_with = content.made_with
         here = versions.installed()
         changed = [name for name in made_with if made_with[name] != here.get(name)]
         self.other_versions = ", ".join(f"{name} {made_with[name]}" for name in changed)
@@ -83,14 +110,14 @@ class Lock:
             return dict.fromkeys(problem.passes, _pytorch(f"{self.path} does not name it on {_named(target)}"))
         return {pass_: self._decision(passes.get(pass_), target, broken=broken) for pass_ in (*problem.passes, *passes)}
 
-    def _nearest(self, problem: Problem, target: Target) -> tuple[int, dict[Pass, Any] | None]:
+    def _nearest(self, problem: Problem, target: Target) -> tuple[int, dict[Pass, LockedKernel | None] | None]:
         """The number of PyTorch's threads that the file has the call with, that of ``target`` or the nearest to it, and
         its passes; None where it has none. Kernels give the same bits on any number of threads."""
         here = _threads(target)
         found = {
-            threads: passes
-            for (known, device, threads), passes in self._calls.items()
-            if known == problem and (device == target.device or _is_on_other_threads(device, target))
+            call.threads: call.passes
+            for known, call in self._calls
+            if known == problem and (call.device == target.device or _is_on_other_threads(call.device, target))
         }
         nearest = min(found, key=lambda threads: (abs(threads - here), threads), default=here)
         return nearest, found.get(nearest)
@@ -100,17 +127,17 @@ class Lock:
         threads, _ = self._nearest(problem, target)
         return None if threads == _threads(target) else threads
 
-    def _decision(self, fields: Any, target: Target, *, broken: legality.Broken) -> DispatchDecision:
+    def _decision(self, kernel: LockedKernel | None, target: Target, *, broken: legality.Broken) -> DispatchDecision:
         from dwconv.schedules.template import Candidate
 
-        if fields is None:
+        if kernel is None:
             return _pytorch(f"as in {self.path}", is_locked=True)
         try:
-            workload, given = Workload.from_dict(fields["workload"]), dict(fields["config"])
-            candidate = Candidate(workload, Config.of(given.pop("template"), **given))
-            target = replace(target, threads=fields["threads"]) if isinstance(target, CpuTarget) else target
+            workload, knobs = Workload.from_dict(kernel.workload), dict(kernel.config)
+            candidate = Candidate(workload, Config.of(str(knobs.pop("template", "none")), **knobs))
+            target = replace(target, threads=kernel.threads) if isinstance(target, CpuTarget) else target
             legality.check(candidate, target, broken=broken)
-        except (KeyError, TypeError, ValueError, InvalidWorkload, InvalidConfig) as error:
+        except (TypeError, ValueError, InvalidWorkload, InvalidConfig) as error:
             return _pytorch(f"the kernel in {self.path} cannot run here: {error}")
         return DispatchDecision(
             provider="dwconv",
@@ -118,7 +145,7 @@ class Lock:
             workload=workload,
             target=target,
             config=candidate.config,
-            code=fields["code"],
+            code=kernel.code,
         )
 
 
@@ -137,17 +164,17 @@ def write(
     path: Path, calls: Mapping[tuple[Problem, Target], Mapping[Pass, tuple[DispatchDecision, str | None]]]
 ) -> None:
     """Write what runs each pass: a decision, and the digest of its code, None for PyTorch's op. Raises OSError."""
-    listed = [
-        {
-            "device": target.device,
-            "threads": _threads(target),
-            "problem": problem.workload(problem.passes[0]).to_dict(),
-            "passes": {pass_: _fields(*each) for pass_, each in passes.items()},
-        }
+    listed = tuple(
+        LockedCall(
+            device=target.device,
+            threads=_threads(target),
+            problem=problem.workload(problem.passes[0]).to_dict(),
+            passes={pass_: _kernel(*each) for pass_, each in passes.items()},
+        )
         for (problem, target), passes in calls.items()
-    ]
-    content = {"made_with": versions.installed(), "calls": listed}
-    replace_file(path, [json.dumps(content, indent=1).encode(), b"\n"], durable=False)
+    )
+    content = msgspec.json.encode(_File(made_with=versions.installed(), calls=listed))
+    replace_file(path, [msgspec.json.format(content, indent=1), b"\n"], durable=False)
 
 
 def digest_of(artifact: Artifact) -> str:
@@ -155,16 +182,16 @@ def digest_of(artifact: Artifact) -> str:
     return hashlib.sha256(artifact.source.encode() or artifact.library or artifact.cubin).hexdigest()
 
 
-def _fields(decision: DispatchDecision, code: str | None) -> Any:
+def _kernel(decision: DispatchDecision, code: str | None) -> LockedKernel | None:
     if code is None or decision.provider == "pytorch":
         return None
     assert decision.workload is not None and decision.config is not None and decision.target is not None
-    return {
-        "workload": decision.workload.to_dict(),
-        "config": decision.config.to_dict(),
-        "threads": _threads(decision.target),
-        "code": code,
-    }
+    return LockedKernel(
+        workload=decision.workload.to_dict(),
+        config=decision.config.to_dict(),
+        threads=_threads(decision.target),
+        code=code,
+    )
 
 
 def _pytorch(reason: str, *, is_locked: bool = False) -> DispatchDecision:

@@ -62,6 +62,7 @@ def test_it_goes_on_where_it_stopped(tmp_path):
     [
         ("{torn", "is damaged"),
         ("[1]", "holds no answers"),
+        ('{"format": 1, "device": "nvidia-made-up", "answers": {}}', "holds no answers of bench cuda in format 2"),
         ('{"format": 2, "device": "nvidia-made-up", "answers": {"tune": 3}}', "holds no answers"),
         ('{"format": 2, "device": "nvidia-other", "answers": {}}', "belongs to nvidia-other, this is nvidia-made-up"),
     ],

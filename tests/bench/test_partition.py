@@ -93,6 +93,23 @@ def test_what_it_cannot_take_is_one_line(
     assert out == "" and err.count("\n") == 1 and words in err
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is not JSON"),
+        ('{"benchmark": "partition"}', "is not the output of a benchmark: Object missing required field `rows`"),
+        ('{"benchmark": "partition", "rows": [{"pass": "fprop", "size": [8]}]}', "has a row of fprop [8] None None"),
+    ],
+)
+def test_a_file_that_cannot_be_added_to_is_one_line(
+    content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "partition-sm_90.json").write_text(content)
+    assert main(["partition", "--targets", "cuda:sm_90", "--out", str(tmp_path), "--add"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and words in err and "partition-sm_90.json" in err
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 

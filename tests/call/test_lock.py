@@ -130,6 +130,32 @@ def test_a_file_that_is_none_is_named(logs, tmp_path, monkeypatch, content, says
         dwconv.lock(tmp_path / "no" / "a.json")
 
 
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda call: call.update(threads="2"), r"Expected `int`, got `str` - at `\$\.calls\[0\]\.threads`"),
+        (lambda call: call.update(passes=[]), "Expected `object`, got `array`"),
+        (lambda call: call["passes"].update(fprop="mine"), "Expected `object | null`, got `str`"),
+        (lambda call: call["passes"]["fprop"].pop("code"), "missing required field `code`"),
+        (lambda call: call["passes"]["fprop"]["config"].update(tile_h=[4]), "Expected `int | str`, got `array`"),
+        (lambda call: call["problem"].update(batch="many"), "batch='many' must be a whole number"),
+    ],
+)
+def test_a_file_with_one_wrong_field_is_named_before_any_call_runs(locked, spoil, says):
+    path, *_ = locked
+    content = json.loads(path.read_text())
+    spoil(content["calls"][0])
+    path.write_text(json.dumps(content))
+    with pytest.raises(InvalidSetting, match=rf"DWCONV_LOCK=.*{says}.*; write it anew, or unset the variable$"):
+        run()
+
+
+def test_a_file_that_an_editor_marked_as_utf_8_is_read(locked):
+    path, given, ran = locked
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert all(map(torch.equal, run(), given)) and configs() == ran
+
+
 def test_kernels_that_are_still_being_built_are_counted(logs, tmp_path, monkeypatch):
     """Under "predict", the default of users, PyTorch's op runs until they are there."""
     plant(logs / "log.jsonl", [workload_of()], passes=PASSES[:2])
