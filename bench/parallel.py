@@ -38,9 +38,10 @@ from dwconv.parallel.joining import agreed, ranks
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
-from dwconv.parallel.planning.partition import Shape, partition
+from dwconv.parallel.planning.partition import partition
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import FREE_LINK, LayerCost, Link, Plan, Stage, sum_us
+from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import simulate
 from dwconv.problems.target import cpu_target
 

@@ -18,9 +18,9 @@ from dwconv.parallel.planning import break_even
 from dwconv.parallel.planning.compare import Candidate, Proposal, propose, report
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.measured_link import measured_link
-from dwconv.parallel.planning.partition import MICROBATCHES_A_RANK, Shape
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import SCHEDULES, LayerCost, Link, write_plan
+from dwconv.parallel.planning.shape import MICROBATCHES_A_RANK, Shape
 from dwconv.parallel.planning.timeline import write_timeline
 from dwconv.system.threads import on_threads
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning import partition as partition_module
 from dwconv.parallel.planning.compare import propose, recommendation, report
-from dwconv.parallel.planning.partition import Shape, partition
+from dwconv.parallel.planning.partition import partition
 from dwconv.parallel.planning.plan import FREE_LINK, Link, Plan, Stage
+from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import simulate
 from tests.parallel.made_up_layers import layer
 

@@ -18,8 +18,8 @@ from dwconv.parallel import __main__ as parallel
 from dwconv.parallel import plan as plan_command
 from dwconv.parallel.planning import break_even
 from dwconv.parallel.planning.compare import propose
-from dwconv.parallel.planning.partition import Shape
 from dwconv.parallel.planning.plan import Link, read_plan, write_plan
+from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import simulate
 from dwconv.parallel.planning.timeline import trace
 from tests.parallel.made_up_layers import layer, plan

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.compare import Candidate, propose
-from dwconv.parallel.planning.partition import Shape
 from dwconv.parallel.planning.plan import LayerCost, Link
+from dwconv.parallel.planning.shape import Shape
 
 BANDWIDTHS_GBIT_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 GB_S_OF_A_GBIT_S = 0.125

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.planning.partition import Shape, partition
+from dwconv.parallel.planning.partition import partition
 from dwconv.parallel.planning.plan import COPIES_OF_PARAMETERS, LayerCost, Plan, Stage, stage_cost, why_not
+from dwconv.parallel.planning.shape import Shape
 from dwconv.parallel.planning.simulation import SimulatedStep, simulate
 
 

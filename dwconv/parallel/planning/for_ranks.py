@@ -12,9 +12,9 @@ from dwconv.errors import InvalidArgument, NoPlan
 from dwconv.parallel.joining import agreed, check_joined
 from dwconv.parallel.planning.compare import Proposal, propose
 from dwconv.parallel.planning.costs import layer_costs
-from dwconv.parallel.planning.partition import MICROBATCHES_A_RANK, Shape
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import Link, Plan
+from dwconv.parallel.planning.shape import MICROBATCHES_A_RANK, Shape
 from dwconv.system import given
 
 COSTS_S = 3.0
