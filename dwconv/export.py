@@ -125,7 +125,7 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target,
     elif args.network is not None or args.shape is not None or args.log is None:
         counts = workloads_from(parser, args)
     if counts is not None:
-        from dwconv.tuner.expected_gain import with_both_gradients
+        from dwconv.tuner.step_time import with_both_gradients
 
         return list(with_both_gradients(counts, target) if asks_for_both_gradients(args) else counts)
     records = [record for record in known if record.device == target.device]

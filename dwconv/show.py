@@ -175,7 +175,7 @@ def _asm(candidate: Candidate, target: Target) -> _Answer:
 
 def _launches(candidate: Candidate, target: Target) -> _Answer:
     from dwconv.kernels.artifact import at_batch
-    from dwconv.tuner.gpu_cost import resource_words
+    from dwconv.tuner.cost_report import resource_words
 
     artifact, batch = _built(candidate, target, only="cuda"), candidate.workload.batch
     lines, launches = [], []
@@ -204,7 +204,8 @@ def _sass(candidate: Candidate, target: Target) -> _Answer:
 
 def _cost(candidate: Candidate, target: Target) -> _Answer:
     from dwconv.problems.target import CudaTarget
-    from dwconv.tuner.gpu_cost import computed_cost, cost_data, cost_lines
+    from dwconv.tuner.cost_report import cost_data, cost_lines
+    from dwconv.tuner.gpu_cost import computed_cost
 
     artifact = _built(candidate, target, only="cuda")
     assert isinstance(target, CudaTarget)

@@ -43,7 +43,7 @@ from dwconv.errors import DwconvError, one_line
 from dwconv.problems.target import Target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.settings import shipped_log_folder
-from dwconv.tuner.expected_gain import with_both_gradients
+from dwconv.tuner.step_time import with_both_gradients
 
 
 @dataclass(frozen=True, kw_only=True)

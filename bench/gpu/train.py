@@ -21,7 +21,7 @@ from bench.train import raced, void
 from dwconv import settings
 from dwconv.errors import DwconvError, WorkerDied
 from dwconv.model.by_name import load_model
-from dwconv.tuner.expected_gain import with_both_gradients
+from dwconv.tuner.step_time import with_both_gradients
 
 FIRST_S = 30.0
 """Expected seconds of a network, until one has run."""

@@ -24,10 +24,11 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.records.shared import SharedRun
 from dwconv.tuner.agenda import Agenda, without_searched
 from dwconv.tuner.choices import Choices, check_choices
-from dwconv.tuner.expected_gain import StepTime, ToGain, expected_gains_us, most_to_win_first, with_both_gradients
+from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first
 from dwconv.tuner.results_table import Outcome, Progress, state
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
+from dwconv.tuner.step_time import StepTime, ToGain, with_both_gradients
 from dwconv.tuner.tuned import Tuned
 
 

@@ -1,8 +1,7 @@
 """ExpectedGains: how long the calls of a workload take now, and how much of that tuning may still win.
 
 The same figures say what is raced and tuned first, how much time each gets, what ``dwconv.tune`` says is still to gain,
-and what ``dwconv.report`` shows. StepTime adds them up: the time of a step in the workloads of a network. Until says
-when a search has come near enough to what the device allows.
+and what ``dwconv.report`` shows.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
@@ -27,7 +26,6 @@ from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import can_run
 from dwconv.untuned import gain
 
 MOST_STARTS = 3
@@ -44,9 +42,8 @@ _LEFT_TO_WIN = 0.05
 """Share of the time that a search still wins where some configurations were measured, as in a race."""
 _LEFT_AFTER_PREDICTION = 0.08
 """Where a predicted kernel runs: two runs showed 0.92 and 0.94 of the speed that 20 s of search find."""
-
-_TAPS_AT_ONCE = 25
-"""Taps up to which both gradients in one kernel may be faster on a GPU."""
+_FURTHER_GAIN = 0.6
+"""Over the number of trials: the share that all further ones gain where the latest gained nothing."""
 
 Basis = Literal["measured", "predicted", "assumed"]
 
@@ -131,21 +128,6 @@ class ExpectedGains:
         return least_us * _usual_gain(workload)
 
 
-def with_both_gradients(counts: Mapping[Workload, int], target: Target) -> dict[Workload, int]:
-    """``counts``, how often a step runs each workload, and after the gradients of a layer the kernel that gives both,
-    where a GPU has one: as often as it may run in the place of the two. On a CPU such kernels were measured to be
-    slower, and with more taps they are computed to be slower on a GPU. A request for one is served."""
-    found: dict[Workload, int] = {}
-    for workload, count in counts.items():
-        found[workload] = count
-        few = target.kind == "cuda" and math.prod(workload.kernel) <= _TAPS_AT_ONCE and not workload.any_size
-        if few and workload.pass_ == "wgrad" and not workload.bias:
-            dgrad, both = workload.for_pass("dgrad"), workload.for_pass("backward")
-            if dgrad in counts and both not in counts and can_run(both, target):
-                found[both] = min(count, counts[dgrad])
-    return found
-
-
 def expected_gains_us(counts: Mapping[Workload, int], target: Target, known: Database) -> dict[Workload, float]:
     """The time that a step is expected to win by tuning, in all calls of a workload; 0 if none is expected."""
     expected_gains = ExpectedGains(target, known)
@@ -182,83 +164,6 @@ def shares(expected_gains: Mapping[Workload, float]) -> dict[Workload, int]:
 def _usual_gain(workload: Workload) -> float:
     large = workload.pass_ == "wgrad" and math.prod(workload.kernel) >= _LARGE_KERNEL
     return _GAIN_OF_LARGE_WGRAD if large else _GAIN[workload.pass_]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToGain:
-    """What is expected of a step, by what was known at one moment. Prints as ``1.24 ms a step (15%)``."""
-
-    gain_us: float
-    """What tuning may still gain."""
-    depthwise_us: float
-    """How long depthwise convolution takes."""
-
-    def __str__(self) -> str:
-        share = self.gain_us / self.depthwise_us if self.depthwise_us else 0.0
-        return f"{self.gain_us / 1e3:.2f} ms a step ({share:.0%})"
-
-
-class StepTime:
-    """``counts`` says how often a step runs each workload; a kernel for both gradients of a layer counts nothing beside
-    the two. What ``known`` holds counts, so a campaign that was interrupted goes on from where it stood."""
-
-    def __init__(self, counts: Mapping[Workload, int], target: Target, known: Database) -> None:
-        self._counts = {workload: count for workload, count in counts.items() if workload.block != NOTHING}
-        self._gains = ExpectedGains(target, known)
-        self._of = {each: self._gains.of(each) for each in self._counts}
-
-    def update(self, searched: Workload) -> None:
-        """Count what a search has added to what is known."""
-        for workload in self._counts:
-            if searched.batchless_key in (workload.batchless_key, replace(workload, bias=False).batchless_key):
-                self._of[workload] = self._gains.of(workload)
-
-    @property
-    def to_gain(self) -> ToGain:
-        """As it stands now."""
-        return ToGain(
-            gain_us=sum(count * self._of[workload].win_us for workload, count in self._counts.items()),
-            depthwise_us=sum(count * self._of[workload].now_us for workload, count in self._counts.items()),
-        )
-
-    def until(self, workload: Workload, *, share: float) -> Until:
-        """When a search that begins now may end."""
-        return Until(share=share, calls=self._counts.get(workload, 1), step_us=self.to_gain.depthwise_us)
-
-    @property
-    def tuning_left_us(self) -> float:
-        """What further trials are expected to gain."""
-        return sum(count * self._gains.further_us(workload) for workload, count in self._counts.items())
-
-
-_WORTH = 0.01
-"""Share of a step that further trials of a pass must be expected to gain."""
-_LEAST_TRIALS = 8
-_FURTHER_GAIN = 0.6
-"""Over the number of trials: the share that all further ones gain where the latest gained nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Until:
-    """When the search of one pass may end: its best has the requested share of the device's limit, or further trials
-    are expected to gain less than 1 % of a step, and less than 1 − share of the pass, so that many add up to little."""
-
-    share: float
-    calls: int
-    """How often a step runs the pass."""
-    step_us: float
-    """How long all depthwise passes of a step take, as far as it is known."""
-
-    def is_near(self, best_us: float, limit_us: float | None) -> bool:
-        """Whether the best is near the limit; False if that is unknown. A time below it shows that it is wrong."""
-        return limit_us is not None and self.share * best_us <= limit_us <= best_us
-
-    def is_little_left(self, bests_us: Sequence[float], limit_us: float | None) -> bool:
-        """``bests_us``: the best time after each trial, infinite before one has worked."""
-        if len(bests_us) < _LEAST_TRIALS or math.isinf(bests_us[-1]):
-            return False
-        left_us = further_us(bests_us, limit_us)
-        return self.calls * left_us < _WORTH * self.step_us and left_us <= (1 - self.share) * bests_us[-1]
 
 
 def further_us(bests_us: Sequence[float], limit_us: float | None) -> float:

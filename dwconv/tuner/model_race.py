@@ -32,9 +32,10 @@ from dwconv.records.line import decode, encode
 from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import Candidate
 from dwconv.system.versions import check_can_build
-from dwconv.tuner.expected_gain import MOST_STARTS, with_both_gradients
+from dwconv.tuner.expected_gain import MOST_STARTS
 from dwconv.tuner.race import race
 from dwconv.tuner.race_result import RaceProgress, RaceResult
+from dwconv.tuner.step_time import with_both_gradients
 
 K = TypeVar("K")
 T = TypeVar("T")

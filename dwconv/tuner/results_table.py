@@ -18,9 +18,9 @@ from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import Limits
 from dwconv.problems.workload import Workload, by
 from dwconv.records.record import TuningRecord
-from dwconv.tuner.expected_gain import ToGain
-from dwconv.tuner.gpu_cost import resource_words
+from dwconv.tuner.cost_report import resource_words
 from dwconv.tuner.search.search_result import Stop, TuningResult
+from dwconv.tuner.step_time import ToGain
 
 if TYPE_CHECKING:
     from typing_extensions import Self

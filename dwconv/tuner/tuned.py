@@ -9,8 +9,8 @@ from typing import Any
 
 from dwconv.problems.as_written import workload_options
 from dwconv.problems.target import Target
-from dwconv.tuner.expected_gain import ToGain
 from dwconv.tuner.results_table import Outcome, as_data, table_lines
+from dwconv.tuner.step_time import ToGain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,16 +26,10 @@ from dwconv.schedules.cuda.gpu.cost import ALONE, LAUNCH_US, NOT_HIDDEN, RESOURC
 from dwconv.schedules.cuda.gpu.hardware import occupancy
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, estimated_us, template, templates_for
-from dwconv.tuner import gpu_cost
-from dwconv.tuner.gpu_cost import (
-    ComputeRunner,
-    Cost,
-    Predictor,
-    computed_cost,
-    cost_data,
-    cost_lines,
-    record_of,
-)
+from dwconv.tuner import compute_runner
+from dwconv.tuner.compute_runner import ComputeRunner, Predictor, record_of
+from dwconv.tuner.cost_report import cost_data, cost_lines
+from dwconv.tuner.gpu_cost import Cost, computed_cost
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.loop import SearchPlan
 from tests.tune_command import shown_next
@@ -252,15 +246,15 @@ def test_one_record_a_candidate_computed_checked_and_marked() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (gpu_cost.Prediction(microseconds=1.0, resources={}), ""),
+        (compute_runner.Prediction(microseconds=1.0, resources={}), ""),
         (None, "NoneType is not a prediction of "),
-        (gpu_cost.Prediction(microseconds=math.nan, resources={}), "nan µs, which no kernel takes"),
-        (gpu_cost.Prediction(microseconds=math.inf, resources={}), "inf µs, which no kernel takes"),
-        (gpu_cost.Prediction(microseconds=0.0, resources={}), "0.0 µs, which no kernel takes"),
+        (compute_runner.Prediction(microseconds=math.nan, resources={}), "nan µs, which no kernel takes"),
+        (compute_runner.Prediction(microseconds=math.inf, resources={}), "inf µs, which no kernel takes"),
+        (compute_runner.Prediction(microseconds=0.0, resources={}), "0.0 µs, which no kernel takes"),
     ],
 )
 def test_a_worker_answers_with_a_time(answer: object, words: str) -> None:
-    found = gpu_cost._misfit(_built().candidate, answer)
+    found = compute_runner._misfit(_built().candidate, answer)
     assert found.startswith(words) and bool(found) == bool(words)
 
 
@@ -269,7 +263,7 @@ def test_a_fault_is_a_wrong_record(monkeypatch: pytest.MonkeyPatch) -> None:
     default = Candidate(SMALL, template("cuda.fprop_nchw").space(SMALL, SM_90).default)
     right = build(default, SM_90)
     wrong = dataclasses.replace(right, source=right.source.replace("__syncthreads();", ""))
-    monkeypatch.setattr(gpu_cost, "build", lambda *_: wrong)
+    monkeypatch.setattr(compute_runner, "build", lambda *_: wrong)
     record = record_of(default, Predictor(SM_90)(default), SM_90)
     assert record.status is Status.WRONG and record.measurement is None
     assert record.detail.startswith("race: staged_shared")
@@ -304,5 +298,5 @@ def test_without_a_compiler_one_line_says_that_nothing_is_checked(
     (record,) = TuningLog(log).load().records
     assert record.verdict is None and record.measurement is not None and record.measurement.computed
     with pytest.raises(BuildError, match="a block does not fit on an SM: shared_bytes of "):
-        monkeypatch.setattr(gpu_cost, "build", lambda *_: _with(_built(), shared_bytes=10**6))
+        monkeypatch.setattr(compute_runner, "build", lambda *_: _with(_built(), shared_bytes=10**6))
         Predictor(SM_90)(Candidate(LAYER, _built().candidate.config))

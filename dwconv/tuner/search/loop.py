@@ -21,7 +21,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import RecordWriter, TuningLog
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.tuner.gpu_cost import ComputeRunner
+from dwconv.tuner.compute_runner import ComputeRunner
 from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, Search, Stop, TuningResult, ctrl_c_waits
 from dwconv.tuner.search.search_state import SearchState, TellProgress
 from dwconv.tuner.search.spaces import SpaceUnion

@@ -17,7 +17,7 @@ from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
 
 if TYPE_CHECKING:
-    from dwconv.tuner.expected_gain import Until
+    from dwconv.tuner.step_time import Until
 
 Search = Literal["evolve", "random", "exhaustive", "analytic"]
 SEARCHES: tuple[Search, ...] = get_args(Search)
