@@ -19,7 +19,7 @@ from dwconv import settings
 from dwconv.concurrency.schedule import Microseconds, Placement, Schedule, Threads
 from dwconv.concurrency.timeline import Ran
 from dwconv.errors import LogError, one_line
-from dwconv.records.line import lines, open_file
+from dwconv.records.line_file import lines, open_file
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement
 

@@ -21,17 +21,8 @@ from typing import Protocol
 from dwconv import settings
 from dwconv.errors import LogError, one_line, say
 from dwconv.problems.target import Target
-from dwconv.records.line import (
-    LEAST_BYTES,
-    MOST_BYTES,
-    MOST_LINE_BYTES,
-    decode,
-    encode,
-    is_cut_off,
-    lines,
-    no_file,
-    open_file,
-)
+from dwconv.records.line import LEAST_BYTES, decode, encode
+from dwconv.records.line_file import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
 from dwconv.system import forks
 from dwconv.system.new_file import check_name, no_folder, sync_folder

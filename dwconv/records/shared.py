@@ -25,7 +25,8 @@ import msgspec
 
 from dwconv import settings
 from dwconv.errors import LogError, NotKept, RemoteError
-from dwconv.records.line import MOST_BYTES, encode
+from dwconv.records.line import encode
+from dwconv.records.line_file import MOST_BYTES
 from dwconv.records.record import TuningRecord
 from dwconv.system import forks, private_files
 from dwconv.system.remote_files import Abandoned, Remote, RemoteFile, in_parallel, joined, shown, within
