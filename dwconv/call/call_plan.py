@@ -24,7 +24,8 @@ from dwconv.call.tally import Tally
 from dwconv.call.untuned_warnings import is_first, untuned, warn_of_first
 from dwconv.dispatch import legality, locked
 from dwconv.dispatch.advantage import saves_us
-from dwconv.dispatch.any_size import AtAllSizes, nearest_of_any_size
+from dwconv.dispatch.any_size import nearest_of_any_size
+from dwconv.dispatch.at_all_sizes import AtAllSizes
 from dwconv.dispatch.decision import DispatchDecision
 from dwconv.dispatch.kernel_state import KernelState, OfAnySize
 from dwconv.dispatch.knowledge import database
