@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from dwconv.call.causal import causal_conv1d
     from dwconv.call.causal_update import causal_conv1d_update
     from dwconv.call.cross_correlation import cross_correlation
-    from dwconv.call.functional import conv1d, conv2d, conv3d, lock, reset
+    from dwconv.call.functional import conv1d, conv2d, conv3d
+    from dwconv.call.process_decisions import lock, reset
     from dwconv.call.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
     from dwconv.errors import DwconvError, DwconvWarning
     from dwconv.model.conversion import summary
@@ -48,7 +49,8 @@ _NAMES = {
     "call.causal": ("causal_conv1d",),
     "call.causal_update": ("causal_conv1d_update",),
     "call.cross_correlation": ("cross_correlation",),
-    "call.functional": ("conv1d", "conv2d", "conv3d", "lock", "reset"),
+    "call.functional": ("conv1d", "conv2d", "conv3d"),
+    "call.process_decisions": ("lock", "reset"),
     "call.transposed": ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
     "errors": ("DwconvError", "DwconvWarning"),
     "model.conversion": ("summary",),

@@ -73,7 +73,7 @@ def tune(
     requested, NoCluster if no node of it can tune.
     """
     check_can_build()  # first: what is imported next may be missing, too
-    from dwconv.call.functional import reset
+    from dwconv.call.process_decisions import reset
     from dwconv.commands.tune_model import counts_and_target
     from dwconv.records.log import TuningLog
     from dwconv.tuner.campaign import tune_all
@@ -166,7 +166,7 @@ def _tune(argv: list[str] | None) -> int:
         )
     _print(args, tuned)
     if args.ray is None and not tuned.interrupted:
-        from dwconv.call.functional import reset
+        from dwconv.call.process_decisions import reset
 
         reset()
         _make_ready(counts, target, log=args.log)

@@ -35,6 +35,7 @@
                    arguments     what the user gave, checked: a Call with its Problem
                    tally         how often a plan was called, and with which weight
                    untuned_warnings   each warning once
+                   process_decisions  lock writes what was decided, reset forgets it
 
 Each road runs each pass through an object with the same methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.

@@ -4,7 +4,6 @@ where they are faster."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,13 +18,11 @@ from torch.overrides import (
 )
 
 from dwconv import native
-from dwconv.call import blocks, call_plan, dispatched, fast_path, torch_ops
+from dwconv.call import dispatched, fast_path
 from dwconv.call.arguments import AnyArguments, Arguments, Padding, Size
 from dwconv.call.untuned_warnings import warn_once
 from dwconv.call.watchers import is_let_through, is_watched_beside_autocast
-from dwconv.dispatch import locked
-from dwconv.errors import InvalidArgument, InvalidSetting, InvalidWorkload, warn
-from dwconv.system import given
+from dwconv.errors import InvalidArgument, InvalidWorkload
 
 
 def conv2d(
@@ -212,34 +209,3 @@ class _OnNumbers(TorchFunctionMode):
             except InvalidWorkload:  # such as other groups by now
                 pass
         return func(*args, **(kwargs or {}))
-
-
-def lock(path: Path | str) -> None:
-    """Write what runs each pass of the convolutions that this process has called. Call it after some steps: a warning
-    counts the passes whose kernels are still being built. With ``DWCONV_LOCK=path`` another process, or another rank,
-    runs the same on a device of that name, and gives the same bits on as many threads; one line names what cannot run
-    there, or another number of threads. Raises InvalidSetting, naming the file, if it cannot be written."""
-    file = given.path("path", path)
-    calls = {
-        (plan.problem, plan.target): {pass_: (made, plan.kernels.code(pass_)) for pass_, made in plan.decisions.items()}
-        for plan in call_plan.plans()
-        if plan.target is not None
-    }
-    try:
-        locked.write(file, calls)
-    except OSError as error:
-        raise InvalidSetting(f"lock={path} cannot be written: {error.strerror}; name another file") from None
-    made = [each for of_call in calls.values() for each, _ in of_call.values()]
-    if building := sum(each.reason == call_plan.UNTIL_READY for each in made):
-        warn(
-            f"lock={path} has {building} of {len(made)} passes on PyTorch's op because their kernels are still being "
-            "built; take more steps, and write it again"
-        )
-
-
-def reset() -> None:
-    """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
-    call_plan.forget()
-    torch_ops.forget()
-    blocks.forget()
-    fast_path.forget()

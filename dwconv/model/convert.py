@@ -17,7 +17,7 @@ from torch import nn
 from dwconv import settings
 from dwconv.call.background_builds import make_ready
 from dwconv.call.call_plan import kernel_state
-from dwconv.call.functional import reset
+from dwconv.call.process_decisions import reset
 from dwconv.call.untuned_warnings import LayerOfExample, expect
 from dwconv.discovery.step import check_model, unwrapped
 from dwconv.dispatch import locked

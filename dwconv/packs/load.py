@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dwconv import native
-from dwconv.call.functional import reset
+from dwconv.call.process_decisions import reset
 from dwconv.dispatch import packed
 from dwconv.errors import DwconvError, InvalidArgument, LogError, PackError, one_line
 from dwconv.kernels.manifest import MadeFor, Manifest

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv import kernels, native, settings
-from dwconv.call import arriving, background_builds, call_plan, functional
+from dwconv.call import arriving, background_builds, call_plan
 from dwconv.call.call_plan import plans
 from dwconv.errors import WorkerCannotStart
 from dwconv.kernels import cache
@@ -489,7 +489,7 @@ def test_explain_says_whether_a_kernel_is_there(maker, nothing_ready, logs):
 def test_forgetting_leaves_what_is_on_its_way(maker):
     x, w = tensors()
     step(dwconv.conv2d, x, w), step(dwconv.conv2d, x, w)
-    functional.reset()
+    dwconv.reset()
     maker.may.set()
     arrive()
     step(dwconv.conv2d, x, w)
